@@ -1,0 +1,145 @@
+"""Who holds the instances that the market sells: the interface, and the light fleet of plain dataclasses."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from lambdas.core.availability import Decision, decide
+from lambdas.core.memory import Memory
+from lambdas.core.model import (
+    Group,
+    Instance,
+    Market,
+    Observation,
+    Pool,
+    Refusal,
+    Release,
+    SetDesired,
+    Side,
+)
+from lambdas.core.plan import Policy
+from lambdas.core.refusals import classify
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What the controller asked for after a look, whom it let go, and when to look again."""
+
+    desired: Mapping[Side, int]
+    released: tuple[str, ...] = ()
+    wake_at: float | None = None
+
+
+class Fleet(Protocol):
+    """The far side of the market engine: it is told what AWS does, and asked what the controller wants.
+
+    All times are epoch seconds of the replay.
+    """
+
+    def tick(self, now: float) -> None:
+        """It is ``now``; whatever the other methods tell happens at this moment."""
+        ...
+
+    def launched(self, pool: Pool, market: Market, side: Side) -> str:
+        """Take a new instance in and return its id."""
+        ...
+
+    def ready(self, instance_ids: Iterable[str]) -> None:
+        """The workers of these instances have sent their first heartbeat."""
+        ...
+
+    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
+        """AWS announces the end of these instances."""
+        ...
+
+    def died(self, instance_ids: Iterable[str]) -> None:
+        """AWS has taken these instances."""
+        ...
+
+    def refused(self, side: Side, message: str | None) -> None:
+        """The newest launch of a side failed with ``message``; ``None``: nothing is refused any more."""
+        ...
+
+    def look(self) -> Orders:
+        """Let the controller observe, decide and act."""
+        ...
+
+
+@dataclass(slots=True)
+class LightFleet:
+    """A fleet in memory that asks ``decide()`` directly: thousands of looks a second.
+
+    ``decisions``, where it is a list, collects every decision with its time, for tests and reports.
+    """
+
+    group: Group
+    policy: Policy
+    memory: Memory = field(default_factory=Memory)
+    decisions: list[tuple[float, Decision]] | None = None
+    _now: float = 0.0
+    _instances: dict[str, Instance] = field(default_factory=dict)
+    _desired: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
+    _refusals: dict[Side, Refusal] = field(default_factory=dict)
+    _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+
+    def tick(self, now: float) -> None:
+        """See ``Fleet``."""
+        self._now = now
+
+    def launched(self, pool: Pool, market: Market, side: Side) -> str:
+        """See ``Fleet``."""
+        instance_id = f"i-{next(self._serial):08d}"
+        self._instances[instance_id] = Instance(instance_id, pool, market, side, self._now)
+        return instance_id
+
+    def ready(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        for instance_id in instance_ids:
+            self._instances[instance_id] = replace(self._instances[instance_id], ready_since=self._now)
+
+    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
+        """See ``Fleet``."""
+        for instance_id in instance_ids:
+            self._instances[instance_id] = replace(self._instances[instance_id], deadline=deadline)
+
+    def died(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        for instance_id in instance_ids:
+            del self._instances[instance_id]
+
+    def refused(self, side: Side, message: str | None) -> None:
+        """See ``Fleet``."""
+        if message is None:
+            self._refusals.pop(side, None)
+        else:
+            self._refusals[side] = Refusal(side, classify(message), self._now, message)
+
+    def look(self) -> Orders:
+        """See ``Fleet``."""
+        observation = Observation(
+            group=self.group,
+            primary_desired=self._desired[Side.PRIMARY],
+            fallback_desired=self._desired[Side.FALLBACK],
+            instances=tuple(self._instances.values()),
+            refusals=tuple(self._refusals.values()),
+        )
+        decision = decide(observation, self.policy, self.memory, self._now)
+        self.memory = decision.memory
+        if self.decisions is not None:
+            self.decisions.append((self._now, decision))
+        released: list[str] = []
+        for action in decision.actions:
+            match action:
+                case SetDesired(side, capacity):
+                    self._desired[side] = capacity
+                case Release(side, instance_ids):
+                    self._desired[side] -= len(instance_ids)
+                    released.extend(instance_ids)
+                    for instance_id in instance_ids:
+                        del self._instances[instance_id]
+                case _:
+                    pass
+        return Orders(dict(self._desired), tuple(released), decision.wake_at)

@@ -1,0 +1,93 @@
+"""What the spot market gives and takes, tick by tick, before anybody holds anything."""
+
+from __future__ import annotations
+
+import random
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
+from gpu_spot.market.trace import PoolTrace, TraceError, check
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A pool's capacity falls to ``capacity`` at ``tick``; ``announced`` is the tick of its notice, if any."""
+
+    pool: int
+    tick: int
+    capacity: int
+    announced: int | None
+
+
+class SpotMarket:
+    """The capacity of every pool over time: traces × pool size, with announced and unannounced drops.
+
+    All chance is drawn by seed, pool and tick, so it does not depend on who holds what.
+    """
+
+    def __init__(self, traces: Sequence[PoolTrace], rules: Rules, pool_size: int | None = None) -> None:
+        """Sample the traces at the tick; the shortest cuts the rest. Raise ``TraceError`` if there are none.
+
+        ``pool_size`` multiplies every sample; by default 8 where all samples are 0 or 1, else 1.
+        """
+        check(traces)
+        self.names = tuple(trace.name for trace in traces)
+        self.pool_size = pool_size if pool_size is not None else default_pool_size(traces)
+        if self.pool_size < 1:
+            raise TraceError(f"pool size is {self.pool_size}, at least 1 is needed")
+        self.ticks = int(min(trace.seconds for trace in traces) // TICK_SECONDS)
+        if self.ticks < 1:
+            raise TraceError("the shortest trace is shorter than one tick of 60 s")
+        self._changes = tuple(self._compile(trace) for trace in traces)
+        drops = [drop for pool in range(len(traces)) for drop in self._drops(pool, rules)]
+        self._announcements: dict[int, list[Drop]] = {}
+        for drop in drops:
+            if drop.announced is not None:
+                self._announcements.setdefault(drop.announced, []).append(drop)
+        self._moments = sorted({tick for at, _ in self._changes for tick in at} | set(self._announcements))
+
+    def capacity(self, pool: int, tick: int) -> int:
+        """Return how many instances the pool can hold at the tick."""
+        at, capacities = self._changes[pool]
+        return capacities[bisect_right(at, tick) - 1]
+
+    def announcements(self, tick: int) -> Sequence[Drop]:
+        """Return the drops that are announced at the tick."""
+        return self._announcements.get(tick, ())
+
+    def next_change(self, tick: int) -> int:
+        """Return the first later tick at which a capacity changes or a drop is announced, else the end."""
+        index = bisect_right(self._moments, tick)
+        return self._moments[index] if index < len(self._moments) else self.ticks
+
+    def _compile(self, trace: PoolTrace) -> tuple[list[int], list[int]]:
+        at: list[int] = []
+        capacities: list[int] = []
+        for tick in range(self.ticks):
+            capacity = trace.samples[int(tick * TICK_SECONDS // trace.gap_seconds)] * self.pool_size
+            if not capacities or capacities[-1] != capacity:
+                at.append(tick)
+                capacities.append(capacity)
+        return at, capacities
+
+    def _drops(self, pool: int, rules: Rules) -> list[Drop]:
+        at, capacities = self._changes[pool]
+        lead = ticks(NOTICE_SECONDS)
+        drops: list[Drop] = []
+        for tick, before, after in zip(at[1:], capacities, capacities[1:], strict=False):
+            if after < before:
+                told = draw(rules.seed, "notice", pool, tick).random() < rules.notice and tick >= lead
+                drops.append(Drop(pool, tick, after, tick - lead if told else None))
+        return drops
+
+
+def default_pool_size(traces: Sequence[PoolTrace]) -> int:
+    """Return 8 where the traces only say yes or no (a pool takes a small fleet whole), else 1."""
+    return 8 if all(max(trace.samples) <= 1 for trace in traces) else 1
+
+
+def draw(seed: int, what: str, pool: int, tick: int) -> random.Random:
+    """Return the generator of one chance event: the same for the same event, whatever was drawn before."""
+    return random.Random(f"{seed}/{what}/{pool}/{tick}")

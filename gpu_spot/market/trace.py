@@ -1,0 +1,112 @@
+"""Read spot capacity traces: one JSON file is one capacity pool, sampled at a fixed gap.
+
+The format is that of the public ``skypilot-org/spot-traces``:
+``{"metadata": {"gap_seconds": G}, "data": [n0, …]}``, optionally with ``prices`` beside ``data``; ``n`` is how
+many instances the pool can give at that sample.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeGuard
+
+
+class TraceError(ValueError):
+    """A trace that is missing, malformed, or does not go with the others; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolTrace:
+    """What one capacity pool can give over time.
+
+    ``samples[k]`` instances from second ``k × gap_seconds`` on, until the next sample. ``prices`` are US
+    dollars an hour, as many as there are samples, or ``None``.
+    """
+
+    name: str
+    gap_seconds: float
+    samples: tuple[int, ...]
+    prices: tuple[float, ...] | None = None
+
+    @property
+    def seconds(self) -> float:
+        """The length of the trace."""
+        return self.gap_seconds * len(self.samples)
+
+
+def load(paths: Iterable[Path | str]) -> tuple[PoolTrace, ...]:
+    """Return the pools of the given files, and of every ``*.json`` in the given folders, in order of name.
+
+    Raises ``TraceError`` where a file is missing or malformed, or where the gaps differ.
+    """
+    files: list[Path] = []
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = sorted(path.glob("*.json"))
+            if not found:
+                raise TraceError(f"trace folder {path} holds no .json file")
+            files.extend(found)
+        elif path.is_file():
+            files.append(path)
+        else:
+            raise TraceError(f"trace {path} does not exist, a file or a folder of .json files is needed")
+    pools = tuple(_read(file) for file in files)
+    check(pools)
+    return pools
+
+
+def check(pools: Sequence[PoolTrace]) -> None:
+    """Raise ``TraceError`` unless the pools can be replayed together: at least one, all of one gap."""
+    if not pools:
+        raise TraceError("no trace given, at least one pool is needed")
+    gaps = {pool.gap_seconds for pool in pools}
+    if len(gaps) > 1:
+        listed = ", ".join(f"{gap:g} s" for gap in sorted(gaps))
+        raise TraceError(f"traces have different gaps ({listed}), one is needed")
+
+
+def _read(file: Path) -> PoolTrace:
+    try:
+        raw: Any = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise TraceError(f"trace {file} cannot be read: {error}") from None
+    except json.JSONDecodeError as error:
+        raise TraceError(f"trace {file} is not JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise TraceError(f"trace {file} is a JSON {type(raw).__name__}, an object is needed")
+    metadata = raw.get("metadata")
+    gap = metadata.get("gap_seconds") if isinstance(metadata, dict) else None
+    if not _number(gap) or gap <= 0:
+        raise TraceError(f"trace {file}: metadata.gap_seconds is {gap!r}, a positive number is needed")
+    data = raw.get("data")
+    if not isinstance(data, list) or not data:
+        raise TraceError(f"trace {file}: data is {_short(data)}, a list of at least one sample is needed")
+    for index, sample in enumerate(data):
+        if not _number(sample) or sample < 0 or sample != int(sample):
+            raise TraceError(f"trace {file}: data[{index}] is {sample!r}, a whole number ≥ 0 is needed")
+    return PoolTrace(
+        file.stem, float(gap), tuple(map(int, data)), _prices(file, raw.get("prices"), len(data))
+    )
+
+
+def _prices(file: Path, raw: Any, samples: int) -> tuple[float, ...] | None:
+    if raw is None:
+        return None
+    if not isinstance(raw, list) or len(raw) != samples:
+        raise TraceError(f"trace {file}: prices is {_short(raw)}, a list of {samples} numbers is needed")
+    for index, price in enumerate(raw):
+        if not _number(price) or price < 0:
+            raise TraceError(f"trace {file}: prices[{index}] is {price!r}, a number ≥ 0 is needed")
+    return tuple(map(float, raw))
+
+
+def _number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _short(value: Any) -> str:
+    return f"a list of {len(value)}" if isinstance(value, list) else repr(value)

@@ -1,0 +1,167 @@
+"""The availability checker: from what is observed to named actions, each with its reason.
+
+A policy says how many on-demand instances it wants. The rules that keep a group safe whatever the policy
+stand here: the ceiling, the base, the ready hand-over, refusals told apart, manual override and pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from lambdas.core.memory import Memory, learn
+from lambdas.core.model import (
+    Action,
+    Alarm,
+    Instance,
+    Market,
+    Mode,
+    Observation,
+    RefusalKind,
+    Release,
+    SetDesired,
+    Side,
+    ids,
+)
+from lambdas.core.plan import Plan, Policy
+from lambdas.core.situation import Situation
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to do, why, and what to remember.
+
+    ``actions`` are in the order in which to carry them out. ``wake_at`` is the first moment at which the
+    same observation may lead to other actions; ``None``: only a new observation does.
+    """
+
+    actions: tuple[Action, ...]
+    memory: Memory
+    reason: str
+    situation: Situation
+    wake_at: float | None = None
+
+
+def decide(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
+    """Return what to do about one group now. Pure; carried out and seen, it wants nothing more."""
+    memory = learn(memory, observation, now)
+    situation = Situation.of(observation, memory, now)
+    control = observation.group.control
+    if control.mode is Mode.PAUSED:
+        return Decision((), memory, "paused by the control parameter", situation)
+    if control.mode is Mode.MANUAL:
+        wanted = control.on_demand if control.on_demand is not None else situation.committed_fallback
+        plan = Plan(wanted, f"{wanted} on-demand set by the control parameter", handover=False)
+    else:
+        plan = policy.plan(situation)
+    alarms, alarmed = _alarms(observation, memory)
+    actions = (*alarms, *_capacity_actions(situation, plan, _blocked(observation)))
+    if control.mode is not Mode.DRY_RUN:
+        released = {i: now for a in actions if isinstance(a, Release) for i in a.instance_ids}
+        memory = replace(memory, alarmed=alarmed, released={**memory.released, **released})
+    return Decision(actions, memory, plan.reason, situation, _wake_at(situation, plan))
+
+
+def _capacity_actions(situation: Situation, plan: Plan, blocked: bool) -> tuple[Action, ...]:
+    fallback = _fallback_wanted(situation, plan, blocked)
+    primary = _primary_wanted(situation, plan, fallback)
+    lasting = len(situation.lasting((*situation.primary, *situation.fallback)))
+    # Hand-over: a serving instance may go only while the others fill the target without it.
+    spare = max(0, lasting - situation.group.target) if plan.handover else lasting
+    primary_actions, used = _move(situation, Side.PRIMARY, primary, spare, plan.reason)
+    fallback_actions, _ = _move(situation, Side.FALLBACK, fallback, spare - used, plan.reason)
+    return (*primary_actions, *fallback_actions)
+
+
+def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
+    """Return the on-demand instances to hold behind the primary group."""
+    if not situation.group.fallback:
+        return 0
+    wanted, held = max(0, plan.on_demand), situation.committed_fallback
+    if blocked and situation.group.control.mode is not Mode.MANUAL:
+        # What limits, permissions or configuration withhold is for people to mend, not for on-demand to fill.
+        wanted = max(wanted - situation.missing_spot, min(wanted, held))
+    room = situation.group.maximum - len(situation.primary)
+    return min(wanted, max(room, len(situation.fallback)))
+
+
+def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
+    """Return the primary group's desired capacity: the plan's, as far as the ceiling leaves room for it."""
+    wanted = situation.group.target if plan.primary is None else plan.primary
+    room = situation.group.maximum - max(fallback, len(situation.fallback))
+    staying = sum(not situation.is_doomed(i) for i in situation.primary)
+    return max(situation.group.base, min(wanted, max(room, staying)))
+
+
+def _move(situation: Situation, side: Side, wanted: int, spare: int, reason: str) -> tuple[list[Action], int]:
+    """Return the actions that bring one side to ``wanted``, and how many serving instances they let go."""
+    live = situation.primary if side is Side.PRIMARY else situation.fallback
+    desired = situation.primary_desired if side is Side.PRIMARY else situation.fallback_desired
+    # Doomed instances leave by themselves and are replaced by the group; counting them as surplus would
+    # lower the desired capacity under their successors.
+    staying = [i for i in live if side is Side.FALLBACK or not situation.is_doomed(i)]
+    victims = _victims(situation, side, staying, len(staying) - wanted, spare)
+    actions: list[Action] = []
+    # Below what lives AWS would pick the victim; raised to an overshoot it would stay.
+    capacity = wanted if wanted > desired else min(desired, max(wanted, len(live)))
+    if capacity != desired:
+        actions.append(SetDesired(side, capacity, reason))
+    if victims:
+        actions.append(Release(side, ids(victims), reason))
+    return actions, len(situation.lasting(victims))
+
+
+def _victims(
+    situation: Situation, side: Side, staying: Sequence[Instance], surplus: int, spare: int
+) -> list[Instance]:
+    """Choose whom to let go: the not ready first, then those at risk, then the youngest; never the base."""
+    if surplus <= 0:
+        return []
+    lasting = set(ids(situation.lasting(staying)))
+    order = sorted(
+        staying,
+        key=lambda i: (i.id in lasting, i.id not in situation.memory.at_risk, -i.launched_at, i.pool, i.id),
+    )
+    base = situation.group.base if side is Side.PRIMARY else 0
+    on_demand = sum(i.market is Market.ON_DEMAND for i in staying)
+    chosen: list[Instance] = []
+    for instance in order:
+        if len(chosen) == surplus:
+            break
+        if side is Side.PRIMARY and instance.market is Market.ON_DEMAND:
+            if on_demand <= base:
+                continue
+            on_demand -= 1
+        if instance.id in lasting:
+            if spare <= 0:
+                continue
+            spare -= 1
+        chosen.append(instance)
+    return chosen
+
+
+def _blocked(observation: Observation) -> bool:
+    refusal = observation.refusal(Side.PRIMARY)
+    return refusal is not None and refusal.kind is not RefusalKind.CAPACITY
+
+
+def _alarms(observation: Observation, memory: Memory) -> tuple[tuple[Alarm, ...], frozenset[str]]:
+    """Return what people must hear now, and all that they have then heard. A spot shortage is no alarm."""
+    alarms: list[Alarm] = []
+    current: set[str] = set()
+    for side in Side:
+        refusal = observation.refusal(side)
+        if refusal is None or (side is Side.PRIMARY and refusal.kind is RefusalKind.CAPACITY):
+            continue
+        key = f"{side}:{refusal.kind}"
+        current.add(key)
+        if key not in memory.alarmed:
+            alarms.append(Alarm(f"{side}-{refusal.kind}", refusal.message))
+    return tuple(alarms), frozenset(current)
+
+
+def _wake_at(situation: Situation, plan: Plan) -> float | None:
+    """Return the first moment after now at which a doomed instance stops serving or the plan may change."""
+    drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback))
+    times = [t for t in (plan.wake_at, *drains) if t is not None and t > situation.now]
+    return min(times, default=None)

@@ -1,0 +1,92 @@
+"""Parse the EventBridge events that wake the controller: one parser for each detail-type.
+
+An event is a hint. It marks an instance as doomed ahead of what the next observation says, or merely wakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeAlias
+
+NOTICE_SECONDS: Final = 120.0
+"""From an interruption warning to the end (EC2 user guide, "Spot Instance interruption notices")."""
+
+
+class MalformedEventError(ValueError):
+    """A payload that is not what its detail-type promises: retrying cannot mend it."""
+
+
+@dataclass(frozen=True, slots=True)
+class InterruptionNotice:
+    """AWS takes the spot instance at ``deadline``."""
+
+    instance_id: str
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceRecommendation:
+    """The spot instance is at elevated risk; nothing is certain."""
+
+    instance_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wake:
+    """Something changed; look again. ``what`` is the detail-type."""
+
+    what: str
+
+
+Event: TypeAlias = InterruptionNotice | RebalanceRecommendation | Wake
+
+
+def parse(payload: Mapping[str, Any]) -> Event:
+    """Return the event in one EventBridge payload; raise ``MalformedEventError`` naming the missing field."""
+    detail_type = _text(payload, "detail-type")
+    return _PARSERS.get(detail_type, _wake)(payload)
+
+
+def _interruption(payload: Mapping[str, Any]) -> Event:
+    # {"detail-type": "EC2 Spot Instance Interruption Warning", "source": "aws.ec2",
+    #  "time": "2026-01-01T00:00:00Z", "detail": {"instance-id": "i-…", "instance-action": "terminate"}}
+    return InterruptionNotice(_instance_id(payload), _time(payload) + NOTICE_SECONDS)
+
+
+def _rebalance(payload: Mapping[str, Any]) -> Event:
+    # {"detail-type": "EC2 Instance Rebalance Recommendation", "detail": {"instance-id": "i-…"}}
+    return RebalanceRecommendation(_instance_id(payload))
+
+
+def _wake(payload: Mapping[str, Any]) -> Event:
+    return Wake(_text(payload, "detail-type"))
+
+
+_PARSERS: Final[dict[str, Callable[[Mapping[str, Any]], Event]]] = {
+    "EC2 Spot Instance Interruption Warning": _interruption,
+    "EC2 Instance Rebalance Recommendation": _rebalance,
+}
+
+
+def _text(payload: Mapping[str, Any], key: str) -> str:
+    value = payload.get(key)
+    if not isinstance(value, str) or not value:
+        raise MalformedEventError(f"event field {key!r} is {value!r}, a non-empty string is needed")
+    return value
+
+
+def _instance_id(payload: Mapping[str, Any]) -> str:
+    detail = payload.get("detail")
+    if not isinstance(detail, Mapping):
+        raise MalformedEventError(f"event field 'detail' is {detail!r}, an object is needed")
+    return _text(detail, "instance-id")
+
+
+def _time(payload: Mapping[str, Any]) -> float:
+    text = _text(payload, "time")
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise MalformedEventError(f"event field 'time' is {text!r}, an ISO 8601 time is needed") from None

@@ -1,0 +1,120 @@
+"""What the controller remembers of a group between two runs. Losing it costs time, never correctness.
+
+Everything here is soft: what is true is what AWS and the worker registry say. Sizes are bounded, so that the
+item stays far below DynamoDB's 400 KB.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation
+from lambdas.core.model import Market, Observation
+
+FORMAT: Final = 1
+FORGET_SECONDS: Final = 900.0
+"""How long marks outlive their instance: longer than any API stays stale."""
+BOOT_SAMPLES: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Soft state of one group.
+
+    ``doomed`` is the deadline by instance id, from events or observation; ``at_risk`` when a rebalance
+    recommendation was heard; ``released`` when we let an instance go, so that a notice which we caused
+    starts nothing; ``boots`` the newest boot times in seconds by market; ``booted`` the instances already
+    counted there; ``alarmed`` what people have been told and is still so.
+    """
+
+    doomed: Mapping[str, float] = field(default_factory=dict)
+    at_risk: Mapping[str, float] = field(default_factory=dict)
+    released: Mapping[str, float] = field(default_factory=dict)
+    boots: Mapping[Market, tuple[float, ...]] = field(default_factory=dict)
+    booted: frozenset[str] = frozenset()
+    alarmed: frozenset[str] = frozenset()
+
+    def boot_seconds(self, market: Market, default: float) -> float:
+        """Return the boot time to plan with: the longest of the newest launches, ``default`` before any."""
+        return max(self.boots.get(market, ()), default=default)
+
+
+def note(memory: Memory, events: Iterable[Event], now: float) -> Memory:
+    """Return the memory with the marks that events carry; a repeated or reordered event changes nothing."""
+    doomed, at_risk = dict(memory.doomed), dict(memory.at_risk)
+    for event in events:
+        match event:
+            case InterruptionNotice(instance_id, deadline):
+                doomed[instance_id] = min(deadline, doomed.get(instance_id, deadline))
+            case RebalanceRecommendation(instance_id):
+                at_risk.setdefault(instance_id, now)
+            case _:
+                pass
+    return replace(memory, doomed=doomed, at_risk=at_risk)
+
+
+def learn(memory: Memory, observation: Observation, now: float) -> Memory:
+    """Return the memory after one look: observed deadlines added, boot times learned, the gone forgotten."""
+    present = {i.id for i in observation.instances}
+    doomed = _fresh(memory.doomed, present, now)
+    at_risk = _fresh(memory.at_risk, present, now)
+    boots = {market: list(samples) for market, samples in memory.boots.items()}
+    booted = set(memory.booted & present)
+    for instance in observation.instances:
+        if instance.deadline is not None:
+            doomed[instance.id] = min(instance.deadline, doomed.get(instance.id, instance.deadline))
+        if instance.rebalance:
+            at_risk.setdefault(instance.id, now)
+        if instance.ready_since is not None and instance.id not in booted:
+            booted.add(instance.id)
+            boots.setdefault(instance.market, []).append(
+                max(0.0, instance.ready_since - instance.launched_at)
+            )
+    return replace(
+        memory,
+        doomed=doomed,
+        at_risk=at_risk,
+        released=_fresh(memory.released, present, now),
+        boots={market: tuple(samples[-BOOT_SAMPLES:]) for market, samples in boots.items()},
+        booted=frozenset(booted),
+    )
+
+
+def _fresh(marks: Mapping[str, float], present: set[str], now: float) -> dict[str, float]:
+    return {key: at for key, at in marks.items() if key in present or at + FORGET_SECONDS > now}
+
+
+def dump(memory: Memory) -> str:
+    """Return the memory as JSON, equal memories as equal text."""
+    return json.dumps(
+        {
+            "format": FORMAT,
+            "doomed": dict(memory.doomed),
+            "at_risk": dict(memory.at_risk),
+            "released": dict(memory.released),
+            "boots": {str(market): list(samples) for market, samples in memory.boots.items()},
+            "booted": sorted(memory.booted),
+            "alarmed": sorted(memory.alarmed),
+        },
+        sort_keys=True,
+        separators=(",", ":"),
+    )
+
+
+def parse(text: str) -> Memory:
+    """Return the memory in ``text``; raise ``ValueError`` for text of another format."""
+    raw: Any = json.loads(text)
+    found = raw.get("format") if isinstance(raw, dict) else raw
+    if found != FORMAT:
+        raise ValueError(f"memory has format {found!r}, {FORMAT} is needed")
+    return Memory(
+        doomed=raw["doomed"],
+        at_risk=raw["at_risk"],
+        released=raw["released"],
+        boots={Market(market): tuple(samples) for market, samples in raw["boots"].items()},
+        booted=frozenset(raw["booted"]),
+        alarmed=frozenset(raw["alarmed"]),
+    )

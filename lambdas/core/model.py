@@ -1,0 +1,162 @@
+"""What the controller knows and what it can want: frozen values, no behaviour beyond counting.
+
+Times are epoch seconds (UTC), durations seconds, counts instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Market(StrEnum):
+    """How an instance is paid for."""
+
+    SPOT = "spot"
+    ON_DEMAND = "on-demand"
+
+
+class Side(StrEnum):
+    """Which of a capacity group's two Auto Scaling groups an instance belongs to."""
+
+    PRIMARY = "primary"
+    FALLBACK = "fallback"
+
+
+class Mode(StrEnum):
+    """What people allow the controller to do with a group (the ``control`` parameter)."""
+
+    AUTOMATIC = "automatic"
+    MANUAL = "manual"
+    DRY_RUN = "dry-run"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Pool:
+    """A capacity pool: one instance type in one availability zone."""
+
+    instance_type: str
+    zone: str
+
+    def __str__(self) -> str:
+        return f"{self.instance_type}@{self.zone}"
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One live instance of a group as AWS and the worker registry describe it now.
+
+    ``ready_since`` is when the last of its expected worker slots sent its first heartbeat, ``None`` while a
+    slot is missing or stale. ``deadline`` is when AWS takes the instance, ``None`` without a notice.
+    """
+
+    id: str
+    pool: Pool
+    market: Market
+    side: Side
+    launched_at: float
+    ready_since: float | None = None
+    deadline: float | None = None
+    rebalance: bool = False
+
+
+class RefusalKind(StrEnum):
+    """Why AWS refused a launch; only ``CAPACITY`` is a reason to buy on-demand instead."""
+
+    CAPACITY = "capacity"
+    LIMIT = "limit"
+    PERMISSION = "permission"
+    CONFIGURATION = "configuration"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """The newest refused launch of one side, with AWS's own words."""
+
+    side: Side
+    kind: RefusalKind
+    at: float
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What people set by hand: the mode and, in ``MANUAL``, the number of on-demand instances."""
+
+    mode: Mode = Mode.AUTOMATIC
+    on_demand: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The settings of a capacity group that decisions depend on.
+
+    ``base`` and ``spot_percentage`` describe the primary group's own on-demand share, ``maximum`` is the
+    ceiling of primary and fallback together, ``drain_seconds`` the time an instance needs to finish its
+    requests before its deadline. ``fallback`` is false where no on-demand group stands behind the primary.
+    """
+
+    name: str
+    target: int
+    maximum: int
+    base: int = 0
+    spot_percentage: int = 100
+    drain_seconds: float = 0.0
+    fallback: bool = True
+    control: Control = Control()
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """Everything true about one group at one moment: desired capacities as set, and the live instances."""
+
+    group: Group
+    primary_desired: int
+    fallback_desired: int
+    instances: tuple[Instance, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+    def on(self, side: Side) -> tuple[Instance, ...]:
+        """Return the live instances of one side."""
+        return tuple(i for i in self.instances if i.side is side)
+
+    def refusal(self, side: Side) -> Refusal | None:
+        """Return the newest refusal of one side, ``None`` where its newest launch succeeded."""
+        return max((r for r in self.refusals if r.side is side), key=lambda r: r.at, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class SetDesired:
+    """Set the desired capacity of one side. Never chosen so low that AWS would have to pick a victim."""
+
+    side: Side
+    capacity: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Terminate these instances of one side and lower its desired capacity by as many."""
+
+    side: Side
+    instance_ids: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Tell people: something that more capacity cannot mend."""
+
+    kind: str
+    reason: str
+
+
+Action: TypeAlias = SetDesired | Release | Alarm
+
+
+def ids(instances: Iterable[Instance]) -> tuple[str, ...]:
+    """Return the instance ids, in the given order."""
+    return tuple(i.id for i in instances)

@@ -1,0 +1,40 @@
+"""Names by which the program, the functions and the instances know each other.
+
+The only module of ``lambdas`` that ``infra`` imports: a name that two rooms must agree on stands here once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+METRIC_NAMESPACE: Final = "gpu-spot"
+
+TAG_STACK: Final = "gpu-spot:stack"
+TAG_GROUP: Final = "gpu-spot:group"
+TAG_SIDE: Final = "gpu-spot:side"
+
+ENV_STACK: Final = "GPU_SPOT_STACK"
+ENV_PARAMETER_ROOT: Final = "GPU_SPOT_PARAMETER_ROOT"
+ENV_MEMORY_TABLE: Final = "GPU_SPOT_MEMORY_TABLE"
+ENV_REGISTRY_TABLE: Final = "GPU_SPOT_REGISTRY_TABLE"
+
+CONTROLLER_HANDLER: Final = "lambdas.handlers.controller.handler"
+
+MEMORY_KEY: Final = "group"
+REGISTRY_KEY: Final = "group"
+REGISTRY_SORT_KEY: Final = "worker"
+REGISTRY_TTL: Final = "expires"
+
+PARAMETER_CONFIG: Final = "config"
+PARAMETER_TARGET: Final = "target"
+PARAMETER_CONTROL: Final = "control"
+
+
+def parameter_root(stack: str) -> str:
+    """Return the Parameter Store path under which the groups of ``stack`` stand, without a trailing slash."""
+    return f"/gpu-spot/{stack}/groups"
+
+
+def group_parameter(stack: str, group: str, leaf: str) -> str:
+    """Return the full name of one parameter of a group; ``leaf`` is one of the ``PARAMETER_*`` names."""
+    return f"{parameter_root(stack)}/{group}/{leaf}"

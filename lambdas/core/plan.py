@@ -1,0 +1,35 @@
+"""The one signature behind which capacity policies stand side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from lambdas.core.situation import Situation
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a policy wants. The safety rules of ``availability`` turn it into actions.
+
+    ``on_demand`` is the number of fallback instances, running or booting; ``primary`` the desired capacity
+    of the primary group (``None``: the target). ``wake_at`` is the first moment at which the policy may want
+    something else although nothing was observed to change. ``handover`` is false for policies that let
+    on-demand go before its successor is ready; they are for comparison.
+    """
+
+    on_demand: int
+    reason: str
+    primary: int | None = None
+    wake_at: float | None = None
+    handover: bool = True
+
+
+class Policy(Protocol):
+    """A capacity policy with its knobs bound."""
+
+    name: ClassVar[str]
+
+    def plan(self, situation: Situation) -> Plan:
+        """Return what to hold now. Pure: the same situation gives the same plan."""
+        ...

@@ -1,0 +1,29 @@
+"""Replace at the notice, hand back when the successor is ready."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lambdas.core.plan import Plan
+from lambdas.core.situation import Situation
+
+
+@dataclass(frozen=True, slots=True)
+class ReadyHandover:
+    """Hold one on-demand instance for each place that no lasting primary instance fills.
+
+    The 2018 rule counted spot *requests*: it let on-demand go while its successor still booted, and waited
+    for the loss where a notice had announced it. This one counts ready workers without a notice.
+    """
+
+    name: ClassVar[str] = "ready-handover"
+
+    def plan(self, situation: Situation) -> Plan:
+        """Return target − lasting primary instances."""
+        target, lasting = situation.group.target, situation.lasting_primary
+        doomed = sum(situation.is_doomed(i) for i in situation.primary)
+        return Plan(
+            on_demand=max(0, target - lasting),
+            reason=f"target {target}, {lasting} primary ready and staying, {doomed} doomed",
+        )

@@ -1,0 +1,86 @@
+"""An observation seen through the memory: who works, who is doomed, who is missing. Policies read this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from lambdas.core.memory import Memory
+from lambdas.core.model import Group, Instance, Market, Observation, Side
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """One group at one moment, instances that we released ourselves left out.
+
+    ``primary`` and ``fallback`` are the live instances; ``primary_desired`` and ``fallback_desired`` the
+    desired capacities as set in AWS.
+    """
+
+    now: float
+    group: Group
+    memory: Memory
+    primary: tuple[Instance, ...]
+    fallback: tuple[Instance, ...]
+    primary_desired: int
+    fallback_desired: int
+
+    @classmethod
+    def of(cls, observation: Observation, memory: Memory, now: float) -> Situation:
+        """Return the situation that ``observation`` shows to one who remembers ``memory``."""
+        kept = [i for i in observation.instances if i.id not in memory.released]
+        return cls(
+            now=now,
+            group=observation.group,
+            memory=memory,
+            primary=tuple(i for i in kept if i.side is Side.PRIMARY),
+            fallback=tuple(i for i in kept if i.side is Side.FALLBACK),
+            primary_desired=observation.primary_desired,
+            fallback_desired=observation.fallback_desired,
+        )
+
+    def deadline(self, instance: Instance) -> float | None:
+        """Return when AWS takes the instance, ``None`` without a notice."""
+        return self.memory.doomed.get(instance.id)
+
+    def drain_at(self, instance: Instance) -> float | None:
+        """Return from when a doomed instance takes no more work, ``None`` without a notice."""
+        deadline = self.memory.doomed.get(instance.id)
+        return None if deadline is None else deadline - self.group.drain_seconds
+
+    def is_doomed(self, instance: Instance) -> bool:
+        """Say whether the instance has a notice, whatever it still does until then."""
+        return instance.id in self.memory.doomed
+
+    def is_ready(self, instance: Instance) -> bool:
+        """Say whether the instance serves now: all its workers heard, and not yet draining."""
+        drain_at = self.drain_at(instance)
+        return instance.ready_since is not None and (drain_at is None or drain_at > self.now)
+
+    def lasting(self, instances: Iterable[Instance]) -> tuple[Instance, ...]:
+        """Return those that are ready and have no notice: the ones to count on."""
+        return tuple(i for i in instances if self.is_ready(i) and not self.is_doomed(i))
+
+    @property
+    def committed_fallback(self) -> int:
+        """The fallback instances that live or have been asked for."""
+        return max(len(self.fallback), self.fallback_desired)
+
+    @property
+    def lasting_primary(self) -> int:
+        """How many primary instances serve and have no notice."""
+        return len(self.lasting(self.primary))
+
+    @property
+    def ready(self) -> int:
+        """How many instances of both sides serve now."""
+        return sum(self.is_ready(i) for i in (*self.primary, *self.fallback))
+
+    @property
+    def missing_spot(self) -> int:
+        """How many instances the primary group wants and does not have."""
+        return max(0, self.primary_desired - len(self.primary))
+
+    def count(self, market: Market) -> int:
+        """Return how many live instances of both sides are paid for in this way."""
+        return sum(i.market is market for i in (*self.primary, *self.fallback))

@@ -81,14 +81,14 @@ def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
     if blocked and situation.group.control.mode is not Mode.MANUAL:
         # What limits, permissions or configuration withhold is for people to mend, not for on-demand to fill.
         wanted = max(wanted - situation.missing_spot, min(wanted, held))
-    room = situation.group.maximum - len(situation.primary)
+    room = situation.group.maximum - len(situation.primary) - situation.leaving
     return min(wanted, max(room, len(situation.fallback)))
 
 
 def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
     """Return the primary group's desired capacity: the plan's, as far as the ceiling leaves room for it."""
     wanted = situation.group.target if plan.primary is None else plan.primary
-    room = situation.group.maximum - max(fallback, len(situation.fallback))
+    room = situation.group.maximum - max(fallback, len(situation.fallback)) - situation.leaving
     staying = sum(not situation.is_doomed(i) for i in situation.primary)
     return max(situation.group.base, min(wanted, max(room, staying)))
 
@@ -103,7 +103,8 @@ def _move(situation: Situation, side: Side, wanted: int, spare: int, reason: str
     victims = _victims(situation, side, staying, len(staying) - wanted, spare)
     actions: list[Action] = []
     # Below what lives AWS would pick the victim; raised to an overshoot it would stay.
-    capacity = wanted if wanted > desired else min(desired, max(wanted, len(live)))
+    # Each release takes one off what is set here.
+    capacity = max(min(desired, max(wanted, len(live))), wanted + len(victims))
     if capacity != desired:
         actions.append(SetDesired(side, capacity, reason))
     if victims:

@@ -17,6 +17,8 @@ from lambdas.core.model import Market, Observation
 FORMAT: Final = 1
 FORGET_SECONDS: Final = 900.0
 """How long marks outlive their instance: longer than any API stays stale."""
+RELEASE_SECONDS: Final = 300.0
+"""How long a release is believed: an instance that stands longer was not let go after all."""
 BOOT_SAMPLES: Final = 20
 
 
@@ -77,7 +79,7 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
         memory,
         doomed=doomed,
         at_risk=at_risk,
-        released=_fresh(memory.released, present, now),
+        released={i: at for i, at in memory.released.items() if at + RELEASE_SECONDS > now},
         boots={market: tuple(samples[-BOOT_SAMPLES:]) for market, samples in boots.items()},
         booted=frozenset(booted),
     )

@@ -11,10 +11,11 @@ from lambdas.core.model import Group, Instance, Market, Observation, Side
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One group at one moment, instances that we released ourselves left out.
+    """One group at one moment.
 
-    ``primary`` and ``fallback`` are the live instances; ``primary_desired`` and ``fallback_desired`` the
-    desired capacities as set in AWS.
+    ``primary`` and ``fallback`` are the live instances without those that we have released; of these AWS may
+    still show some (``leaving``, all sides). ``primary_desired`` and ``fallback_desired`` are the desired
+    capacities as set in AWS, less what the releases that it does not show yet will take off.
     """
 
     now: float
@@ -24,19 +25,25 @@ class Situation:
     fallback: tuple[Instance, ...]
     primary_desired: int
     fallback_desired: int
+    leaving: int = 0
 
     @classmethod
     def of(cls, observation: Observation, memory: Memory, now: float) -> Situation:
         """Return the situation that ``observation`` shows to one who remembers ``memory``."""
-        kept = [i for i in observation.instances if i.id not in memory.released]
+        kept = {
+            side: tuple(i for i in observation.on(side) if i.id not in memory.released) for side in Side
+        }
+        # Members and desired capacity come in one answer: where a released member shows, it still counts.
+        leaving = {side: len(observation.on(side)) - len(kept[side]) for side in Side}
         return cls(
             now=now,
             group=observation.group,
             memory=memory,
-            primary=tuple(i for i in kept if i.side is Side.PRIMARY),
-            fallback=tuple(i for i in kept if i.side is Side.FALLBACK),
-            primary_desired=observation.primary_desired,
-            fallback_desired=observation.fallback_desired,
+            primary=kept[Side.PRIMARY],
+            fallback=kept[Side.FALLBACK],
+            primary_desired=max(0, observation.primary_desired - leaving[Side.PRIMARY]),
+            fallback_desired=max(0, observation.fallback_desired - leaving[Side.FALLBACK]),
+            leaving=sum(leaving.values()),
         )
 
     def deadline(self, instance: Instance) -> float | None:

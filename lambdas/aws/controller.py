@@ -1,0 +1,69 @@
+"""One pass of the controller over a stack: read the groups, and for each observe, decide, remember, act."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lambdas.aws import settings as parameters
+from lambdas.aws.act import Actor
+from lambdas.aws.memory import MemoryStore
+from lambdas.aws.observe import Observer
+from lambdas.aws.settings import GroupSettings
+from lambdas.core.availability import Decision, decide
+from lambdas.core.events import Event
+from lambdas.core.memory import note
+from lambdas.core.model import Mode
+
+if TYPE_CHECKING:
+    from mypy_boto3_ssm import SSMClient
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one group in a pass: a decision, or the error that kept it from one."""
+
+    group: str
+    decision: Decision | None = None
+    carried_out: bool = False
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Controller:
+    """Keeps the groups below ``root`` at their targets; ``clock`` returns epoch seconds."""
+
+    ssm: SSMClient
+    root: str
+    observer: Observer
+    store: MemoryStore
+    actor: Actor
+    clock: Callable[[], float]
+
+    def run(self, events: Sequence[Event] = ()) -> list[Outcome]:
+        """Look after every group once. An error in one group is its outcome and does not touch the others."""
+        groups, errors = parameters.read(self.ssm, self.root)
+        outcomes = [Outcome(name, error=error) for name, error in errors.items()]
+        for name, group in groups.items():
+            try:
+                outcomes.append(self._look_after(group, events))
+            except Exception as error:  # whatever it is: reported, and the queue retries
+                outcomes.append(Outcome(name, error=error))
+        return outcomes
+
+    def _look_after(self, settings: GroupSettings, events: Sequence[Event]) -> Outcome:
+        name = settings.group.name
+        now = self.clock()
+        remembered = self.store.load(name)
+        observation = self.observer.observe(settings, now)
+        decision = decide(observation, settings.policy, note(remembered.memory, events, now), now)
+        acts = bool(decision.actions) and settings.group.control.mode is not Mode.DRY_RUN
+        changed = (decision.memory, decision.wake_at) != (remembered.memory, remembered.wake_at)
+        if acts or changed:
+            # Claim first, act after: of two copies that saw the same, one acts.
+            self.store.save(name, decision.memory, decision.wake_at, remembered.version)
+        if acts:
+            for action in decision.actions:
+                self.actor.perform(action, settings)
+        return Outcome(name, decision, carried_out=acts)

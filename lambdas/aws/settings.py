@@ -1,0 +1,117 @@
+"""Read the groups of a stack from Parameter Store: what the program declared and what people set by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lambdas.core import names
+from lambdas.core.model import Control, Group, Mode, Side
+from lambdas.core.plan import Policy
+from lambdas.core.policies import build
+
+if TYPE_CHECKING:
+    from mypy_boto3_ssm import SSMClient
+
+
+class SettingsError(ValueError):
+    """A group's parameters cannot be used; the message names the parameter and what is allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSettings:
+    """One capacity group: what decisions depend on, and how AWS knows it.
+
+    ``asg`` is the Auto Scaling group of each side (no fallback: the primary alone); ``slots`` the worker
+    slots that an instance of a type must show to be ready, 1 where the type is not named.
+    """
+
+    group: Group
+    policy: Policy
+    asg: Mapping[Side, str]
+    slots: Mapping[str, int]
+
+    def side_of(self, asg_name: str) -> Side | None:
+        """Return which side an Auto Scaling group is, ``None`` for a stranger."""
+        return next((side for side, name in self.asg.items() if name == asg_name), None)
+
+
+def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str, SettingsError]]:
+    """Return the groups below ``root`` by name, and the errors of those whose parameters cannot be used.
+
+    One broken group does not keep the others from being looked after.
+    """
+    raw: dict[str, dict[str, str]] = {}
+    for page in ssm.get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True):
+        for parameter in page["Parameters"]:
+            group, leaf = parameter["Name"].removeprefix(f"{root}/").split("/", 1)
+            raw.setdefault(group, {})[leaf] = parameter["Value"]
+    groups: dict[str, GroupSettings] = {}
+    errors: dict[str, SettingsError] = {}
+    for name, leaves in sorted(raw.items()):
+        try:
+            groups[name] = parse(name, leaves)
+        except SettingsError as error:
+            errors[name] = error
+    return groups, errors
+
+
+def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
+    """Return the settings in a group's parameters (leaf name → text); raise ``SettingsError``."""
+    config = _json(name, names.PARAMETER_CONFIG, leaves)
+    try:
+        policy = build(config["policy"]["name"], config["policy"].get("knobs"))
+        asg = {side: config[side.value] for side in Side if config.get(side.value)}
+        group = Group(
+            name=name,
+            target=_target(name, leaves),
+            maximum=int(config["max"]),
+            base=int(config["base"]),
+            spot_percentage=int(config["spotPercentage"]),
+            drain_seconds=float(config["drainSeconds"]),
+            fallback=Side.FALLBACK in asg,
+            control=_control(name, leaves),
+        )
+        return GroupSettings(group, policy, asg, {k: int(v) for k, v in config["slots"].items()})
+    except SettingsError:
+        raise
+    except KeyError as error:
+        raise SettingsError(f"parameter {name}/config has no key {error.args[0]!r}") from None
+    except (TypeError, ValueError, AttributeError) as error:
+        raise SettingsError(f"parameter {name}/config: {error}") from None
+
+
+def _target(name: str, leaves: Mapping[str, str]) -> int:
+    text = leaves.get(names.PARAMETER_TARGET, "")
+    if not text.isdecimal():
+        raise SettingsError(f"parameter {name}/target is {text!r}, a whole number ≥ 0 is needed")
+    return int(text)
+
+
+def _control(name: str, leaves: Mapping[str, str]) -> Control:
+    if names.PARAMETER_CONTROL not in leaves:
+        return Control()
+    raw = _json(name, names.PARAMETER_CONTROL, leaves)
+    mode, on_demand = raw.get("mode", Mode.AUTOMATIC), raw.get("onDemand")
+    if mode not in set(Mode):
+        raise SettingsError(f"parameter {name}/control: mode is {mode!r}, allowed: {', '.join(Mode)}")
+    if mode == Mode.MANUAL and (not isinstance(on_demand, int) or on_demand < 0):
+        raise SettingsError(
+            f"parameter {name}/control: onDemand is {on_demand!r}, a whole number ≥ 0 is needed"
+        )
+    return Control(Mode(mode), on_demand)
+
+
+def _json(name: str, leaf: str, leaves: Mapping[str, str]) -> dict[str, Any]:
+    text = leaves.get(leaf)
+    if text is None:
+        raise SettingsError(f"parameter {name}/{leaf} is missing")
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise SettingsError(f"parameter {name}/{leaf} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise SettingsError(f"parameter {name}/{leaf} is {text!r}, a JSON object is needed")
+    return value

@@ -1,0 +1,133 @@
+"""Lambda entry point of the availability checker: a batch of wake-ups from SQS, one pass over the stack."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from functools import cache
+from typing import Any
+
+import boto3
+from aws_lambda_powertools import Logger
+from aws_lambda_powertools.metrics import MetricUnit, single_metric
+from botocore.config import Config
+
+from lambdas.aws.act import Actor
+from lambdas.aws.controller import Controller, Outcome
+from lambdas.aws.memory import MemoryStore
+from lambdas.aws.observe import Observer
+from lambdas.aws.registry import Registry
+from lambdas.core import names
+from lambdas.core.availability import Decision
+from lambdas.core.events import Event, MalformedEventError, parse
+from lambdas.core.model import Action, Alarm, Market
+
+_CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 4}, connect_timeout=3, read_timeout=10)
+
+logger = Logger(service="gpu-spot-controller")
+
+
+def handler(event: dict[str, Any], _context: object) -> dict[str, list[dict[str, str]]]:
+    """Handle one SQS batch; return the messages that SQS shall deliver again.
+
+    A malformed message alone goes back, and after its retries to the dead-letter queue. Where a group could
+    not be looked after all messages go back.
+    """
+    events: dict[str, Event] = {}
+    malformed: list[str] = []
+    for record in event["Records"]:
+        try:
+            events[record["messageId"]] = parse(json.loads(record["body"]))
+        except (json.JSONDecodeError, MalformedEventError, TypeError, AttributeError) as error:
+            logger.error("malformed event", extra={"message_id": record["messageId"], "error": str(error)})
+            malformed.append(record["messageId"])
+    outcomes = _controller().run(list(events.values()))
+    for outcome in outcomes:
+        _report(outcome)
+    failed = [*malformed, *(events if any(o.error for o in outcomes) else ())]
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
+
+
+@cache
+def _controller() -> Controller:
+    dynamodb = boto3.client("dynamodb", config=_CLIENT)
+    autoscaling = boto3.client("autoscaling", config=_CLIENT)
+    registry = Registry(dynamodb, os.environ[names.ENV_REGISTRY_TABLE])
+    return Controller(
+        ssm=boto3.client("ssm", config=_CLIENT),
+        root=os.environ[names.ENV_PARAMETER_ROOT],
+        observer=Observer(autoscaling, boto3.client("ec2", config=_CLIENT), registry),
+        store=MemoryStore(dynamodb, os.environ[names.ENV_MEMORY_TABLE]),
+        actor=Actor(autoscaling),
+        clock=time.time,
+    )
+
+
+def _report(outcome: Outcome) -> None:
+    """Write one structured line for each decision, and the group's metrics."""
+    if outcome.decision is None:
+        logger.error("group not looked after", extra={"group": outcome.group}, exc_info=outcome.error)
+        _count("ControllerErrors", outcome.group)
+        return
+    decision = outcome.decision
+    situation = decision.situation
+    facts = {
+        "target": situation.group.target,
+        "ready": situation.ready,
+        "spot": situation.count(Market.SPOT),
+        "on_demand": situation.count(Market.ON_DEMAND),
+        "doomed": sum(situation.is_doomed(i) for i in situation.primary),
+        "primary_desired": situation.primary_desired,
+        "fallback_desired": situation.fallback_desired,
+    }
+    logger.info(
+        "decision",
+        extra={
+            "group": outcome.group,
+            "mode": situation.group.control.mode.value,
+            "actions": [describe(action) for action in decision.actions],
+            "carried_out": outcome.carried_out,
+            "reason": decision.reason,
+            "wake_at": decision.wake_at,
+            **facts,
+        },
+    )
+    for action in decision.actions:
+        if isinstance(action, Alarm):
+            logger.error(
+                "alarm", extra={"group": outcome.group, "kind": action.kind, "reason": action.reason}
+            )
+            _count("Alarms", outcome.group)
+    _gauge(outcome.group, decision, facts)
+
+
+def describe(action: Action) -> dict[str, Any]:
+    """Return an action as a flat record for the log."""
+    fields = {name: getattr(action, name) for name in action.__slots__}
+    return {"action": type(action).__name__, **fields}
+
+
+def _gauge(group: str, decision: Decision, facts: dict[str, int]) -> None:
+    shortage = max(0, decision.situation.group.target - decision.situation.ready)
+    values = {
+        "Target": facts["target"],
+        "Ready": facts["ready"],
+        "Spot": facts["spot"],
+        "OnDemand": facts["on_demand"],
+        "Doomed": facts["doomed"],
+        "Shortage": shortage,
+    }
+    with single_metric(
+        name="Decisions", unit=MetricUnit.Count, value=1, namespace=names.METRIC_NAMESPACE
+    ) as metric:
+        metric.add_dimension(name="group", value=group)
+        metric.add_dimension(name="stack", value=os.environ[names.ENV_STACK])
+        for name, value in values.items():
+            metric.add_metric(name=name, unit=MetricUnit.Count, value=value)
+
+
+def _count(name: str, group: str) -> None:
+    with single_metric(name=name, unit=MetricUnit.Count, value=1, namespace=names.METRIC_NAMESPACE) as metric:
+        metric.add_dimension(name="group", value=group)
+        metric.add_dimension(name="stack", value=os.environ[names.ENV_STACK])

@@ -1,0 +1,168 @@
+"""The rules of the availability checker, one by one."""
+
+from __future__ import annotations
+
+import pytest
+
+from lambdas.core.availability import Decision, decide
+from lambdas.core.events import InterruptionNotice
+from lambdas.core.memory import Memory, note
+from lambdas.core.model import Alarm, Control, Mode, Observation, SetDesired, Side
+from lambdas.core.policies.ready_handover import ReadyHandover
+from tests.core.build import (
+    NOW,
+    carried_out,
+    desired,
+    group,
+    observe,
+    on_demand,
+    refusal,
+    released,
+    spot,
+)
+
+CAPACITY = "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity."
+LIMIT = "Could not launch Spot Instances. MaxSpotInstanceCountExceeded - Max spot instance count exceeded."
+
+
+def run(observation: Observation, memory: Memory | None = None, now: float = NOW) -> Decision:
+    return decide(observation, ReadyHandover(), memory or Memory(), now)
+
+
+def test_a_refused_spot_request_starts_on_demand_for_what_is_missing() -> None:
+    decision = run(observe(spot("a"), spot("b"), spot("c"), refusals=(refusal(CAPACITY),)))
+    assert decision.actions == (SetDesired(Side.FALLBACK, 1, decision.reason),)
+    assert "target 4, 3 primary ready" in decision.reason
+
+
+def test_a_notice_starts_on_demand_while_the_doomed_instance_still_works() -> None:
+    doomed = spot("a", deadline=NOW + 120)
+    decision = run(observe(doomed, spot("b"), spot("c"), spot("d")))
+    assert desired(decision.actions, Side.FALLBACK) == 1
+    assert decision.situation.ready == 4
+
+
+def test_a_notice_known_only_from_its_event_counts_the_same() -> None:
+    memory = note(Memory(), [InterruptionNotice("a", NOW + 120)], NOW)
+    decision = run(observe(spot("a"), spot("b"), spot("c"), spot("d")), memory)
+    assert desired(decision.actions, Side.FALLBACK) == 1
+
+
+def test_on_demand_stays_until_the_spot_successor_is_ready_not_merely_launched() -> None:
+    booting = observe(spot("a", ready=False, age=60), spot("b"), spot("c"), spot("d"), on_demand("o"))
+    assert run(booting).actions == ()
+    booted = observe(spot("a"), spot("b"), spot("c"), spot("d"), on_demand("o"))
+    assert released(run(booted).actions) == ("o",)
+
+
+def test_instances_that_do_not_serve_yet_are_let_go_first() -> None:
+    state = observe(
+        spot("a"), spot("b"), spot("c"), on_demand("old"), on_demand("boots", ready=False, age=20)
+    )
+    assert released(run(state).actions) == ("boots",)
+
+
+def test_a_released_instance_is_not_counted_and_its_notice_starts_nothing() -> None:
+    state = observe(spot("a"), spot("b"), spot("c"), spot("d"), on_demand("o"))
+    first = run(state)
+    memory = note(first.memory, [InterruptionNotice("o", NOW + 120)], NOW)
+    assert run(state, memory).actions == ()
+    assert run(carried_out(state, first), memory).actions == ()
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (LIMIT, "primary-limit"),
+        ("You are not authorized to perform this operation. UnauthorizedOperation", "primary-permission"),
+        ("The image id '[ami-1]' does not exist.", "primary-configuration"),
+    ],
+)
+def test_a_refusal_that_buying_cannot_mend_raises_an_alarm_once_instead(message: str, kind: str) -> None:
+    state = observe(spot("a"), spot("b"), refusals=(refusal(message),))
+    first = run(state)
+    assert first.actions == (Alarm(kind, message),)
+    assert run(state, first.memory).actions == ()
+    cleared = run(observe(spot("a"), spot("b")), first.memory)
+    assert run(state, cleared.memory).actions == (Alarm(kind, message),)
+
+
+def test_a_limit_does_not_keep_a_doomed_instance_from_being_replaced() -> None:
+    state = observe(
+        spot("a", deadline=NOW + 120), spot("b"), spot("c"), spot("d"), refusals=(refusal(LIMIT),)
+    )
+    assert desired(run(state).actions, Side.FALLBACK) == 1
+
+
+def test_a_limit_does_not_take_back_on_demand_that_serves() -> None:
+    state = observe(spot("a"), spot("b"), spot("c"), on_demand("o"), refusals=(refusal(LIMIT),))
+    assert [type(a) for a in run(state).actions] == [Alarm]
+
+
+def test_refused_on_demand_is_an_alarm_even_for_lack_of_capacity() -> None:
+    message = "We currently do not have sufficient g5.xlarge capacity. InsufficientInstanceCapacity"
+    state = observe(spot("a"), fallback_desired=3, refusals=(refusal(message, Side.FALLBACK),))
+    assert run(state).actions == (Alarm("fallback-capacity", message),)
+
+
+def test_the_ceiling_holds_for_both_sides_together() -> None:
+    tight = group(target=4, maximum=5)
+    decision = run(
+        observe(
+            spot("a", deadline=NOW + 120), spot("b", deadline=NOW + 90), spot("c"), spot("d"), group=tight
+        )
+    )
+    assert desired(decision.actions, Side.FALLBACK) == 1
+    empty = run(observe(group=tight, primary_desired=0))
+    assert desired(empty.actions, Side.FALLBACK) == 4
+    assert desired(empty.actions, Side.PRIMARY) == 1
+
+
+def test_from_drain_at_a_doomed_instance_no_longer_serves_and_the_decision_says_when() -> None:
+    state = observe(
+        spot("a", deadline=NOW + 120), spot("b"), spot("c"), spot("d"), group=group(drain_seconds=30)
+    )
+    before, after = run(state), run(state, now=NOW + 90)
+    assert before.wake_at == NOW + 90
+    assert (before.situation.ready, after.situation.ready) == (4, 3)
+
+
+def test_scaling_in_releases_chosen_instances_and_keeps_the_base() -> None:
+    base = [on_demand(f"base{n}", side=Side.PRIMARY, ready=n > 0) for n in range(2)]
+    state = observe(*base, spot("a"), spot("b"), group=group(target=2, base=2), primary_desired=4)
+    decision = run(state)
+    # Only as many serving instances go as the target can spare, and not the base though one boots.
+    assert released(decision.actions) == ("a",)
+    assert desired(decision.actions, Side.PRIMARY) is None
+
+
+def test_unfulfilled_desire_is_lowered_before_anybody_is_let_go() -> None:
+    state = observe(
+        spot("a"), spot("b"), spot("c"), spot("d"), on_demand("o"), on_demand("p"), fallback_desired=5
+    )
+    actions = run(state).actions
+    assert actions[0] == SetDesired(Side.FALLBACK, 2, actions[0].reason)
+    assert released(actions) == ("o", "p") or released(actions) == ("p", "o")
+
+
+def test_pause_does_nothing_and_dry_run_says_what_it_would_do_without_remembering() -> None:
+    paused = group(control=Control(Mode.PAUSED))
+    assert run(observe(spot("a"), group=paused)).actions == ()
+    rehearsed = group(control=Control(Mode.DRY_RUN))
+    state = observe(spot("a"), spot("b"), spot("c"), spot("d"), on_demand("o"), group=rehearsed)
+    decision = run(state)
+    assert released(decision.actions) == ("o",)
+    assert decision.memory.released == {}
+
+
+def test_manual_override_sets_the_number_of_on_demand_within_the_ceiling() -> None:
+    manual = group(control=Control(Mode.MANUAL, on_demand=2))
+    state = observe(spot("a"), spot("b"), spot("c"), spot("d"), group=manual)
+    assert desired(run(state).actions, Side.FALLBACK) == 2
+    greedy = group(control=Control(Mode.MANUAL, on_demand=99))
+    assert desired(run(observe(spot("a"), spot("b"), group=greedy)).actions, Side.FALLBACK) == 6
+
+
+def test_a_group_without_fallback_never_asks_for_one() -> None:
+    alone = group(fallback=False)
+    assert run(observe(spot("a"), group=alone)).actions == ()

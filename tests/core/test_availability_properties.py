@@ -1,0 +1,212 @@
+"""The invariants of the controller, for every policy that a stack may choose and any state it may find."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lambdas.core.availability import decide
+from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, Wake
+from lambdas.core.memory import Memory, dump, note, parse
+from lambdas.core.model import (
+    Control,
+    Group,
+    Instance,
+    Market,
+    Mode,
+    Observation,
+    Pool,
+    RefusalKind,
+    SetDesired,
+    Side,
+)
+from lambdas.core.policies import NAMES, build
+from tests.core.build import NOW, carried_out, desired, refusal, released
+
+REFUSALS = (
+    "UnfulfillableCapacity - Unable to fulfill capacity",
+    "MaxSpotInstanceCountExceeded",
+    "UnauthorizedOperation",
+    "something that nobody has seen before",
+)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> Group:
+    target = draw(st.integers(0, 8))
+    return Group(
+        "inference",
+        target=target,
+        maximum=target + draw(st.integers(1, 8)),
+        base=draw(st.integers(0, target)),
+        drain_seconds=draw(st.sampled_from([0.0, 30.0, 150.0])),
+        fallback=draw(st.booleans()) or draw(st.booleans()),
+    )
+
+
+@st.composite
+def instances(draw: st.DrawFn, side: Side, count: int) -> list[Instance]:
+    made = []
+    for number in range(count):
+        spot = side is Side.PRIMARY and draw(st.integers(0, 3)) > 0
+        age = draw(st.integers(0, 7200))
+        made.append(
+            Instance(
+                id=f"{side}-{number}",
+                pool=Pool("g5.xlarge", draw(st.sampled_from("abc"))),
+                market=Market.SPOT if spot else Market.ON_DEMAND,
+                side=side,
+                launched_at=NOW - age,
+                ready_since=NOW - age // 2 if draw(st.booleans()) else None,
+                deadline=NOW + draw(st.integers(-5, 120)) if spot and draw(st.booleans()) else None,
+                rebalance=draw(st.booleans()),
+            )
+        )
+    return made
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observation:
+    group = draw(groups())
+    primary = draw(st.integers(0, group.maximum))
+    fallback = draw(st.integers(0, group.maximum - primary)) if group.fallback else 0
+    unfilled = draw(st.integers(0, 3)) if group.fallback else 0
+    return Observation(
+        group,
+        primary_desired=draw(st.integers(group.base, max(group.target, group.base))),
+        fallback_desired=fallback + min(unfilled, group.maximum - primary - fallback),
+        instances=(*draw(instances(Side.PRIMARY, primary)), *draw(instances(Side.FALLBACK, fallback))),
+        refusals=tuple(
+            refusal(draw(st.sampled_from(REFUSALS)), side) for side in Side if draw(st.integers(0, 3)) == 0
+        ),
+    )
+
+
+policies = st.sampled_from([build(name) for name in NAMES])
+memories = st.builds(
+    Memory, boots=st.just({Market.ON_DEMAND: (60.0, 75.0)}) | st.just({Market.SPOT: (180.0,)}) | st.just({})
+)
+
+
+@given(observations(), policies, memories)
+def test_the_base_is_always_kept(state: Observation, policy, memory) -> None:
+    decision = decide(state, policy, memory, NOW)
+    after = carried_out(state, decision)
+    asked = desired(decision.actions, Side.PRIMARY)
+    assert asked is None or asked >= state.group.base
+    before = sum(i.market is Market.ON_DEMAND for i in state.on(Side.PRIMARY))
+    left = sum(i.market is Market.ON_DEMAND for i in after.on(Side.PRIMARY))
+    assert left >= min(before, state.group.base)
+
+
+@given(observations(), policies, memories)
+def test_nothing_is_requested_above_the_ceiling(state: Observation, policy, memory) -> None:
+    decision = decide(state, policy, memory, NOW)
+    after = carried_out(state, decision)
+    live = len(after.on(Side.PRIMARY))
+    booked = max(after.fallback_desired, len(after.on(Side.FALLBACK)))
+    assert live + booked <= max(state.group.maximum, len(state.instances))
+    raised = desired(decision.actions, Side.PRIMARY)
+    if raised is not None and raised > state.primary_desired:
+        assert raised + booked <= max(state.group.maximum, state.group.base + booked)
+
+
+@given(observations(), policies, memories)
+def test_no_serving_instance_is_let_go_before_its_successor_serves(
+    state: Observation, policy, memory
+) -> None:
+    decision = decide(state, policy, memory, NOW)
+    situation = decision.situation
+    lasting = {i.id for i in situation.lasting(state.instances)}
+    gone = set(released(decision.actions)) & lasting
+    assert not gone or len(lasting - gone) >= state.group.target
+
+
+@given(observations(), policies, memories)
+def test_aws_never_picks_the_victim(state: Observation, policy, memory) -> None:
+    live = {side: len(state.on(side)) for side in Side}
+    before = {Side.PRIMARY: state.primary_desired, Side.FALLBACK: state.fallback_desired}
+    for action in decide(state, policy, memory, NOW).actions:
+        if isinstance(action, SetDesired):
+            assert action.capacity >= min(live[action.side], before[action.side])
+
+
+@given(observations(), policies, memories)
+def test_a_second_run_on_the_same_state_does_nothing(state: Observation, policy, memory) -> None:
+    first = decide(state, policy, memory, NOW)
+    remembered = parse(dump(first.memory))
+    asked = {a.side: a.capacity for a in first.actions if isinstance(a, SetDesired)}
+    unchanged = replace(
+        state,
+        primary_desired=asked.get(Side.PRIMARY, state.primary_desired),
+        fallback_desired=asked.get(Side.FALLBACK, state.fallback_desired),
+    )
+    # AWS has taken the requests; the released instances still show, with the capacity that goes with them.
+    assert decide(unchanged, policy, remembered, NOW).actions == ()
+
+
+@given(observations(), policies, memories)
+def test_looking_again_comes_to_rest(state: Observation, policy, memory) -> None:
+    for _ in range(4):
+        decision = decide(state, policy, memory, NOW)
+        state, memory = carried_out(state, decision), decision.memory
+    assert decide(state, policy, memory, NOW).actions == ()
+
+
+@given(observations(), policies, memories)
+def test_one_look_covers_every_shortage_that_money_and_the_ceiling_allow(
+    state: Observation, policy, memory
+) -> None:
+    group = state.group
+    blocked = any(r.side is Side.PRIMARY and r.kind is not RefusalKind.CAPACITY for r in state.refusals)
+    if not group.fallback or blocked:
+        return
+    decision = decide(state, policy, memory, NOW)
+    after = carried_out(state, decision)
+    serving = [i for i in decision.situation.primary if decision.situation.is_ready(i)]
+    room = max(0, group.maximum - len(state.on(Side.PRIMARY)))
+    later = decision.wake_at is not None  # a policy may start just in time, and says when
+    assert later or len(serving) + after.fallback_desired >= min(group.target, len(serving) + room)
+
+
+@given(observations(), policies, memories, st.sampled_from(REFUSALS[1:]))
+def test_limits_and_errors_never_buy_on_demand(state: Observation, policy, memory, message: str) -> None:
+    staying = tuple(i for i in state.instances if i.deadline is None and i.ready_since is not None)
+    refused = Observation(
+        state.group, state.group.target, state.fallback_desired, staying, (refusal(message),)
+    )
+    decision = decide(refused, policy, memory, NOW)
+    asked = desired(decision.actions, Side.FALLBACK)
+    assert asked is None or asked <= state.fallback_desired
+
+
+@given(observations(), policies, memories)
+def test_pause_means_pause(state: Observation, policy, memory) -> None:
+    paused = Observation(
+        Group("g", state.group.target, state.group.maximum, control=Control(Mode.PAUSED)),
+        state.primary_desired,
+        state.fallback_desired,
+        state.instances,
+        state.refusals,
+    )
+    assert decide(paused, policy, memory, NOW).actions == ()
+
+
+events = st.lists(
+    st.one_of(
+        st.builds(InterruptionNotice, st.sampled_from("abcd"), st.sampled_from([NOW + 60, NOW + 120])),
+        st.builds(RebalanceRecommendation, st.sampled_from("abcd")),
+        st.builds(Wake, st.just("Scheduled Event")),
+    ),
+    max_size=8,
+)
+
+
+@given(events, st.randoms(use_true_random=False))
+def test_repeated_and_reordered_events_leave_the_same_memory(heard: list[Event], rng: random.Random) -> None:
+    again = [*heard, *heard[: len(heard) // 2]]
+    rng.shuffle(again)
+    assert dump(note(Memory(), again, NOW)) == dump(note(Memory(), heard, NOW))

@@ -1,0 +1,60 @@
+"""What the controller remembers, for how long, and how it is stored."""
+
+from __future__ import annotations
+
+import pytest
+
+from lambdas.core.events import InterruptionNotice
+from lambdas.core.memory import (
+    BOOT_SAMPLES,
+    FORGET_SECONDS,
+    RELEASE_SECONDS,
+    Memory,
+    dump,
+    learn,
+    note,
+    parse,
+)
+from lambdas.core.model import Market
+from tests.core.build import NOW, observe, on_demand, spot
+
+
+def test_boot_times_are_learned_once_for_each_instance_and_bounded() -> None:
+    memory = Memory()
+    fleet = [on_demand(f"o{n}", age=600) for n in range(BOOT_SAMPLES + 5)]
+    for _ in range(3):
+        memory = learn(memory, observe(*fleet, spot("s"), spot("boots", ready=False)), NOW)
+    assert memory.boots == {Market.ON_DEMAND: (60.0,) * BOOT_SAMPLES, Market.SPOT: (180.0,)}
+    assert memory.boot_seconds(Market.ON_DEMAND, default=999.0) == 60.0
+    assert Memory().boot_seconds(Market.ON_DEMAND, default=999.0) == 999.0
+
+
+def test_marks_outlive_a_stale_answer_and_are_then_forgotten() -> None:
+    memory = note(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
+    assert "i-1" in learn(memory, observe(), NOW + 120 + FORGET_SECONDS - 1).doomed
+    assert "i-1" not in learn(memory, observe(), NOW + 120 + FORGET_SECONDS + 1).doomed
+    assert "i-1" in learn(memory, observe(spot("i-1")), NOW + 10 * FORGET_SECONDS).doomed
+
+
+def test_a_release_that_did_not_happen_is_noticed() -> None:
+    memory = Memory(released={"o": NOW})
+    assert learn(memory, observe(on_demand("o")), NOW + RELEASE_SECONDS - 1).released == {"o": NOW}
+    assert learn(memory, observe(on_demand("o")), NOW + RELEASE_SECONDS).released == {}
+
+
+def test_the_earlier_of_two_deadlines_counts() -> None:
+    memory = note(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
+    assert learn(memory, observe(spot("i-1", deadline=NOW + 100)), NOW).doomed == {"i-1": NOW + 100}
+
+
+def test_memory_survives_storage() -> None:
+    memory = learn(
+        note(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW), observe(spot("i-1"), on_demand("o")), NOW
+    )
+    assert parse(dump(memory)) == memory
+
+
+@pytest.mark.parametrize("text", ["[]", '"x"', '{"format":0}', "{}"])
+def test_memory_of_another_format_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="memory has format"):
+        parse(text)

@@ -1,0 +1,173 @@
+"""The few AWS calls that the controller makes, answered from memory, paged as AWS pages, counted.
+
+moto launches what it likes for Auto Scaling groups and never pages by 1,000; here a test says what stands.
+"""
+
+# ruff: noqa: N803 - boto3's own argument names
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+PAGE = {"describe_instances": 1000, "query": 1000, "get_parameters_by_path": 10}
+
+
+@dataclass
+class FakeAws:
+    """State by name; ``calls`` counts every API call, pages too."""
+
+    parameters: dict[str, str] = field(default_factory=dict)
+    groups: dict[str, dict[str, Any]] = field(default_factory=dict)
+    instances: dict[str, dict[str, Any]] = field(default_factory=dict)
+    slots: list[dict[str, Any]] = field(default_factory=list)
+    marked: dict[str, float] = field(default_factory=dict)
+    activities: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    memory: dict[str, dict[str, Any]] = field(default_factory=dict)
+    calls: Counter[str] = field(default_factory=Counter)
+
+    def add_group(self, name: str, desired: int = 0) -> None:
+        self.groups[name] = {"AutoScalingGroupName": name, "DesiredCapacity": desired, "Instances": []}
+
+    def add_instance(
+        self,
+        group: str,
+        instance_id: str,
+        *,
+        spot: bool,
+        launched: float,
+        heartbeat: float | None,
+        since: float = 0.0,
+    ) -> None:
+        self.groups[group]["Instances"].append(
+            {
+                "InstanceId": instance_id,
+                "InstanceType": "g5.xlarge",
+                "AvailabilityZone": "us-west-2a",
+                "LifecycleState": "InService",
+                "HealthStatus": "Healthy",
+            }
+        )
+        self.instances[instance_id] = {
+            "InstanceId": instance_id,
+            "LaunchTime": datetime.fromtimestamp(launched, UTC),
+            "_group": group,
+            **({"InstanceLifecycle": "spot"} if spot else {}),
+        }
+        if heartbeat is not None:
+            self.slots.append(
+                {
+                    "instance": {"S": instance_id},
+                    "since": {"N": str(since or heartbeat)},
+                    "heartbeat": {"N": str(heartbeat)},
+                }
+            )
+
+    def client(self, service: str) -> Any:
+        """Return a client: every public method of this class that the service has, counted."""
+        return SimpleNamespace(
+            get_paginator=self._paginator,
+            exceptions=SimpleNamespace(),
+            **{name: self._counted(name) for name in _METHODS[service]},
+        )
+
+    def _counted(self, name: str) -> Any:
+        def call(**kwargs: Any) -> Any:
+            self.calls[name] += 1
+            return getattr(self, f"_{name}")(**kwargs)
+
+        return call
+
+    def _paginator(self, name: str) -> Any:
+        return SimpleNamespace(paginate=lambda **kwargs: self._pages(name, kwargs))
+
+    def _pages(self, name: str, kwargs: dict[str, Any]) -> Iterator[Any]:
+        key, items, wrap = getattr(self, f"_list_{name}")(**kwargs)
+        size = PAGE.get(name, 100)
+        for start in range(0, max(1, len(items)), size):
+            self.calls[name] += 1
+            yield {key: wrap(items[start : start + size])}
+
+    # Lists, each: the key of the answer, all items, how a page of them is dressed.
+
+    def _list_get_parameters_by_path(self, Path: str, Recursive: bool) -> Any:
+        found = [
+            {"Name": k, "Value": v} for k, v in sorted(self.parameters.items()) if k.startswith(f"{Path}/")
+        ]
+        return "Parameters", found, list
+
+    def _list_describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str]) -> Any:
+        return "AutoScalingGroups", [self.groups[n] for n in AutoScalingGroupNames if n in self.groups], list
+
+    def _list_describe_instances(self, Filters: list[dict[str, Any]], PaginationConfig: Any) -> Any:
+        wanted = next(f["Values"] for f in Filters if f["Name"] == "tag:aws:autoscaling:groupName")
+        found = [i for i in self.instances.values() if i["_group"] in wanted]
+        return "Reservations", found, lambda page: [{"Instances": [i]} for i in page]
+
+    def _list_query(self, **_: Any) -> Any:
+        return "Items", self.slots, list
+
+    def _list_describe_spot_instance_requests(self, Filters: Any) -> Any:
+        found = [
+            {
+                "InstanceId": i,
+                "Status": {"Code": "marked-for-termination", "UpdateTime": datetime.fromtimestamp(at, UTC)},
+            }
+            for i, at in self.marked.items()
+        ]
+        return "SpotInstanceRequests", found, list
+
+    # Single calls.
+
+    def _describe_scaling_activities(self, AutoScalingGroupName: str, MaxRecords: int) -> Any:
+        return {"Activities": self.activities.get(AutoScalingGroupName, [])[:MaxRecords]}
+
+    def _set_desired_capacity(
+        self, AutoScalingGroupName: str, DesiredCapacity: int, HonorCooldown: bool
+    ) -> None:
+        self.groups[AutoScalingGroupName]["DesiredCapacity"] = DesiredCapacity
+
+    def _terminate_instance_in_auto_scaling_group(
+        self, InstanceId: str, ShouldDecrementDesiredCapacity: bool
+    ) -> None:
+        if InstanceId not in self.instances:
+            raise ClientError(
+                {
+                    "Error": {
+                        "Code": "ValidationError",
+                        "Message": f"Instance Id not found - No managed instance found: {InstanceId}",
+                    }
+                },
+                "TerminateInstanceInAutoScalingGroup",
+            )
+        group = self.groups[self.instances.pop(InstanceId)["_group"]]
+        group["Instances"] = [i for i in group["Instances"] if i["InstanceId"] != InstanceId]
+        group["DesiredCapacity"] -= ShouldDecrementDesiredCapacity
+
+    def _get_item(self, Key: Any, **_: Any) -> Any:
+        item = self.memory.get(Key["group"]["S"])
+        return {"Item": item} if item else {}
+
+    def _put_item(self, Item: Any, ExpressionAttributeValues: Any, **_: Any) -> None:
+        stored = self.memory.get(Item["group"]["S"])
+        if stored is not None and stored["version"] != ExpressionAttributeValues[":v"]:
+            raise ClientError({"Error": {"Code": "ConditionalCheckFailedException"}}, "PutItem")
+        self.memory[Item["group"]["S"]] = Item
+
+
+_METHODS = {
+    "ssm": (),
+    "ec2": (),
+    "autoscaling": (
+        "describe_scaling_activities",
+        "set_desired_capacity",
+        "terminate_instance_in_auto_scaling_group",
+    ),
+    "dynamodb": ("get_item", "put_item"),
+}

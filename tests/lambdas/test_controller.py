@@ -1,0 +1,236 @@
+"""One pass of the controller on a fake AWS that pages and counts."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from lambdas.aws.act import Actor
+from lambdas.aws.controller import Controller, Outcome
+from lambdas.aws.memory import ConflictError, MemoryStore
+from lambdas.aws.observe import Observer
+from lambdas.aws.registry import STALE_SECONDS, Registry
+from lambdas.core.events import InterruptionNotice
+from lambdas.core.memory import Memory
+from lambdas.core.model import Alarm, Release, SetDesired, Side
+from tests.lambdas.fake_aws import FakeAws
+
+NOW = 1_000_000.0
+ROOT = "/gpu-spot/dev/groups"
+
+
+def config(**changes: Any) -> str:
+    return json.dumps(
+        {
+            "kind": "mixed-asg",
+            "primary": "primary",
+            "fallback": "fallback",
+            "base": 0,
+            "spotPercentage": 100,
+            "max": 8,
+            "slots": {},
+            "drainSeconds": 0,
+            "policy": {"name": "ready-handover", "knobs": {}},
+            **changes,
+        }
+    )
+
+
+@pytest.fixture
+def aws() -> FakeAws:
+    fake = FakeAws(parameters={f"{ROOT}/inference/config": config(), f"{ROOT}/inference/target": "4"})
+    fake.add_group("primary", desired=4)
+    fake.add_group("fallback")
+    for n in range(4):
+        fake.add_instance(
+            "primary", f"i-{n}", spot=True, launched=NOW - 3600, heartbeat=NOW - 5, since=NOW - 3400
+        )
+    return fake
+
+
+def controller(aws: FakeAws, now: float = NOW) -> Controller:
+    dynamodb = aws.client("dynamodb")
+    autoscaling = aws.client("autoscaling")
+    return Controller(
+        aws.client("ssm"),
+        ROOT,
+        Observer(autoscaling, aws.client("ec2"), Registry(dynamodb, "registry")),
+        MemoryStore(dynamodb, "memory"),
+        Actor(autoscaling),
+        lambda: now,
+    )
+
+
+def only(outcomes: list[Outcome]) -> Outcome:
+    assert len(outcomes) == 1
+    assert outcomes[0].error is None
+    return outcomes[0]
+
+
+def actions(outcome: Outcome) -> tuple[Any, ...]:
+    assert outcome.decision is not None
+    return outcome.decision.actions
+
+
+def test_a_full_group_is_left_alone_and_nothing_is_written(aws: FakeAws) -> None:
+    controller(aws).run()
+    aws.calls.clear()
+    assert actions(only(controller(aws).run())) == ()
+    assert aws.calls == {
+        "get_parameters_by_path": 1,
+        "get_item": 1,
+        "describe_auto_scaling_groups": 1,
+        "describe_instances": 1,
+        "query": 1,
+        "describe_spot_instance_requests": 1,
+        "describe_scaling_activities": 2,
+    }
+
+
+def test_a_notice_starts_on_demand_and_the_successor_sends_it_home(aws: FakeAws) -> None:
+    controller(aws).run([InterruptionNotice("i-0", NOW + 120)])
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
+    aws.add_instance("fallback", "i-od", spot=False, launched=NOW, heartbeat=NOW + 55)
+    aws.add_instance("primary", "i-4", spot=True, launched=NOW + 5, heartbeat=NOW + 185)
+    for slot in aws.slots:
+        slot["heartbeat"]["N"] = str(NOW + 185)
+    outcome = only(controller(aws, NOW + 186).run())
+    assert actions(outcome) == (Release(Side.FALLBACK, ("i-od",), outcome.decision.reason),)
+    assert aws.groups["fallback"] == {
+        "AutoScalingGroupName": "fallback",
+        "DesiredCapacity": 0,
+        "Instances": [],
+    }
+
+
+def test_a_lost_notice_is_seen_in_the_spot_request(aws: FakeAws) -> None:
+    aws.marked["i-2"] = NOW - 10
+    outcome = only(controller(aws).run())
+    assert outcome.decision.memory.doomed == {"i-2": NOW + 110}
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
+
+
+@pytest.mark.parametrize(("age", "ready"), [(STALE_SECONDS - 1, 4), (STALE_SECONDS, 0)])
+def test_an_instance_whose_workers_fell_silent_is_not_ready(aws: FakeAws, age: float, ready: int) -> None:
+    for slot in aws.slots:
+        slot["heartbeat"]["N"] = str(NOW - age)
+    assert only(controller(aws).run()).decision.situation.ready == ready
+
+
+def test_every_expected_slot_must_be_heard(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/config"] = config(slots={"g5.xlarge": 2})
+    assert only(controller(aws).run()).decision.situation.ready == 0
+    aws.slots.append({"instance": {"S": "i-1"}, "since": {"N": str(NOW - 100)}, "heartbeat": {"N": str(NOW)}})
+    situation = only(controller(aws).run()).decision.situation
+    assert [i.ready_since for i in situation.primary if situation.is_ready(i)] == [NOW - 100]
+
+
+def test_instances_that_leave_the_group_do_not_count(aws: FakeAws) -> None:
+    aws.groups["primary"]["Instances"][0]["LifecycleState"] = "Terminating:Wait"
+    aws.groups["primary"]["Instances"][1]["HealthStatus"] = "Unhealthy"
+    situation = only(controller(aws).run()).decision.situation
+    assert (len(situation.primary), situation.ready) == (3, 2)
+
+
+def activity(status: str, message: str = "", minute: int = 0) -> dict[str, Any]:
+    return {
+        "Description": "Launching a new EC2 instance.  Status Reason: …",
+        "StatusCode": status,
+        "StatusMessage": message,
+        "StartTime": datetime.fromtimestamp(NOW - 60 * minute, UTC),
+    }
+
+
+def test_only_the_newest_launch_says_whether_launches_are_refused(aws: FakeAws) -> None:
+    aws.groups["primary"]["DesiredCapacity"] = 5
+    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.activities["primary"] = [activity("InProgress"), activity("Failed", "VcpuLimitExceeded", 1)]
+    assert actions(only(controller(aws).run())) == (Alarm("primary-limit", "VcpuLimitExceeded"),)
+    aws.activities["primary"].insert(0, activity("Successful"))
+    outcome = only(controller(aws).run())
+    assert actions(outcome) == (SetDesired(Side.FALLBACK, 1, outcome.decision.reason),)
+
+
+def test_of_two_copies_that_saw_the_same_one_acts(aws: FakeAws) -> None:
+    store = MemoryStore(aws.client("dynamodb"), "memory")
+    store.save("inference", Memory(), None, 0)
+    store.save("inference", Memory(), 5.0, 1)
+    with pytest.raises(ConflictError, match="memory of group 'inference' is newer than version 1"):
+        store.save("inference", Memory(), None, 1)
+    assert store.load("inference").wake_at == 5.0
+
+
+def test_a_conflict_keeps_the_second_copy_from_acting(aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    observe = Observer.observe
+
+    def and_meanwhile(self: Observer, settings: Any, now: float) -> Any:
+        seen = observe(self, settings, now)
+        monkeypatch.setattr(Observer, "observe", observe)
+        controller(aws).run([InterruptionNotice("i-0", NOW + 120)])
+        aws.calls.clear()
+        return seen
+
+    monkeypatch.setattr(Observer, "observe", and_meanwhile)
+    outcome = controller(aws).run([InterruptionNotice("i-0", NOW + 120)])[0]
+    assert isinstance(outcome.error, ConflictError)
+    assert aws.calls["set_desired_capacity"] == 0
+
+
+def test_dry_run_decides_and_changes_nothing(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/control"] = '{"mode": "dry-run"}'
+    outcome = only(controller(aws).run([InterruptionNotice("i-0", NOW + 120)]))
+    assert len(actions(outcome)) == 1
+    assert not outcome.carried_out
+    assert aws.groups["fallback"]["DesiredCapacity"] == 0
+
+
+def test_a_memory_that_cannot_be_read_is_replaced(aws: FakeAws) -> None:
+    aws.memory["inference"] = {"group": {"S": "inference"}, "version": {"N": "7"}, "memory": {"S": "?"}}
+    only(controller(aws).run([InterruptionNotice("i-0", NOW + 120)]))
+    assert aws.memory["inference"]["version"] == {"N": "8"}
+
+
+@pytest.mark.parametrize(
+    ("leaf", "text", "message"),
+    [
+        ("config", "{", "parameter broken/config is not JSON"),
+        ("config", "{}", "parameter broken/config has no key 'policy'"),
+        ("config", config(policy={"name": "magic"}), "policy 'magic' is unknown, allowed: "),
+        ("config", config(max="many"), "parameter broken/config: invalid literal"),
+        ("target", "four", "parameter broken/target is 'four', a whole number ≥ 0 is needed"),
+        ("control", '{"mode": "off"}', "mode is 'off', allowed: automatic, manual, dry-run, paused"),
+        ("control", '{"mode": "manual"}', "onDemand is None, a whole number ≥ 0 is needed"),
+    ],
+)
+def test_a_broken_group_is_reported_and_does_not_touch_the_others(
+    aws: FakeAws, leaf: str, text: str, message: str
+) -> None:
+    aws.parameters |= {f"{ROOT}/broken/config": config(), f"{ROOT}/broken/target": "1"}
+    aws.parameters[f"{ROOT}/broken/{leaf}"] = text
+    broken, fine = controller(aws).run()
+    assert message in str(broken.error)
+    assert fine.decision is not None
+
+
+def test_a_group_that_is_gone_is_reported(aws: FakeAws) -> None:
+    del aws.groups["fallback"]
+    outcome = controller(aws).run()[0]
+    assert "Auto Scaling group 'fallback' (fallback of inference) does not exist" in str(outcome.error)
+
+
+def test_releasing_what_is_gone_already_is_no_error(aws: FakeAws) -> None:
+    settings: Any = None
+    Actor(aws.client("autoscaling")).perform(Release(Side.FALLBACK, ("i-gone",), "why"), settings)
+
+
+def test_calls_grow_only_with_pages(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/config"] = config(max=5000)
+    aws.parameters[f"{ROOT}/inference/target"] = "2504"
+    for n in range(2500):
+        aws.add_instance("primary", f"i-x{n}", spot=True, launched=NOW - 3600, heartbeat=NOW)
+    controller(aws).run()
+    assert aws.calls["describe_instances"] == 3
+    assert sum(aws.calls.values()) <= 16

@@ -1,0 +1,80 @@
+# gpu-spot: `make demo` shows it, `make test` proves it; both install what they need into .venv first.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON  ?= python3
+WORKERS ?= 2
+ARGS    ?=
+
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+UV     := uv==0.13.9
+BENCHES := $(subst _,-,$(filter-out _%,$(notdir $(basename $(wildcard bench/*.py)))))
+
+.PHONY: help setup demo test lint types format system-packages bench lock clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## create .venv from requirements.lock (PYTHON=python3.13 chooses the interpreter)
+
+# pip compiles bytecode on one core; --no-compile and one parallel pass over what is used saves a third of the time.
+# pulumi_aws (3,000 modules, a few of them used) is left to be compiled when it is imported.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "gpu-spot needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
+	    "Choose another: make PYTHON=python3.13 …" >&2; exit 1; }
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@echo "installing requirements.lock into $(VENV) (about a minute)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q -j 0 -x /pulumi_aws/ $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+	@touch $@
+
+demo: setup ## deploy the dev stack into a local cloud and replay two days of spot market: out/demo/report.html
+	@$(BIN)/gpu-spot demo $(ARGS)
+
+test: setup system-packages lint types ## lint, types, then all tests (ARGS go to pytest)
+	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
+
+lint: setup ## ruff: rules and formatting
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --quiet --check . || { $(BIN)/ruff format --check . ; echo "run: make format" >&2; exit 1; }
+
+types: setup ## mypy, strict
+	@$(BIN)/mypy
+
+format: setup ## apply ruff's fixes and formatting
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+system-packages: ## what some tests need from the system (installed when root on Debian, else named)
+	@.ci/system-packages
+
+bench: $(BENCHES:%=bench-%) ## every benchmark; one of them: make bench-NAME → out/bench/NAME.json
+
+bench-%: setup
+	@test -f bench/$(subst -,_,$*).py || { echo "no benchmark $*; there are: $(or $(BENCHES),none)" >&2; exit 2; }
+	@mkdir -p out/bench
+	$(BIN)/python bench/$(subst -,_,$*).py --out out/bench/$*.json $(ARGS)
+
+# uv resolves for every platform and Python at once. It does not read pip's configuration, so pip's index is handed on;
+# no address is written into the lock.
+lock: setup ## resolve pyproject.toml again into requirements.lock (ARGS=--upgrade moves the pins)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
+	@index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || true)}; \
+	$${index:+env UV_DEFAULT_INDEX="$$index"} env UV_CUSTOM_COMPILE_COMMAND="make lock" \
+	  $(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	  --system-certs --quiet --output-file requirements.lock $(ARGS)
+	@echo "requirements.lock: $$(grep -c '^[a-z0-9].*==' requirements.lock) packages"
+
+clean: ## remove outputs and caches
+	@rm -rf out build dist ./*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## remove .venv, too
+	@rm -rf $(VENV)

@@ -1,0 +1,70 @@
+"""What all tests share: hypothesis profiles, the folder of real spot traces, programs from the system."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+TRACES_VARIABLE: Final = "GPU_SPOT_TRACES"
+MARKET_PROPERTY: Final = "market"
+
+# `ci` is what `make test` runs: the same examples every time. `dev` searches anew, `deep` for long.
+_common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("dev", **_common)
+settings.register_profile("ci", derandomize=True, print_blob=True, database=None, **_common)
+settings.register_profile("deep", max_examples=5_000, **_common)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Refuse a traces folder that is not there: the run would silently measure the model instead."""
+    given = os.environ.get(TRACES_VARIABLE)
+    if given and not Path(given).is_dir():
+        raise pytest.UsageError(f"{TRACES_VARIABLE}={given}: not a folder (unset it to use the fitted model)")
+
+
+@pytest.fixture
+def traces(request: pytest.FixtureRequest) -> Path | None:
+    """The folder of real spot traces, or None: then the test draws its market from the fitted model.
+
+    Which of the two it was is printed at the end of the run.
+    """
+    given = os.environ.get(TRACES_VARIABLE)
+    folder = Path(given).resolve() if given else None
+    request.node.user_properties.append((MARKET_PROPERTY, "traces" if folder else "model"))
+    return folder
+
+
+@pytest.fixture
+def require_program() -> Callable[..., str]:
+    """Find a system program by one of its names; where there is none, skip the test with what to install."""
+
+    def find(*names: str, package: str | None = None) -> str:
+        for name in names:
+            if path := shutil.which(name):
+                return path
+        pytest.skip(f"{names[0]} is not installed: sudo apt-get install {package or names[0]}")
+
+    return find
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which market the tests ran on; under xdist the properties arrive with the workers' reports."""
+    used: dict[str, set[str]] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, value in getattr(report, "user_properties", ()):
+                if name == MARKET_PROPERTY:
+                    used.setdefault(str(value), set()).add(report.nodeid)
+    if tests := used.get("traces"):
+        terminalreporter.write_line(f"market: real traces in {len(tests)} tests")
+    if tests := used.get("model"):
+        terminalreporter.write_line(
+            f"market: the fitted model in {len(tests)} tests ({TRACES_VARIABLE} is not set)", yellow=True
+        )

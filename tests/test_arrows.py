@@ -1,0 +1,124 @@
+"""The arrows between the rooms point one way: the table of docs/architecture.md against every import."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("gpu_spot", "infra", "lambdas", "userdata")
+
+AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
+# Room → the modules it may import beside the standard library and itself. The longest matching room counts.
+MAY_IMPORT: dict[str, set[str]] = {
+    "infra": {"userdata", "lambdas.core.names", "pulumi", "pulumi_aws", "pydantic"},
+    "lambdas.core": set(),
+    "lambdas.aws": {"lambdas.core", *AWS_SDK},
+    "lambdas.handlers": {"lambdas.core", "lambdas.aws", "aws_lambda_powertools", *AWS_SDK},
+    "lambdas": set(),
+    "userdata": AWS_SDK,
+    "gpu_spot.market": {"lambdas.core", "numpy"},
+    "gpu_spot.report": {"gpu_spot.market", "plotly", "rich"},
+}
+EVERYTHING = {"gpu_spot", "gpu_spot.local"}  # the rehearsal and the command put all rooms together
+
+
+def within(module: str, package: str) -> bool:
+    # mypy_boto3_ec2, mypy_boto3_sqs … are one distribution's stubs, a package for each service
+    return module == package or module.startswith(
+        (f"{package}.", "mypy_boto3_" if package == "mypy_boto3" else f"{package}.")
+    )
+
+
+def room_of(module: str) -> str:
+    return max((room for room in (*MAY_IMPORT, *EVERYTHING) if within(module, room)), key=len)
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.joinpath(*name.split("."))
+    return path.is_dir() or path.with_suffix(".py").is_file()
+
+
+def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield line and absolute name of each import, also those inside functions and under TYPE_CHECKING."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            package = module.split(".") if is_package else module.split(".")[:-1]
+            base = package[: len(package) - (node.level - 1)] if node.level else []
+            origin = ".".join([*base, *([node.module] if node.module else [])])
+            # `from lambdas.core import names` imports the module lambdas.core.names
+            for alias in node.names:
+                full = f"{origin}.{alias.name}"
+                yield node.lineno, full if full.split(".")[0] in PACKAGES and is_module(full) else origin
+
+
+def violations(source: str, module: str, *, is_package: bool = False) -> list[str]:
+    room = room_of(module)
+    if room in EVERYTHING:
+        return []
+    allowed = {room, *MAY_IMPORT[room]}
+    rule = f"{room} may import only the standard library, {', '.join(sorted(allowed))}"
+    return [
+        f"{module}:{line} imports {name}; {rule}"
+        for line, name in imports(source, module, is_package=is_package)
+        if name.split(".")[0] not in sys.stdlib_module_names and not any(within(name, one) for one in allowed)
+    ]
+
+
+SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
+    found = violations(path.read_text("utf-8"), module_name(path), is_package=path.name == "__init__.py")
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("lambdas.core.availability", "import boto3"),
+        ("lambdas.core.availability", "from lambdas.aws import observe"),
+        ("lambdas.core.policies.new", "def f():\n    import pydantic"),
+        ("lambdas.core.policies.new", "from ...aws import observe"),
+        ("lambdas.aws.act", "import lambdas.handlers"),
+        ("lambdas.aws.act", "import userdata"),
+        ("lambdas.handlers.controller", "from gpu_spot.market import replay"),
+        ("userdata.agent", "from lambdas.core import names"),
+        ("userdata.agent", "import infra.settings"),
+        ("infra.stack", "from lambdas.core.model import Group"),
+        ("infra.stack", "from lambdas.core import model"),
+        ("infra.stack", "import gpu_spot"),
+        ("gpu_spot.market.replay", "import gpu_spot.local"),
+        ("gpu_spot.report.page", "import moto"),
+    ],
+)
+def test_an_arrow_that_points_the_wrong_way_is_found(module: str, source: str) -> None:
+    assert len(violations(source, module)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        (
+            "infra.stack",
+            "from lambdas.core import names\nimport userdata.render\nfrom infra.components import network",
+        ),
+        ("lambdas.core.policies.new", "from ..model import Group\nimport json"),
+        ("lambdas.aws.act", "from mypy_boto3_ec2 import EC2Client\nfrom lambdas.core.model import Group"),
+        ("gpu_spot.cli", "import infra, lambdas.handlers, moto"),
+    ],
+)
+def test_an_allowed_arrow_passes(module: str, source: str) -> None:
+    assert violations(source, module) == []

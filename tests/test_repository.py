@@ -1,0 +1,166 @@
+"""Hygiene of the whole tree: what a reviewer would otherwise have to look for by hand."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parent.parent
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+LOCK = (ROOT / "requirements.lock").read_text("utf-8")
+PACKAGES = ("gpu_spot", "infra", "lambdas", "userdata")
+
+MAX_PYTHON_LINES = 500
+MACHINE_PATH = re.compile(r"(?:^|[^\w.$}])/(?:work|root|Users)/")
+INDEX_ADDRESS = re.compile(
+    r"(?:--(?:extra-)?index-url|--find-links)[ =]\S|files\.pythonhosted|pypi\.[a-z]+/simple"
+)
+CREDENTIAL = re.compile(r"\b(?:AKIA|ASIA)(?!IOSFODNN7)[A-Z0-9]{16}\b|-----BEGIN [A-Z ]*PRIVATE KEY-----")
+
+
+def repository_files() -> list[Path]:
+    """Every file that git holds or would add; in an unpacked archive every file that is no output."""
+    if shutil.which("git") and (ROOT / ".git").exists():
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+        paths = [ROOT / name for name in listed.split("\0") if name]
+    else:
+        ignored = {"out", "build", "dist", "__pycache__", ".venv"}
+        paths = [path for path in ROOT.rglob("*") if not ignored.intersection(path.relative_to(ROOT).parts)]
+    return [path for path in paths if path.is_file()]
+
+
+FILES = repository_files()
+
+
+def lines(pattern: re.Pattern[str]) -> Iterator[str]:
+    for path in FILES:
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue  # a picture
+        for number, line in enumerate(text.splitlines(), start=1):
+            if pattern.search(line):
+                yield f"{path.relative_to(ROOT)}:{number}: {line.strip()[:120]}"
+
+
+@pytest.mark.parametrize(
+    "pattern", [MACHINE_PATH, INDEX_ADDRESS, CREDENTIAL], ids=["machine path", "index", "credential"]
+)
+def test_no_file_holds(pattern: re.Pattern[str]) -> None:
+    assert not list(lines(pattern))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        (MACHINE_PATH, 'open("/' + 'work/main/x")'),
+        (INDEX_ADDRESS, "--index-" + "url https://example.org/simple"),
+        (CREDENTIAL, "AKIA" + "ABCDEFGHIJKLMNOP"),
+    ],
+)
+def test_the_patterns_find_what_they_forbid(pattern: re.Pattern[str], text: str) -> None:
+    assert pattern.search(text)
+
+
+def test_no_python_file_is_too_long() -> None:
+    sizes = {path: len(path.read_text("utf-8").splitlines()) for path in FILES if path.suffix == ".py"}
+    assert not {str(path.relative_to(ROOT)): n for path, n in sizes.items() if n > MAX_PYTHON_LINES}
+
+
+def test_every_test_file_is_collected() -> None:
+    tests = [path for path in FILES if path.is_relative_to(ROOT / "tests") and path.suffix == ".py"]
+    assert not [
+        path
+        for path in tests
+        if not path.name.startswith("test_") and re.search(r"^def test_", path.read_text("utf-8"), re.M)
+    ]
+
+
+def test_every_folder_of_a_package_is_a_package() -> None:
+    folders = {
+        path.parent for path in FILES if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in PACKAGES
+    }
+    assert not [folder for folder in folders if not (folder / "__init__.py").is_file()]
+
+
+def test_the_lock_has_a_pin_and_a_hash_for_every_package_and_no_address() -> None:
+    assert "://" not in LOCK
+    entries = re.split(r"\n(?=[A-Za-z0-9])", "\n" + re.sub(r"^ *#.*\n", "", LOCK, flags=re.M))[1:]
+    assert entries
+    assert not [
+        entry.splitlines()[0]
+        for entry in entries
+        if "--hash=sha256:" not in entry or "==" not in entry.splitlines()[0]
+    ]
+
+
+def test_the_lock_satisfies_what_pyproject_asks_for() -> None:
+    pins = {
+        canonicalize_name(name): version
+        for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^ \\]+)", LOCK, re.M)
+    }
+    asked = map(Requirement, [*PYPROJECT["project"]["dependencies"], *PYPROJECT["dependency-groups"]["dev"]])
+    assert not [
+        str(one) for one in asked if not one.specifier.contains(pins.get(canonicalize_name(one.name), "0"))
+    ]
+
+
+def test_the_installed_command_is_this_tree() -> None:
+    [script] = distribution("gpu-spot").entry_points.select(group="console_scripts", name="gpu-spot")
+    assert script.value == PYPROJECT["project"]["scripts"]["gpu-spot"]
+    # From another folder, so that the working directory cannot stand in for the installation.
+    where = f"import {', '.join(PACKAGES)}; print(*(m.__file__ for m in ({', '.join(PACKAGES)})), sep='\\n')"
+    found = subprocess.run(
+        [sys.executable, "-c", where], cwd="/", check=True, capture_output=True, text=True
+    ).stdout
+    assert [Path(line).parent for line in found.splitlines()] == [ROOT / package for package in PACKAGES]
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
+def test_a_workflow_pins_its_actions_and_starts_without_permissions(path: Path) -> None:
+    text = path.read_text("utf-8")
+    uses = re.findall(r"uses: (\S+.*)", text)
+    assert not [one for one in uses if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", one)]
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {}
+    assert all("permissions" in job and "timeout-minutes" in job for job in workflow["jobs"].values())
+
+
+def test_the_preview_covers_every_environment_with_the_engine_of_the_sdk() -> None:
+    preview = yaml.safe_load((ROOT / ".github/workflows/preview.yml").read_text("utf-8"))["jobs"]["preview"]
+    environments = sorted(path.name.split(".")[1] for path in ROOT.glob("Pulumi.*.yaml"))
+    assert sorted(preview["strategy"]["matrix"]["environment"]) == environments
+    [engine] = [
+        step["with"]["pulumi-version"]
+        for step in preview["steps"]
+        if "pulumi/actions" in step.get("uses", "")
+    ]
+    assert f"pulumi=={engine}" in PYPROJECT["project"]["dependencies"]
+
+
+def test_shell_scripts_pass_shellcheck(require_program: Callable[..., str]) -> None:
+    shellcheck = require_program("shellcheck")
+    scripts = [
+        path
+        for path in FILES
+        if path.suffix == ".sh"
+        or (path.suffix == "" and path.read_bytes()[:32].startswith((b"#!/usr/bin/env bash", b"#!/bin/")))
+    ]
+    assert scripts
+    result = subprocess.run([shellcheck, *scripts], check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout

@@ -1,0 +1,141 @@
+"""The catalogue of accelerator instance types: what a type carries, and which machine image boots it.
+
+Counts, architectures and memory are what EC2's ``DescribeInstanceTypes`` reports; P3, G3 and G4ad, which it
+lists in few regions, follow the EC2 instance type guide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final, Literal, TypeAlias
+
+Architecture: TypeAlias = Literal["x86_64", "arm64"]
+Vendor: TypeAlias = Literal["nvidia", "amd", "aws", "xilinx"]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One instance family.
+
+    ``memory_gib`` is of one accelerator, rounded; ``counts`` are accelerators by size; ``needs_ami`` says why
+    AWS's own image does not boot it, ``None`` where it does.
+    """
+
+    name: str
+    vendor: Vendor
+    architecture: Architecture
+    accelerator: str
+    memory_gib: int
+    counts: dict[str, int]
+    needs_ami: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceType:
+    """One instance type and the number of accelerators in it (a share of one counts as one)."""
+
+    name: str
+    family: Family
+    accelerators: int
+
+
+def ami_parameter(architecture: Architecture) -> str:
+    """Return the public parameter of AWS's newest Deep Learning Base AMI with the open NVIDIA kernel modules.
+
+    The release notes list G4dn, G5, G6, Gr6, G6e, G7, G7e and P4 to P6 for x86_64, and G5g for arm64.
+    """
+    image = "base-oss-nvidia-driver-gpu-ubuntu-24.04"
+    return f"/aws/service/deeplearning/ami/{architecture}/{image}/latest/ami-id"
+
+
+def _counts(text: str) -> dict[str, int]:
+    return {size: int(count) for size, _, count in (pair.partition("=") for pair in text.split())}
+
+
+_LEGACY = "NVIDIA's open kernel modules start with Turing"
+_SHARED = "a share of a GPU needs NVIDIA's GRID driver"
+_ROCM = "it needs AMD's driver"
+_NEURON = "it needs the Neuron driver"
+_FPGA = "it needs the FPGA developer image"
+
+_G_SIZES = "xlarge=1 2xlarge=1 4xlarge=1 8xlarge=1 16xlarge=1 12xlarge=4 24xlarge=4 48xlarge=8"
+_G7_SIZES = "2xlarge=1 4xlarge=1 8xlarge=1 12xlarge=2 24xlarge=4 48xlarge=8"
+
+# fmt: off
+_FAMILIES: Final = (
+    Family("p3",      "nvidia", "x86_64", "V100", 16, _counts("2xlarge=1 8xlarge=4 16xlarge=8"), _LEGACY),
+    Family("p3dn",    "nvidia", "x86_64", "V100", 32, _counts("24xlarge=8"), _LEGACY),
+    Family("p4d",     "nvidia", "x86_64", "A100", 40, _counts("24xlarge=8")),
+    Family("p4de",    "nvidia", "x86_64", "A100", 80, _counts("24xlarge=8")),
+    Family("p5",      "nvidia", "x86_64", "H100", 80, _counts("4xlarge=1 48xlarge=8")),
+    Family("p5e",     "nvidia", "x86_64", "H200", 141, _counts("48xlarge=8")),
+    Family("p5en",    "nvidia", "x86_64", "H200", 141, _counts("48xlarge=8")),
+    Family("p6-b200", "nvidia", "x86_64", "B200", 179, _counts("48xlarge=8")),
+    Family("p6-b300", "nvidia", "x86_64", "B300", 269, _counts("48xlarge=8")),
+    Family("g3",      "nvidia", "x86_64", "M60", 8, _counts("4xlarge=1 8xlarge=2 16xlarge=4"), _LEGACY),
+    Family("g3s",     "nvidia", "x86_64", "M60", 8, _counts("xlarge=1"), _LEGACY),
+    Family("g4dn",    "nvidia", "x86_64", "T4", 16,
+           _counts("xlarge=1 2xlarge=1 4xlarge=1 8xlarge=1 16xlarge=1 12xlarge=4 metal=8")),
+    Family("g4ad",    "amd",    "x86_64", "Radeon Pro V520", 8,
+           _counts("xlarge=1 2xlarge=1 4xlarge=1 8xlarge=2 16xlarge=4"), _ROCM),
+    Family("g5",      "nvidia", "x86_64", "A10G", 22, _counts(_G_SIZES)),
+    Family("g5g",     "nvidia", "arm64",  "T4g", 16,
+           _counts("xlarge=1 2xlarge=1 4xlarge=1 8xlarge=1 16xlarge=2 metal=2")),
+    Family("g6",      "nvidia", "x86_64", "L4", 22, _counts(_G_SIZES)),
+    Family("gr6",     "nvidia", "x86_64", "L4", 22, _counts("4xlarge=1 8xlarge=1")),
+    Family("g6f",     "nvidia", "x86_64", "L4", 3, _counts("large=1 xlarge=1 2xlarge=1 4xlarge=1"), _SHARED),
+    Family("gr6f",    "nvidia", "x86_64", "L4", 11, _counts("4xlarge=1"), _SHARED),
+    Family("g6e",     "nvidia", "x86_64", "L40S", 45, _counts(_G_SIZES)),
+    Family("g7",      "nvidia", "x86_64", "RTX PRO 4500", 32, _counts(_G7_SIZES)),
+    Family("g7e",     "nvidia", "x86_64", "RTX PRO 6000", 96, _counts(_G7_SIZES)),
+    Family("trn1",    "aws",    "x86_64", "Trainium", 32, _counts("2xlarge=1 32xlarge=16"), _NEURON),
+    Family("trn1n",   "aws",    "x86_64", "Trainium", 32, _counts("32xlarge=16"), _NEURON),
+    Family("trn2",    "aws",    "x86_64", "Trainium2", 96, _counts("3xlarge=1 48xlarge=16"), _NEURON),
+    Family("f2",      "xilinx", "x86_64", "VU47P", 80, _counts("6xlarge=1 12xlarge=2 48xlarge=8"), _FPGA),
+)
+# fmt: on
+
+_REFUSED: Final = {
+    "p2": "AWS has retired P2",
+    "g2": "AWS has retired G2",
+    "f1": "AWS retired F1 in December 2025; use f2",
+    "p6e-gb200": "P6e is sold as Capacity Blocks, not as spot",
+    "p6e-gb300": "P6e is sold as Capacity Blocks, not as spot",
+    "trn2u": "Trn2 UltraServers are sold as Capacity Blocks, not as spot",
+}
+
+CATALOGUE: Final = {
+    f"{family.name}.{size}": InstanceType(f"{family.name}.{size}", family, count)
+    for family in _FAMILIES
+    for size, count in family.counts.items()
+}
+
+
+def lookup(name: str) -> InstanceType:
+    """Return the catalogue's entry; raise ``ValueError`` naming the type and what is allowed instead."""
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    family = name.partition(".")[0]
+    if family in _REFUSED:
+        raise ValueError(f"{name!r} cannot be used: {_REFUSED[family]}")
+    sizes = [known for known in CATALOGUE if known.startswith(f"{family}.")]
+    near = sizes or get_close_matches(name, CATALOGUE, n=3, cutoff=0.5)
+    allowed = ", ".join(near) or f"sizes of {', '.join(f.name for f in _FAMILIES)}"
+    raise ValueError(f"{name!r} is not a known accelerator type, allowed: {allowed}")
+
+
+def check_mix(names: Iterable[str], ami: str | None) -> None:
+    """Raise ``ValueError`` unless one known machine image can boot all types: one vendor, one architecture.
+
+    ``ami`` is the image that the user named, ``None`` to take AWS's own.
+    """
+    types = [lookup(name) for name in names]
+    platforms = {(t.family.vendor, t.family.architecture): t.name for t in reversed(types)}
+    if len(platforms) > 1:
+        listed = ", ".join(f"{name} is {' on '.join(platform)}" for platform, name in platforms.items())
+        raise ValueError(f"{listed}, allowed: one vendor and one architecture in a group")
+    for known in types:
+        if known.family.needs_ami and ami is None:
+            raise ValueError(f"{known.name!r} needs an explicit 'ami': {known.family.needs_ami}")

@@ -1,0 +1,1 @@
+"""The program's building blocks, a module each. None of them reads configuration."""

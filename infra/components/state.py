@@ -1,0 +1,50 @@
+"""What the controller remembers and what the workers report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.scope import Scope
+from lambdas.core import names
+
+
+@dataclass(frozen=True)
+class StateArgs:
+    """The stack."""
+
+    scope: Scope
+
+
+class State(pulumi.ComponentResource):
+    """Produces two tables, encrypted and recoverable to any second: the memory and the worker registry."""
+
+    memory: aws.dynamodb.Table
+    registry: aws.dynamodb.Table
+
+    def __init__(self, name: str, args: StateArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the tables."""
+        super().__init__("gpu-spot:infra:State", name, None, opts)
+        self._scope = args.scope
+        self.memory = self._table("memory", [names.MEMORY_KEY])
+        self.registry = self._table(
+            "registry", [names.REGISTRY_KEY, names.REGISTRY_SORT_KEY], ttl=names.REGISTRY_TTL
+        )
+        self.register_outputs({"memory": self.memory.name, "registry": self.registry.name})
+
+    def _table(self, short: str, keys: list[str], ttl: str | None = None) -> aws.dynamodb.Table:
+        name = self._scope.name(short)
+        return aws.dynamodb.Table(
+            name,
+            billing_mode="PAY_PER_REQUEST",
+            attributes=[aws.dynamodb.TableAttributeArgs(name=key, type="S") for key in keys],
+            hash_key=keys[0],
+            range_key=keys[1] if len(keys) > 1 else None,
+            ttl=aws.dynamodb.TableTtlArgs(attribute_name=ttl, enabled=True) if ttl else None,
+            point_in_time_recovery=aws.dynamodb.TablePointInTimeRecoveryArgs(enabled=True),
+            server_side_encryption=aws.dynamodb.TableServerSideEncryptionArgs(enabled=True),
+            tags=self._scope.tags(name),
+            opts=pulumi.ResourceOptions(parent=self),
+        )

@@ -1,0 +1,64 @@
+"""What every component needs to know about the stack: its names, its tags, its place in AWS."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import pulumi
+
+from infra.settings import SettingsError
+from lambdas.core import names
+
+_SHORTEST_LIMIT: Final = 64
+"""IAM roles, Lambda functions and EventBridge rules take 64 characters."""
+_RANDOM_SUFFIX: Final = 8
+"""What Pulumi's auto-naming appends: a dash and seven hexadecimal digits."""
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One stack in one account and region. ``extra_tags`` are the user's."""
+
+    stack: str
+    region: str
+    account_id: pulumi.Input[str]
+    partition: pulumi.Input[str]
+    extra_tags: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raise ``SettingsError`` for a stack name that AWS would refuse in the name of a function."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9-]*", self.stack):
+            raise SettingsError(f"stack name {self.stack!r}, allowed: letters, digits and hyphens")
+
+    @property
+    def prefix(self) -> str:
+        """What the physical names of all auto-named resources of this stack start with."""
+        return f"gpu-spot-{self.stack}-"
+
+    def name(self, *parts: str) -> str:
+        """Return a logical name. Pulumi appends a random suffix to make the physical one."""
+        name = self.prefix + "-".join(parts)
+        if len(name) + _RANDOM_SUFFIX > _SHORTEST_LIMIT:
+            raise SettingsError(
+                f"resource name {name!r} has {len(name)} characters, allowed: "
+                f"{_SHORTEST_LIMIT - _RANDOM_SUFFIX} (shorten the name of the stack or the service)"
+            )
+        return name
+
+    def tags(self, name: str, *, group: str | None = None, side: str | None = None) -> dict[str, str]:
+        """Return a resource's tags: the user's, ``Name``, the stack, and where they apply group and side."""
+        tags = {**self.extra_tags, "Name": name, names.TAG_STACK: self.stack}
+        if group is not None:
+            tags[names.TAG_GROUP] = group
+        if side is not None:
+            tags[names.TAG_SIDE] = side
+        return tags
+
+    def arn(self, service: str, resource: pulumi.Input[str]) -> pulumi.Output[str]:
+        """Return the ARN of ``resource`` (its last part, patterns allowed) in this account and region."""
+        return pulumi.Output.concat(
+            "arn:", self.partition, ":", service, ":", self.region, ":", self.account_id, ":", resource
+        )

@@ -1,0 +1,132 @@
+"""The only reader of the stack's configuration, and the one place that words its errors."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
+
+import pulumi
+from pulumi.runtime import config as runtime_config
+from pydantic import BaseModel, ValidationError
+
+from infra.schema import Settings
+
+PROJECT: Final = "gpu-spot"
+_REGION_KEY: Final = "aws:region"
+_GIVEN_LIMIT: Final = 60
+
+_Location: TypeAlias = tuple[int | str, ...]
+
+
+class SettingsError(pulumi.RunError):
+    """A wrong setting, one line for each. The engine prints it without a traceback."""
+
+
+def read_settings() -> Settings:
+    """Return the settings of the running stack; raise ``SettingsError``."""
+    # pulumi.Config answers for known keys only: a misspelt one must be seen, so the whole map is read.
+    return load_settings({**runtime_config.get_config_env(), **runtime_config.CONFIG.get()})
+
+
+def load_settings(raw: Mapping[str, Any]) -> Settings:
+    """Return the settings in the ``config`` mapping of a stack file; raise ``SettingsError``.
+
+    Keys carry their namespace (``gpu-spot:network``); other namespaces than ``gpu-spot`` and ``aws:region``
+    are not ours and ignored. Values may be objects, or the JSON text that the engine passes.
+    """
+    prefix = f"{PROJECT}:"
+    ours = {key.removeprefix(prefix): _decoded(raw[key]) for key in raw if key.startswith(prefix)}
+    if "region" in ours:
+        raise SettingsError(f"{PROJECT}:region: unknown key, the region is {_REGION_KEY}")
+    if _REGION_KEY in raw:
+        ours["region"] = raw[_REGION_KEY]
+    try:
+        # Through JSON: strict mode then takes lists for tuples, and still no "8" for 8.
+        return Settings.model_validate_json(
+            json.dumps(ours, default=str), context={"region": raw.get(_REGION_KEY, "")}
+        )
+    except ValidationError as error:
+        raise SettingsError("\n".join(_lines(error.errors(include_url=False)))) from None
+
+
+def _decoded(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError:
+        return value
+
+
+def _lines(errors: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for error in errors:
+        yield f"{_path(error['loc'])}: {_explained(error)}"
+
+
+def _path(location: _Location) -> str:
+    if location == ("region",):
+        return _REGION_KEY
+    path = ""
+    for part in location:
+        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+    return f"{PROJECT}:{path}"
+
+
+def _explained(error: Mapping[str, Any]) -> str:
+    given, context = _shown(error["input"]), error.get("ctx", {})
+    match error["type"]:
+        case "missing":
+            return "missing, it has no default"
+        case "extra_forbidden":
+            keys = _allowed_keys(error["loc"])
+            near = get_close_matches(str(error["loc"][-1]), keys, n=1)
+            return f"unknown key, {f'did you mean {near[0]}? ' if near else ''}allowed: {', '.join(keys)}"
+        case "value_error":
+            return str(context["error"])
+        case "literal_error":
+            return f"{given}, allowed: {context['expected']}"
+        case "string_pattern_mismatch":
+            return f"{given}, allowed: what matches {context['pattern']}"
+        case "greater_than_equal":
+            return f"{given}, allowed: at least {context['ge']}"
+        case "less_than_equal":
+            return f"{given}, allowed: at most {context['le']}"
+        case "too_short":
+            return f"{given}, allowed: at least {context['min_length']} of them"
+        case "too_long":
+            return f"{given}, allowed: at most {context['max_length']} of them"
+        case _:
+            return f"{given}, allowed: {error['msg'].removeprefix('Input should ').removeprefix('be ')}"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= _GIVEN_LIMIT else f"{text[:_GIVEN_LIMIT]}…"
+
+
+def _allowed_keys(location: _Location) -> list[str]:
+    """Return the keys of the model that holds the last part of ``location``, sorted."""
+    here: Any = Settings
+    for part in location[:-1]:
+        here = _element(here) if isinstance(part, int) else _fields(here)[str(part)]
+    return sorted(key for key in _fields(here) if here is not Settings or key != "region")
+
+
+def _fields(model: type[BaseModel]) -> dict[str, Any]:
+    return {field.alias or name: _bare(field.annotation) for name, field in model.model_fields.items()}
+
+
+def _bare(annotation: Any) -> Any:
+    """Strip ``Annotated`` and ``| None`` from an annotation."""
+    if get_origin(annotation) is Annotated:
+        return _bare(get_args(annotation)[0])
+    if isinstance(annotation, types.UnionType):
+        return _bare(next(member for member in get_args(annotation) if member is not types.NoneType))
+    return annotation
+
+
+def _element(annotation: Any) -> Any:
+    return _bare(get_args(annotation)[0])

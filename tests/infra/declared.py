@@ -1,0 +1,60 @@
+"""What the program declares, as values that tests can ask."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+DEV = ROOT / "Pulumi.dev.yaml"
+RUNNER = Path(__file__).with_name("program.py")
+
+
+@dataclass(frozen=True)
+class Run:
+    declared: list[dict[str, Any]]
+    lookups: list[str]
+    exports: dict[str, Any]
+
+    def identities(self) -> list[tuple[str, str]]:
+        return sorted((one["type"], one["name"]) for one in self.declared)
+
+    def of(self, kind: str) -> dict[str, dict[str, Any]]:
+        """Inputs by logical name of all resources (no components) whose type ends in ``kind``."""
+        return {
+            one["name"]: one["inputs"]
+            for one in self.declared
+            if one["custom"] and one["type"].endswith(f":{kind}")
+        }
+
+    def the(self, kind: str, name: str) -> dict[str, Any]:
+        return self.of(kind)[f"gpu-spot-dev-{name}"]
+
+
+@cache
+def run(mode: str, stack_file: Path = DEV, stack: str = "dev", again: int = 0) -> Run:
+    done = subprocess.run(
+        [sys.executable, str(RUNNER), mode, stack, str(stack_file)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return Run(**json.loads(done.stdout))
+
+
+def variant(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
+    """Write the dev stack file with ``change`` applied to its configuration."""
+    content = yaml.safe_load(DEV.read_text("utf-8"))
+    change(content["config"])
+    path = tmp_path / "Pulumi.variant.yaml"
+    path.write_text(yaml.safe_dump(content), "utf-8")
+    return path

@@ -1,0 +1,113 @@
+"""Run the whole program once under the SDK's mocks and print what it declared, as JSON.
+
+Usage: program.py known|unknown STACK STACK_FILE. A script, because the SDK's state is global to a process.
+With ``unknown`` no resource returns an output or an id, as in the first preview of a stack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import yaml
+from pulumi.output import Unknown
+from pulumi.runtime import mocks, rpc, settings
+from pulumi.runtime.stack import run_in_stack
+
+ROOT = Path(__file__).resolve().parents[2]
+LOOKUPS = {
+    "aws:index/getCallerIdentity:getCallerIdentity": {
+        "accountId": "123456789012",
+        "arn": "arn",
+        "id": "id",
+        "userId": "u",
+    },
+    "aws:index/getPartition:getPartition": {
+        "partition": "aws",
+        "dnsSuffix": "amazonaws.com",
+        "id": "aws",
+        "reverseDnsPrefix": "com.amazonaws",
+    },
+}
+
+
+class Recorder(mocks.Mocks):
+    def __init__(self, *, known: bool) -> None:
+        self.known = known
+        self.lookups: list[str] = []
+
+    def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+        self.lookups.append(args.token)
+        return LOOKUPS[args.token], []
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
+        if not self.known:
+            return "", {}
+        computed = {"arn": f"arn:{args.name}", "url": f"https://{args.name}", "latestVersion": 1}
+        return f"{args.name}-id", {"name": args.name, **args.inputs, **computed}
+
+
+class Monitor(mocks.MockMonitor):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        self.declared: list[dict[str, Any]] = []
+        self.exports: Any = None
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
+        if request.type != "pulumi:pulumi:Stack":
+            self.declared.append(
+                {
+                    "type": request.type,
+                    "name": request.name,
+                    "custom": request.custom,
+                    "inputs": plain(rpc.deserialize_properties(request.object)),
+                    "ignore_changes": list(request.ignoreChanges),
+                }
+            )
+        return super().RegisterResource(request)
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
+        if "pulumi:pulumi:Stack" in request.urn:
+            self.exports = plain(rpc.deserialize_properties(request.outputs))
+        return super().RegisterResourceOutputs(request)
+
+
+def plain(value: Any) -> Any:
+    """Make JSON of inputs: unknowns become "<unknown>", archives the sorted keys in them."""
+    if isinstance(value, Unknown):
+        return "<unknown>"
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, pulumi.AssetArchive):
+        return sorted(value.assets)
+    return value
+
+
+def run_program() -> None:
+    runpy.run_path(str(ROOT / "infra"), run_name="__main__")
+
+
+def main(mode: str, stack: str, stack_file: str) -> None:
+    raw = yaml.safe_load(Path(stack_file).read_text("utf-8"))["config"]
+    recorder = Recorder(known=mode == "known")
+    monitor = Monitor(recorder)
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    mocks.set_mocks(recorder, project="gpu-spot", stack=stack, preview=mode == "unknown", monitor=monitor)
+    settings.set_root_resource(None)  # set_mocks makes a root stack, and run_in_stack allows only its own
+    pulumi.runtime.set_all_config({k: v if isinstance(v, str) else json.dumps(v) for k, v in raw.items()})
+    # `main: infra/` makes the engine run this path, with the folder first on sys.path.
+    loop.run_until_complete(run_in_stack(run_program))
+    result = {"declared": monitor.declared, "lookups": recorder.lookups, "exports": monitor.exports}
+    sys.stdout.write(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

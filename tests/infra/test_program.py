@@ -1,0 +1,260 @@
+"""The whole program, run as the engine runs it: what it declares, and that none of it hangs on an output."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.components import controller, wake_ups
+from infra.scope import Scope
+from infra.settings import SettingsError
+from lambdas.core import names
+from tests.infra.declared import RUNNER, run, variant
+
+UNKNOWN = "<unknown>"
+
+UNTAGGED = {  # these have no tags of their own in AWS
+    "aws:cloudwatch/eventTarget:EventTarget",
+    "aws:ec2/route:Route",
+    "aws:ec2/routeTableAssociation:RouteTableAssociation",
+    "aws:iam/rolePolicy:RolePolicy",
+    "aws:sqs/queuePolicy:QueuePolicy",
+}
+
+
+def test_a_first_preview_declares_what_an_update_declares() -> None:
+    first, again, known = run("unknown"), run("unknown", again=1), run("known")
+    assert first.identities() == again.identities() == known.identities()
+    assert max(Counter(first.identities()).values()) == 1
+
+
+def test_dependants_really_see_unknowns_in_a_first_preview() -> None:
+    preview = run("unknown")
+    assert preview.the("Subnet", "private-us-west-2a")["vpcId"] == UNKNOWN
+    assert preview.the("Parameter", "inference-config")["insecureValue"] == UNKNOWN
+    assert preview.the("LaunchTemplate", "inference-primary")["userData"] == UNKNOWN
+    assert preview.the("Function", "controller")["role"] == UNKNOWN
+
+
+def test_the_program_looks_up_only_who_and_where_it_is() -> None:
+    assert run("unknown").lookups == [
+        "aws:index/getCallerIdentity:getCallerIdentity",
+        "aws:index/getPartition:getPartition",
+    ]
+
+
+def test_ignored_changes_are_exactly_what_others_than_pulumi_set() -> None:
+    ignored = {one["name"]: one["ignore_changes"] for one in run("known").declared if one["ignore_changes"]}
+    assert ignored == {
+        "gpu-spot-dev-inference-primary": ["desiredCapacity"],
+        "gpu-spot-dev-inference-fallback": ["desiredCapacity"],
+        "gpu-spot-dev-inference-control": ["insecureValue"],
+    }
+
+
+def test_every_resource_that_can_carries_the_stack_tag() -> None:
+    for one in run("known").declared:
+        if not one["custom"] or one["type"] in UNTAGGED:
+            continue
+        tags = one["inputs"].get("tags", {})
+        if isinstance(tags, list):
+            assert all(tag["propagateAtLaunch"] for tag in tags), one["name"]
+            tags = {tag["key"]: tag["value"] for tag in tags}
+        assert tags.get(names.TAG_STACK) == "dev", (one["type"], one["name"])
+        assert tags.get("Name"), (one["type"], one["name"])
+
+
+@pytest.mark.parametrize("side", ["primary", "fallback"])
+def test_instances_start_hardened_and_tagged(side: str) -> None:
+    template = run("known").the("LaunchTemplate", f"inference-{side}")
+    assert template["metadataOptions"]["httpTokens"] == "required"
+    assert template["metadataOptions"]["httpPutResponseHopLimit"] == 1
+    assert [d["ebs"]["encrypted"] for d in template["blockDeviceMappings"]] == ["true"]
+    assert "keyName" not in template
+    specified = {spec["resourceType"]: spec["tags"] for spec in template["tagSpecifications"]}
+    assert set(specified) == {"instance", "volume", "network-interface"}
+    for tags in specified.values():
+        assert (tags[names.TAG_STACK], tags[names.TAG_GROUP], tags[names.TAG_SIDE]) == (
+            "dev",
+            "inference",
+            side,
+        )
+
+
+def test_only_the_fallback_has_a_launch_hook_and_its_worker_knows_it() -> None:
+    known = run("known")
+    hooks = known.the("Group", "inference-fallback")["initialLifecycleHooks"]
+    assert [hook["defaultResult"] for hook in hooks] == ["ABANDON"]
+    assert "initialLifecycleHooks" not in known.the("Group", "inference-primary")
+    told = {
+        side: base64.b64decode(known.the("LaunchTemplate", f"inference-{side}")["userData"]).decode()
+        for side in ("primary", "fallback")
+    }
+    assert f"GPU_SPOT_LAUNCH_HOOK={hooks[0]['name']}\n" in told["fallback"]
+    assert "GPU_SPOT_LAUNCH_HOOK=\n" in told["primary"]
+
+
+def test_the_primary_group_is_spot_over_all_types_and_zones() -> None:
+    group = run("known").the("Group", "inference-primary")
+    mix = group["mixedInstancesPolicy"]
+    assert mix["instancesDistribution"]["onDemandBaseCapacity"] == 0
+    assert mix["instancesDistribution"]["onDemandPercentageAboveBaseCapacity"] == 0
+    assert len(mix["launchTemplate"]["overrides"]) == 4
+    assert mix["launchTemplate"]["launchTemplateSpecification"]["version"] == "1"
+    assert len(group["vpcZoneIdentifiers"]) == 3
+    assert group["capacityRebalance"] is True
+    assert (group["minSize"], group["desiredCapacity"], group["maxSize"]) == (0, 0, 16)
+
+
+def test_the_fallback_is_on_demand_with_a_warm_pool_of_fixed_size() -> None:
+    group = run("known").the("Group", "inference-fallback")
+    assert (
+        group["mixedInstancesPolicy"]["instancesDistribution"]["onDemandPercentageAboveBaseCapacity"] == 100
+    )
+    assert (group["warmPool"]["minSize"], group["warmPool"]["maxGroupPreparedCapacity"]) == (2, 2)
+
+
+def test_the_controller_finds_a_group_as_the_contract_says() -> None:
+    known = run("known")
+    parameters = {one["name"]: one["insecureValue"] for one in known.of("Parameter").values()}
+    root = names.parameter_root("dev")
+    assert json.loads(parameters[f"{root}/inference/config"]) == {
+        "kind": "mixed-asg",
+        "primary": "gpu-spot-dev-inference-primary",
+        "fallback": "gpu-spot-dev-inference-fallback",
+        "base": 0,
+        "spotPercentage": 100,
+        "max": 16,
+        "slots": {"g6.xlarge": 1, "g5.xlarge": 1, "g4dn.xlarge": 1, "g6e.xlarge": 1},
+        "drainSeconds": 0,
+        "policy": {"name": "ready-handover", "knobs": {}},
+    }
+    assert parameters[f"{root}/inference/target"] == "8"
+    assert json.loads(parameters[f"{root}/inference/control"]) == {"mode": "automatic"}
+    environment = known.the("Function", "controller")["environment"]["variables"]
+    assert environment[names.ENV_PARAMETER_ROOT] == root
+    assert environment[names.ENV_MEMORY_TABLE] == "gpu-spot-dev-memory"
+
+
+def test_a_message_stays_hidden_for_six_runs_of_the_function() -> None:
+    known = run("known")
+    timeout = known.the("Function", "controller")["timeout"]
+    assert known.the("Queue", "wake-ups")["visibilityTimeoutSeconds"] >= 6 * timeout
+    mapping = known.the("EventSourceMapping", "controller")
+    assert mapping["functionResponseTypes"] == ["ReportBatchItemFailures"]
+    assert mapping["scalingConfig"] == {"maximumConcurrency": 2}
+
+
+def test_every_wake_up_goes_to_the_one_queue_and_a_lost_one_to_the_dead_letters() -> None:
+    known = run("known")
+    rules = known.of("EventRule")
+    assert set(known.of("EventTarget")) == set(rules)
+    for target in known.of("EventTarget").values():
+        assert target["arn"] == "arn:gpu-spot-dev-wake-ups"
+        assert target["deadLetterConfig"] == {"arn": "arn:gpu-spot-dev-dead-letters"}
+    kinds = [
+        kind
+        for rule in rules.values()
+        if "eventPattern" in rule
+        for kind in json.loads(rule["eventPattern"])["detail-type"]
+    ]
+    assert sorted(kinds) == [
+        "EC2 Instance Launch Successful",
+        "EC2 Instance Launch Unsuccessful",
+        "EC2 Instance Rebalance Recommendation",
+        "EC2 Instance State-change Notification",
+        "EC2 Instance Terminate Successful",
+        "EC2 Instance Terminate Unsuccessful",
+        "EC2 Spot Instance Interruption Warning",
+    ]
+    assert [r["scheduleExpression"] for r in rules.values() if "scheduleExpression" in r] == [
+        "rate(1 minute)"
+    ]
+
+
+def test_the_groups_physical_names_match_the_event_pattern() -> None:
+    prefix = Scope("dev", "us-west-2", "1", "aws").prefix
+    assert all(name.startswith(prefix) for name in run("known").of("Group"))
+    assert wake_ups.event_patterns(prefix)["launch"]["detail"] == {
+        "AutoScalingGroupName": [{"prefix": prefix}]
+    }
+
+
+def test_exports_name_what_a_user_needs_next() -> None:
+    exports = run("known").exports
+    assert exports["followDecisions"] == "aws logs tail gpu-spot-dev-controller --follow --region us-west-2"
+    assert exports["groups"]["inference"]["primary"] == "gpu-spot-dev-inference-primary"
+
+
+def test_without_fallback_there_is_no_second_group(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0]["capacity"]["fallback"] = {"enabled": False}
+
+    known = run("known", variant(tmp_path, change))
+    assert list(known.of("Group")) == ["gpu-spot-dev-inference-primary"]
+    assert list(known.of("LaunchTemplate")) == ["gpu-spot-dev-inference-primary"]
+    config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
+    assert config["fallback"] is None
+    assert config["policy"]["name"] == "ready-handover"
+
+
+def test_two_services_and_a_gateway_in_each_zone(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:network"]["egress"] = "nat-gateway-per-zone"
+        config["gpu-spot:tags"] = {"team": "vision"}
+        second = json.loads(json.dumps(config["gpu-spot:services"][0]))
+        second["name"] = "batch"
+        second["capacity"] |= {"instanceTypes": ["g5g.xlarge"], "maxPrice": 0.42, "spotPercentage": 70}
+        config["gpu-spot:services"].append(second)
+
+    known = run("known", variant(tmp_path, change))
+    assert len(known.of("NatGateway")) == 3
+    assert set(known.of("Group")) == {
+        f"gpu-spot-dev-{g}-{s}" for g in ("inference", "batch") for s in ("primary", "fallback")
+    }
+    template = known.the("LaunchTemplate", "batch-primary")
+    assert "/arm64/" in template["imageId"]
+    assert template["tags"]["team"] == "vision"
+    distribution = known.the("Group", "batch-primary")["mixedInstancesPolicy"]["instancesDistribution"]
+    assert distribution["spotMaxPrice"] == "0.42"
+    assert distribution["onDemandPercentageAboveBaseCapacity"] == 30
+
+
+def test_wrong_settings_end_the_program_before_anything_is_declared(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0]["capacity"]["spotPercentage"] = 140
+
+    file = variant(tmp_path, change)
+    done = subprocess.run(
+        [sys.executable, RUNNER, "known", "dev", file], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode != 0
+    assert not done.stdout
+    assert (
+        "SettingsError: gpu-spot:services[0].capacity.spotPercentage: 140, allowed: at most 100"
+        in done.stderr
+    )
+
+
+@pytest.mark.parametrize("stack", ["dev.eu", "dev_1", "-dev", ""])
+def test_a_stack_name_that_functions_cannot_carry_is_refused(stack: str) -> None:
+    with pytest.raises(SettingsError, match="allowed: letters, digits and hyphens"):
+        Scope(stack, "us-west-2", "1", "aws")
+
+
+def test_a_name_too_long_for_a_role_is_refused_in_one_line() -> None:
+    scope = Scope("s" * 30, "us-west-2", "1", "aws")
+    with pytest.raises(SettingsError, match=r"has \d+ characters, allowed: 56") as caught:
+        scope.name("g" * 24, "fallback")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_constant_behind_the_timeouts_is_aws_advice() -> None:
+    assert controller._VISIBILITY == 6 * controller._TIMEOUT

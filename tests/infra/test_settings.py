@@ -1,0 +1,240 @@
+"""A wrong key or value is named with its full path, what was given, and what is allowed."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pulumi
+import pytest
+import yaml
+
+from infra.schema import Policy, Settings
+from infra.settings import SettingsError, load_settings
+from lambdas.core import policies
+
+ROOT = Path(__file__).resolve().parents[2]
+DEV: dict[str, Any] = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text("utf-8"))["config"]
+CAPACITY = "gpu-spot:services/0/capacity"
+
+
+def changed(path: str, value: Any) -> dict[str, Any]:
+    """Return the dev configuration with ``value`` at a slash-separated path (None removes the key)."""
+    raw = copy.deepcopy(DEV)
+    *parents, last = path.split("/")
+    here: Any = raw
+    for part in parents:
+        here = here[int(part)] if isinstance(here, list) else here.setdefault(part, {})
+    if value is None:
+        del here[last]
+    else:
+        here[last] = value
+    return raw
+
+
+def message(path: str, value: Any) -> str:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(changed(path, value))
+    return str(caught.value)
+
+
+def test_the_dev_stack_is_valid() -> None:
+    settings = load_settings(DEV)
+    capacity = settings.services[0].capacity
+    assert (capacity.target, capacity.maximum, capacity.on_demand_base, capacity.spot_percentage) == (
+        8,
+        16,
+        0,
+        100,
+    )
+    assert len(settings.network.zones) == 3
+    assert len(capacity.instance_types) >= 3
+    assert capacity.fallback.warm_instances > 0
+
+
+def test_the_engines_json_text_reads_like_the_stack_file() -> None:
+    as_text = {k: v if isinstance(v, str) else json.dumps(v) for k, v in DEV.items()}
+    assert load_settings(as_text) == load_settings(DEV)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        (
+            f"{CAPACITY}/spotPercentage",
+            140,
+            "gpu-spot:services[0].capacity.spotPercentage: 140, allowed: at most 100",
+        ),
+        (
+            f"{CAPACITY}/spotPercentage",
+            -1,
+            "gpu-spot:services[0].capacity.spotPercentage: -1, allowed: at least 0",
+        ),
+        (
+            f"{CAPACITY}/spotPercentage",
+            "70",
+            'gpu-spot:services[0].capacity.spotPercentage: "70", allowed: a valid integer',
+        ),
+        (
+            f"{CAPACITY}/kind",
+            "spot-flet",
+            "gpu-spot:services[0].capacity.kind: \"spot-flet\", allowed: 'mixed-asg'",
+        ),
+        (f"{CAPACITY}/target", None, "gpu-spot:services[0].capacity.target: missing, it has no default"),
+        (
+            f"{CAPACITY}/max",
+            8,
+            "gpu-spot:services[0].capacity.max: 8 is too little for the target, allowed: at least 9",
+        ),
+        (f"{CAPACITY}/min", 9, "gpu-spot:services[0].capacity.min: 9 is above the target, allowed: 0 to 8"),
+        (
+            f"{CAPACITY}/onDemandBase",
+            9,
+            "gpu-spot:services[0].capacity.onDemandBase: 9 is above the target, allowed: 0 to 8",
+        ),
+        (
+            f"{CAPACITY}/instanceTypes",
+            ["p2.xlarge"],
+            "gpu-spot:services[0].capacity.instanceTypes: 'p2.xlarge' cannot be used: AWS has retired P2",
+        ),
+        (
+            f"{CAPACITY}/instanceTypes",
+            ["p3.2xlarge"],
+            "gpu-spot:services[0].capacity.instanceTypes: 'p3.2xlarge' needs an explicit 'ami': "
+            "NVIDIA's open kernel modules start with Turing",
+        ),
+        (
+            f"{CAPACITY}/instanceTypes",
+            ["g5.xlarge", "g5.xlarge"],
+            "gpu-spot:services[0].capacity.instanceTypes: 'g5.xlarge' is listed twice, "
+            "allowed: each type once",
+        ),
+        (
+            f"{CAPACITY}/instanceTypes",
+            [],
+            "gpu-spot:services[0].capacity.instanceTypes: [], allowed: at least 1 of them",
+        ),
+        (f"{CAPACITY}/ami", "ubuntu", 'gpu-spot:services[0].capacity.ami: "ubuntu", allowed: what matches '),
+        (f"{CAPACITY}/maxPrice", 0, "gpu-spot:services[0].capacity.maxPrice: 0, allowed: at least 0.001"),
+        (
+            f"{CAPACITY}/fallback/warmInstance",
+            2,
+            "gpu-spot:services[0].capacity.fallback.warmInstance: unknown key, did you mean warmInstances? "
+            "allowed: enabled, knobs, policy, warmInstances",
+        ),
+        (
+            "gpu-spot:services/0/name",
+            "In Ference",
+            'gpu-spot:services[0].name: "In Ference", allowed: what matches ',
+        ),
+        (
+            "gpu-spot:services/0/drainSeconds",
+            121,
+            "gpu-spot:services[0].drainSeconds: 121, allowed: at most 120",
+        ),
+        (
+            "gpu-spot:network/zones",
+            ["us-west-2a"],
+            'gpu-spot:network.zones: ["us-west-2a"], allowed: at least 2 of them',
+        ),
+        (
+            "gpu-spot:network/zones",
+            ["us-west-2a", "us-east-1b"],
+            "gpu-spot:network.zones: 'us-east-1b' is not a zone of us-west-2, "
+            "allowed: us-west-2a to us-west-2h",
+        ),
+        (
+            "gpu-spot:network/zones",
+            ["us-west-2a", "us-west-2a"],
+            "gpu-spot:network.zones: 'us-west-2a' is listed twice, allowed: each zone once",
+        ),
+        ("gpu-spot:network/cidr", "10.0.0.0/8", "gpu-spot:network.cidr: a /8 network, allowed: /16 to /20"),
+        (
+            "gpu-spot:network/cidr",
+            "10.0.0.1/16",
+            "gpu-spot:network.cidr: not an IPv4 network (10.0.0.1/16 has host",
+        ),
+        ("gpu-spot:network/egress", "none", "gpu-spot:network.egress: \"none\", allowed: 'nat-gateway' or "),
+        (
+            "gpu-spot:servces",
+            [],
+            "gpu-spot:servces: unknown key, did you mean services? "
+            "allowed: logRetentionDays, network, services, tags",
+        ),
+        ("gpu-spot:network", None, "gpu-spot:network: missing, it has no default"),
+        ("aws:region", None, "aws:region: missing, it has no default"),
+        ("aws:region", "oregon", 'aws:region: "oregon", allowed: what matches '),
+        ("gpu-spot:logRetentionDays", 31, "gpu-spot:logRetentionDays: 31, allowed: 1, 3, 5, 7,"),
+        (
+            "gpu-spot:tags",
+            {"gpu-spot:stack": "x"},
+            "gpu-spot:tags: tag 'gpu-spot:stack' is reserved, allowed: ",
+        ),
+        ("gpu-spot:network", "10.0.0.0/16", 'gpu-spot:network: "10.0.0.0/16", allowed: '),
+    ],
+)
+def test_a_wrong_setting_is_one_line_that_names_it(path: str, value: Any, expected: str) -> None:
+    lines = message(path, value).splitlines()
+    assert lines[0].startswith(expected)
+    assert all(line.startswith(("gpu-spot:", "aws:region")) for line in lines)
+
+
+def test_each_error_is_a_line_of_its_own() -> None:
+    raw = changed(f"{CAPACITY}/spotPercentage", 140)
+    raw["gpu-spot:network"]["cidr"] = "nowhere"
+    with pytest.raises(SettingsError) as caught:
+        load_settings(raw)
+    assert [line.split(": ")[0] for line in str(caught.value).splitlines()] == [
+        "gpu-spot:network.cidr",
+        "gpu-spot:services[0].capacity.spotPercentage",
+    ]
+
+
+def test_two_services_of_one_name_are_refused() -> None:
+    raw = changed("aws:region", "us-west-2")
+    raw["gpu-spot:services"] *= 2
+    with pytest.raises(SettingsError, match=r"^gpu-spot:services: two services are named 'inference'"):
+        load_settings(raw)
+
+
+def test_architectures_do_not_mix() -> None:
+    text = message(f"{CAPACITY}/instanceTypes", ["g5.xlarge", "g5g.xlarge"])
+    assert "g5.xlarge is nvidia on x86_64" in text
+    assert "g5g.xlarge is nvidia on arm64" in text
+
+
+def test_an_explicit_image_lets_p3_in() -> None:
+    raw = changed(f"{CAPACITY}/instanceTypes", ["p3.2xlarge"])
+    raw["gpu-spot:services"][0]["capacity"]["ami"] = "ami-0123456789abcdef0"
+    assert load_settings(raw).services[0].capacity.instance_types == ("p3.2xlarge",)
+
+
+def test_without_max_it_is_twice_the_target() -> None:
+    assert load_settings(changed(f"{CAPACITY}/max", None)).services[0].capacity.maximum == 16
+
+
+def test_other_namespaces_are_not_ours() -> None:
+    assert load_settings({**DEV, "other:network": {"x": 1}}) == load_settings(DEV)
+
+
+def test_the_engine_prints_a_settings_error_without_a_traceback() -> None:
+    assert issubclass(SettingsError, pulumi.RunError)
+
+
+def test_the_project_file_declares_every_key_with_the_same_default() -> None:
+    project = yaml.safe_load((ROOT / "Pulumi.yaml").read_text("utf-8"))
+    declared = {key.removeprefix("gpu-spot:"): entry for key, entry in project["config"].items()}
+    fields = {f.alias or name: f for name, f in Settings.model_fields.items() if name != "region"}
+    assert set(declared) == set(fields)
+    for key, entry in declared.items():
+        assert entry["description"]
+        if fields[key].is_required():
+            assert "default" not in entry
+        else:
+            assert entry["default"] == fields[key].get_default(call_default_factory=True)
+
+
+def test_the_schema_knows_the_controllers_policies() -> None:
+    assert set(get_args(Policy)) == set(policies.NAMES)

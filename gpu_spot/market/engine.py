@@ -222,9 +222,17 @@ class Replay:
         return True
 
     def _roomiest(self, tick: int) -> int | None:
-        """Return the pool to buy in: one with room, no announced loss where there is choice, fewest held."""
-        free = [p for p in range(len(self.market.names)) if self._holding(p) < self.market.capacity(p, tick)]
-        return min(free, key=lambda p: (self._doomed_in(p), self._holding(p), p), default=None)
+        """Return the pool to buy in: the one of those with room that holds fewest of ours.
+
+        A pool that calls instances of ours back sells none: EC2 reclaims spot when it has no spare capacity
+        left there, so an allocation strategy that looks at capacity does not choose it.
+        """
+        free = [
+            p
+            for p in range(len(self.market.names))
+            if self._holding(p) < self.market.capacity(p, tick) and not self._doomed_in(p)
+        ]
+        return min(free, key=lambda p: (self._holding(p), p), default=None)
 
     def _quietest(self) -> int:
         """Return where the next on-demand instance goes: zones in turn, by how many of ours they hold."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import boto3
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.metrics import MetricUnit, single_metric
+from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from botocore.config import Config
 
 from lambdas.aws.act import Actor
@@ -19,7 +19,6 @@ from lambdas.aws.memory import MemoryStore
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import Registry
 from lambdas.core import names
-from lambdas.core.availability import Decision
 from lambdas.core.events import Event, MalformedEventError, parse
 from lambdas.core.model import Action, Alarm, Market
 
@@ -99,7 +98,7 @@ def _report(outcome: Outcome) -> None:
                 "alarm", extra={"group": outcome.group, "kind": action.kind, "reason": action.reason}
             )
             _count("Alarms", outcome.group)
-    _gauge(outcome.group, decision, facts)
+    _gauge(outcome.group, facts)
 
 
 def describe(action: Action) -> dict[str, Any]:
@@ -108,26 +107,22 @@ def describe(action: Action) -> dict[str, Any]:
     return {"action": type(action).__name__, **fields}
 
 
-def _gauge(group: str, decision: Decision, facts: dict[str, int]) -> None:
-    shortage = max(0, decision.situation.group.target - decision.situation.ready)
-    values = {
-        "Target": facts["target"],
-        "Ready": facts["ready"],
-        "Spot": facts["spot"],
-        "OnDemand": facts["on_demand"],
-        "Doomed": facts["doomed"],
-        "Shortage": shortage,
-    }
-    with single_metric(
-        name="Decisions", unit=MetricUnit.Count, value=1, namespace=names.METRIC_NAMESPACE
-    ) as metric:
-        metric.add_dimension(name="group", value=group)
-        metric.add_dimension(name="stack", value=os.environ[names.ENV_STACK])
-        for name, value in values.items():
-            metric.add_metric(name=name, unit=MetricUnit.Count, value=value)
+def _gauge(group: str, facts: dict[str, int]) -> None:
+    metrics = _metrics(group)
+    for name in ("target", "ready", "spot", "on_demand", "doomed"):
+        metrics.add_metric(name.title().replace("_", ""), MetricUnit.Count, facts[name])
+    metrics.add_metric("Shortage", MetricUnit.Count, max(0, facts["target"] - facts["ready"]))
+    metrics.flush_metrics()
 
 
 def _count(name: str, group: str) -> None:
-    with single_metric(name=name, unit=MetricUnit.Count, value=1, namespace=names.METRIC_NAMESPACE) as metric:
-        metric.add_dimension(name="group", value=group)
-        metric.add_dimension(name="stack", value=os.environ[names.ENV_STACK])
+    metrics = _metrics(group)
+    metrics.add_metric(name, MetricUnit.Count, 1)
+    metrics.flush_metrics()
+
+
+def _metrics(group: str) -> EphemeralMetrics:
+    metrics = EphemeralMetrics(namespace=names.METRIC_NAMESPACE)
+    metrics.add_dimension(name="group", value=group)
+    metrics.add_dimension(name="stack", value=os.environ[names.ENV_STACK])
+    return metrics

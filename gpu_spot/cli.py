@@ -1,0 +1,38 @@
+"""The command ``gpu-spot``."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.market.trace import TraceError
+
+_COMMANDS: Final = ("gpu_spot.demo", "gpu_spot.deploy")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the whole command; each sub-command's module adds its own part."""
+    root = argparse.ArgumentParser(
+        prog="gpu-spot", description="Deep learning on the cheapest GPUs that AWS will sell this minute."
+    )
+    commands = root.add_subparsers(required=True, metavar="COMMAND")
+    for module in _COMMANDS:
+        importlib.import_module(module).add_parser(commands)
+    return root
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; what a user can mend is told in one line, exit status 1 (2: wrong usage)."""
+    args = parser().parse_args(arguments)
+    try:
+        code: int = args.run(args)
+    except (LocalCloudError, TraceError, ValueError, OSError) as error:
+        sys.stderr.write(f"gpu-spot: {error}\n")
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return code

@@ -1,0 +1,43 @@
+"""Remember moto's answers to EC2 and Auto Scaling reads until something changes.
+
+A replay asks the same questions every simulated minute, and moto takes tens of milliseconds to render a
+dozen instances. An answer is kept as bytes, by request; any other request to the two services, and every
+change that the local cloud makes itself (``changed``), drops all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+_SERVICES: Final = ("ec2.", "autoscaling.")
+_READ: Final = "Action=Describe"
+
+_known: dict[tuple[str, str], Any] = {}
+
+
+def changed() -> None:
+    """Drop every answer: instances, groups or spot requests are not what they were."""
+    _known.clear()
+
+
+def remembered(process: Callable[..., Any]) -> Callable[..., Any]:
+    """Return moto's request handler with a memory in front."""
+
+    def answer(stubber: Any, request: Any) -> Any:
+        if not urlsplit(request.url).netloc.startswith(_SERVICES):
+            return process(stubber, request)
+        body = request.body.decode() if isinstance(request.body, bytes) else str(request.body)
+        if not body.startswith(_READ):
+            changed()
+            return process(stubber, request)
+        key = (request.url, body)
+        if key not in _known:
+            found = process(stubber, request)
+            if found is None or found[0] != 200:
+                return found
+            _known[key] = found
+        return _known[key]
+
+    return answer

@@ -1,0 +1,239 @@
+"""The local cloud as the market engine sees it: groups want instances, the market gives and takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from gpu_spot.local import moto_groups
+from gpu_spot.local.clock import Clock
+from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.local.events import EventBus
+from gpu_spot.local.fleet import Fleet, Market, WarmInstance
+from gpu_spot.local.functions import FunctionRuntime, Invocation
+from gpu_spot.local.moto_spot import ENDED_BY_USER, MARKED, TAKEN, request_of
+from gpu_spot.local.record import Deployment
+from gpu_spot.local.registry import Beat, Registry
+from gpu_spot.local.sandbox import Clients
+from lambdas.core import names
+
+Side = Literal["primary", "fallback"]
+
+SPOT_CAPACITY_REFUSAL: Final = (
+    "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your request "
+    "configuration. Please adjust your request and try again. Launching EC2 instance failed."
+)
+ON_DEMAND_CAPACITY_REFUSAL: Final = (
+    "Could not launch On-Demand Instances. InsufficientInstanceCapacity - We currently do not have "
+    "sufficient capacity in the Availability Zone you requested. Our system will be working on provisioning "
+    "additional capacity. Launching EC2 instance failed."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A capacity group as it was deployed.
+
+    Attributes:
+        name: the group's name.
+        primary: the Auto Scaling group that asks for the target, mostly on spot.
+        fallback: the on-demand Auto Scaling group behind it.
+        zones: availability zones it may launch in.
+        instance_types: types it may launch, in order of preference.
+        slots: workers on an instance, by type.
+        drain_seconds: how long before a deadline workers stop taking work.
+    """
+
+    name: str
+    primary: str
+    fallback: str
+    zones: tuple[str, ...]
+    instance_types: tuple[str, ...]
+    slots: Mapping[str, int]
+    drain_seconds: float
+
+    def side(self, side: Side) -> str:
+        """Return the Auto Scaling group of a side."""
+        return self.primary if side == "primary" else self.fallback
+
+
+class LocalCloud:
+    """A deployment brought to life. All times are the clock's, in epoch seconds."""
+
+    def __init__(self, clients: Clients, deployment: Deployment, clock: Clock) -> None:
+        self._clients = clients
+        self._deployment = deployment
+        self._clock = clock
+        self._fleet = Fleet(clients)
+        self._bus = EventBus(deployment.region)
+        self._runtime = FunctionRuntime(deployment.region, deployment.code)
+        self._groups = self._read_groups()
+        self._group_of = {name: group for group in self._groups for name in (group.primary, group.fallback)}
+        self._registry = Registry(clients, self._registry_table())
+        self._deadlines: dict[str, float] = {}
+        moto_groups.listen(self._fleet.autoscaling, self._terminated_by_client)
+
+    def close(self) -> None:
+        """Remove what was unpacked."""
+        self._runtime.close()
+
+    @property
+    def deployment(self) -> Deployment:
+        """What was deployed."""
+        return self._deployment
+
+    def set_time(self, now: float) -> None:
+        """Move time on; what ended long ago disappears from the APIs."""
+        self._clock.set(now)
+        gone = self._fleet.purge(now)
+        if gone:
+            self._registry.forget(gone)
+            for instance_id in gone:
+                self._deadlines.pop(instance_id, None)
+
+    def groups(self) -> tuple[GroupView, ...]:
+        """Return the deployed capacity groups."""
+        return self._groups
+
+    def group(self, name: str) -> GroupView:
+        """Return one capacity group."""
+        for group in self._groups:
+            if group.name == name:
+                return group
+        known = ", ".join(group.name for group in self._groups) or "none"
+        raise LocalCloudError(f"group {name!r} is not deployed; groups: {known}")
+
+    def desired(self, group: str) -> tuple[int, int]:
+        """Return the desired capacities of primary and fallback, as the API shows them."""
+        view = self.group(group)
+        primary, fallback = self._fleet.group(view.primary), self._fleet.group(view.fallback)
+        return int(primary.desired_capacity or 0), int(fallback.desired_capacity or 0)
+
+    def alive(self, group: str, side: Side | None = None) -> set[str]:
+        """Return the ids of the instances in service, of one side or of both."""
+        view = self.group(group)
+        sides = (view.primary, view.fallback) if side is None else (view.side(side),)
+        return {state.instance.id for name in sides for state in self._fleet.group(name).instance_states}
+
+    def launch(self, group: str, side: Side, instance_type: str, zone: str, market: Market) -> str:
+        """Launch an instance that the market grants; return its id. Desired capacity is untouched."""
+        asg = self._fleet.group(self.group(group).side(side))
+        instance = self._fleet.launch(asg, instance_type, zone, market)
+        self._launched(asg, instance)
+        return str(instance.id)
+
+    def refuse(self, group: str, side: Side, message: str = SPOT_CAPACITY_REFUSAL) -> None:
+        """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
+        asg = self._fleet.group(self.group(group).side(side))
+        moto_groups.refuse(asg, message)
+        activity = moto_groups.activities(asg)[0]
+        self._bus.publish(self._bus.scaling("Launch Unsuccessful", asg.arn, activity, "", self._clock.now))
+
+    def fill_warm_pools(self) -> int:
+        """Bring every warm pool to its size; return how many instances were added."""
+        return sum(self._fleet.fill_warm_pool(self._fleet.group(name)) for name in self._group_of)
+
+    def warm(self, group: str) -> tuple[WarmInstance, ...]:
+        """Return the instances that wait in the warm pool of the fallback."""
+        return self._fleet.warm(self._fleet.group(self.group(group).fallback))
+
+    def start_warm(self, group: str, instance_id: str) -> str:
+        """Start an instance of the warm pool in the fallback; return its id."""
+        asg = self._fleet.group(self.group(group).fallback)
+        instance = self._fleet.start_warm(asg, instance_id)
+        self._launched(asg, instance)
+        return str(instance.id)
+
+    def rebalance(self, instance_id: str) -> None:
+        """Tell that a spot instance is at elevated risk."""
+        zone = self._fleet.instance(instance_id).placement.zone
+        self._bus.publish(self._bus.rebalance_recommendation(instance_id, zone, self._clock.now))
+
+    def notice(self, instance_id: str, deadline: float) -> None:
+        """Give the two-minute notice: the spot request is marked, the warning sent, the workers told."""
+        instance = self._fleet.instance(instance_id)
+        request = request_of(self._fleet.ec2, instance)
+        if request is None:
+            raise LocalCloudError(f"instance {instance_id!r} is on-demand, AWS gives it no notice")
+        request.mark(MARKED)
+        self._deadlines[instance_id] = deadline
+        zone = instance.placement.zone
+        self._bus.publish(self._bus.interruption_warning(instance_id, zone, self._clock.now))
+
+    def kill(self, instance_ids: Iterable[str]) -> None:
+        """Take instances: they end and leave their groups, whose desired capacity stays."""
+        for instance_id in instance_ids:
+            instance = self._fleet.instance(instance_id)
+            asg = instance.autoscaling_group
+            self._fleet.take(instance, TAKEN, self._clock.now)
+            self._announce_end(asg, instance)
+
+    def heartbeat(self, instance_ids: Iterable[str]) -> None:
+        """Write the heartbeats of the workers on these instances into the worker registry."""
+        beats = []
+        for instance_id in instance_ids:
+            instance = self._fleet.instance(instance_id)
+            view = self._group_of[instance.autoscaling_group.name]
+            slots = view.slots.get(instance.instance_type, 1)
+            deadline = self._deadlines.get(instance_id)
+            beats.append(Beat(view.name, instance_id, slots, deadline, view.drain_seconds))
+        self._registry.write(beats, self._clock.now)
+
+    def tick_schedule(self) -> int:
+        """Let every schedule fire once; return the number of messages that it put on queues."""
+        return self._bus.tick(self._clock.now)
+
+    def run_functions(self) -> list[Invocation]:
+        """Run the deployed functions until no message is visible; report each run."""
+        return self._runtime.run()
+
+    def _launched(self, asg: Any, instance: Any) -> None:
+        now = self._clock.now
+        for state in ("pending", "running"):
+            self._bus.publish(self._bus.state_change(instance.id, state, now))
+        activity = moto_groups.activities(asg)[0]
+        self._bus.publish(self._bus.scaling("Launch Successful", asg.arn, activity, instance.id, now))
+
+    def _terminated_by_client(self, asg: Any, instance: Any) -> None:
+        self._fleet.ended(instance, ENDED_BY_USER, self._clock.now)
+        self._announce_end(asg, instance)
+
+    def _announce_end(self, asg: Any, instance: Any) -> None:
+        now = self._clock.now
+        for state in ("shutting-down", "terminated"):
+            self._bus.publish(self._bus.state_change(instance.id, state, now))
+        activity = moto_groups.activities(asg)[0]
+        self._bus.publish(self._bus.scaling("Terminate Successful", asg.arn, activity, instance.id, now))
+
+    def _read_groups(self) -> tuple[GroupView, ...]:
+        root = names.parameter_root(self._deployment.stack)
+        pages = (
+            self._clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True)
+        )
+        found = []
+        for parameter in (parameter for page in pages for parameter in page["Parameters"]):
+            group, _, leaf = parameter["Name"].removeprefix(f"{root}/").partition("/")
+            if leaf == names.PARAMETER_CONFIG:
+                found.append(self._read_group(group, json.loads(parameter["Value"])))
+        return tuple(sorted(found, key=lambda view: view.name))
+
+    def _read_group(self, name: str, config: Mapping[str, Any]) -> GroupView:
+        primary = self._fleet.group(config["primary"])
+        return GroupView(
+            name=name,
+            primary=config["primary"],
+            fallback=config["fallback"],
+            zones=tuple(primary.availability_zones),
+            instance_types=self._fleet.instance_types(primary),
+            slots={kind: int(count) for kind, count in config["slots"].items()},
+            drain_seconds=float(config["drainSeconds"]),
+        )
+
+    def _registry_table(self) -> str:
+        for function in self._deployment.of_type("aws:lambda/function:Function"):
+            variables = (function.inputs.get("environment") or {}).get("variables") or {}
+            if names.ENV_REGISTRY_TABLE in variables:
+                return str(variables[names.ENV_REGISTRY_TABLE])
+        raise LocalCloudError(f"no deployed function has the environment variable {names.ENV_REGISTRY_TABLE}")

@@ -1,0 +1,123 @@
+"""Turn Pulumi's camelCase inputs into AWS request parameters by name, and refuse what does not match."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from botocore.model import ListShape, MapShape, Shape, StructureShape
+
+
+class UnmatchedInputError(Exception):
+    """An input that AWS's shape has no member for, or a value of another kind; ``path`` says which."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"input {path!r} {problem}")
+        self.path = path
+        self.problem = problem
+
+
+def convert(value: Any, shape: Shape, path: str) -> Any:
+    """Return ``value`` in the form that ``shape`` wants.
+
+    Members are matched by name without regard to case and punctuation, a plural matching its singular. A
+    list of one object matches a single object, and a mapping of text matches a list of ``Key``/``Value``.
+
+    Raises:
+        UnmatchedInputError: a name or a kind of value has no counterpart.
+    """
+    if isinstance(shape, StructureShape):
+        return _structure(value, shape, path)
+    if isinstance(shape, ListShape):
+        return _list(value, shape, path)
+    if isinstance(shape, MapShape):
+        if not isinstance(value, Mapping):
+            raise UnmatchedInputError(path, f"is {value!r}, a mapping is needed")
+        return {str(key): convert(item, shape.value, f"{path}.{key}") for key, item in value.items()}
+    return _scalar(value, shape, path)
+
+
+def member(shape: StructureShape, name: str) -> str | None:
+    """Return the member of ``shape`` that the camelCase ``name`` stands for, or None."""
+    members = _members(shape)
+    plain = _plain(name)
+    for candidate in (plain, f"{plain}s", plain.removesuffix("s")):
+        if candidate in members:
+            return members[candidate]
+    return None
+
+
+def key_values(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Return tags as AWS's list of ``Key``/``Value``."""
+    return [{"Key": key, "Value": str(value)} for key, value in tags.items()]
+
+
+def _structure(value: Any, shape: StructureShape, path: str) -> dict[str, Any]:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, Mapping):
+        raise UnmatchedInputError(path, f"is {value!r}, an object is needed")
+    result: dict[str, Any] = {}
+    for key, item in value.items():
+        if item is None:
+            continue
+        name = member(shape, key)
+        if name is None:
+            raise UnmatchedInputError(f"{path}.{key}", f"has no counterpart in AWS's {shape.name}")
+        result[name] = convert(item, shape.members[name], f"{path}.{key}")
+    return result
+
+
+def _list(value: Any, shape: ListShape, path: str) -> list[Any]:
+    item_shape = shape.member
+    if isinstance(value, Mapping) and isinstance(item_shape, StructureShape):
+        names = {_plain(name): name for name in item_shape.members}
+        if {"key", "value"} <= names.keys():
+            return [{names["key"]: key, names["value"]: str(item)} for key, item in value.items()]
+    if not isinstance(value, list):
+        raise UnmatchedInputError(path, f"is {value!r}, a list is needed")
+    return [convert(item, item_shape, f"{path}[{index}]") for index, item in enumerate(value)]
+
+
+def _scalar(value: Any, shape: Shape, path: str) -> Any:
+    kind = shape.type_name
+    if isinstance(value, (dict, list)):
+        raise UnmatchedInputError(path, f"is {value!r}, a value of type {kind} is needed")
+    try:
+        if kind in ("integer", "long"):
+            if float(value) != int(float(value)):
+                raise ValueError(value)
+            return int(float(value))
+        if kind in ("float", "double"):
+            return float(value)
+    except ValueError:
+        raise UnmatchedInputError(path, f"is {value!r}, a number ({kind}) is needed") from None
+    if kind == "boolean":
+        if isinstance(value, bool):
+            return value
+        if value in ("true", "false"):
+            return value == "true"
+        raise UnmatchedInputError(path, f"is {value!r}, true or false is needed")
+    if kind == "string":
+        return text(value)
+    return value
+
+
+def text(value: Any) -> str:
+    """Return a scalar as AWS writes it in text: ``true``, ``30`` (not ``30.0``)."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+@lru_cache(maxsize=512)
+def _members(shape: StructureShape) -> dict[str, str]:
+    return {_plain(name): name for name in shape.members}

@@ -1,0 +1,31 @@
+"""Which capacity pool of a group a trace stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gpu_spot.market.trace import TraceError
+from lambdas.core.model import Pool
+
+
+def assign(traces: Sequence[str], zones: Sequence[str], instance_types: Sequence[str]) -> tuple[Pool, ...]:
+    """Return a pool for each trace name: in the zone that it begins with where the group has it, else any.
+
+    Pools are taken in order of type, then zone. Raises ``TraceError`` where there are more traces than pools.
+    """
+    free = [Pool(instance_type, zone) for instance_type in instance_types for zone in zones]
+    if len(traces) > len(free):
+        raise TraceError(
+            f"{len(traces)} traces, but the group has only {len(free)} capacity pools "
+            f"({len(zones)} zones × {len(instance_types)} instance types)"
+        )
+    chosen: dict[int, Pool] = {}
+    for index, name in enumerate(traces):
+        at_home = next((pool for pool in free if name.startswith(pool.zone)), None)
+        if at_home is not None:
+            chosen[index] = at_home
+            free.remove(at_home)
+    for index in range(len(traces)):
+        if index not in chosen:
+            chosen[index] = free.pop(0)
+    return tuple(chosen[index] for index in range(len(traces)))

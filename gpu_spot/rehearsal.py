@@ -1,0 +1,122 @@
+"""The local cloud as a fleet of the market engine: what the engine gives and takes really happens in moto.
+
+The controller is not called from here: its wake-ups go over the deployed rules and queue to the deployed
+archive, and what it wants is read from the APIs afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from gpu_spot.local.cloud import LocalCloud
+from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.local.functions import Invocation
+from gpu_spot.market.fleet import Orders
+from gpu_spot.report.run import DecisionLine
+from lambdas.aws.memory import MemoryStore
+from lambdas.core.model import Market, Pool, Side
+
+_DECISION: Final = "decision"
+
+
+@dataclass(slots=True)
+class CloudFleet:
+    """One group of a ``LocalCloud`` behind the ``Fleet`` protocol; ``store`` reads the controller's memory.
+
+    Fallback launches come from the warm pool while it has an instance. ``decisions`` collects the lines that
+    the controller logged.
+    """
+
+    cloud: LocalCloud
+    group: str
+    store: MemoryStore
+    decisions: list[DecisionLine] = field(default_factory=list)
+    warm_starts: int = 0
+    _now: float = 0.0
+    _working: dict[str, None] = field(default_factory=dict)
+    _alive: set[str] = field(default_factory=set)
+
+    def tick(self, now: float) -> None:
+        """See ``Fleet``."""
+        self._now = now
+        self.cloud.set_time(now)
+
+    def launched(self, pool: Pool, market: Market, side: Side) -> str:
+        """See ``Fleet``."""
+        warm = self.cloud.warm(self.group) if side is Side.FALLBACK else ()
+        if warm:
+            self.warm_starts += 1
+            instance_id = self.cloud.start_warm(self.group, warm[0].id)
+        else:
+            instance_id = self.cloud.launch(
+                self.group, side.value, pool.instance_type, pool.zone, market.value
+            )
+        self._alive.add(instance_id)
+        return instance_id
+
+    def ready(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        self._working.update(dict.fromkeys(instance_ids))
+
+    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
+        """See ``Fleet``."""
+        for instance_id in instance_ids:
+            self.cloud.notice(instance_id, deadline)
+
+    def died(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        gone = list(instance_ids)
+        self.cloud.kill(gone)
+        self._forget(gone)
+
+    def refused(self, side: Side, message: str | None) -> None:
+        """See ``Fleet``. The end of refusals shows in AWS by the next successful activity alone."""
+        if message is not None:
+            self.cloud.refuse(self.group, side.value, message)
+
+    def look(self) -> Orders:
+        """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""
+        self.cloud.heartbeat(self._working)
+        self.cloud.tick_schedule()
+        for invocation in self.cloud.run_functions():
+            self._hear(invocation)
+        released = sorted(self._alive - self.cloud.alive(self.group))
+        self._forget(released)
+        if released:
+            self.cloud.fill_warm_pools()
+        primary, fallback = self.cloud.desired(self.group)
+        desired = {Side.PRIMARY: primary, Side.FALLBACK: fallback}
+        return Orders(desired, tuple(released), self.store.load(self.group).wake_at)
+
+    def _forget(self, instance_ids: Iterable[str]) -> None:
+        for instance_id in instance_ids:
+            self._alive.discard(instance_id)
+            self._working.pop(instance_id, None)
+
+    def _hear(self, invocation: Invocation) -> None:
+        lines = [json.loads(line) for line in invocation.log if line.startswith("{")]
+        if invocation.error or invocation.failed:
+            said: dict[str, Any] = next((line for line in lines if line.get("level") == "ERROR"), {})
+            why = invocation.error or said.get("exception") or said.get("message") or "no reason in its log"
+            last = str(why).strip().splitlines()[-1]
+            raise LocalCloudError(f"function {invocation.function!r} failed: {last}")
+        for line in lines:
+            if line.get("message") == _DECISION and line["group"] == self.group:
+                actions = tuple(_told(action) for action in line["actions"])
+                self.decisions.append(DecisionLine(self._now, self.group, actions, line["reason"]))
+
+
+def _told(action: dict[str, Any]) -> str:
+    """Return one logged action in a few words."""
+    match action:
+        case {"action": "SetDesired", "side": side, "capacity": capacity}:
+            return f"{side}: desired capacity {capacity}"
+        case {"action": "Release", "side": side, "instance_ids": ids}:
+            return f"{side}: release {len(ids)}"
+        case {"action": "Alarm", "kind": kind}:
+            return f"alarm: {kind}"
+        case _:
+            return str(action.get("action"))

@@ -1,0 +1,141 @@
+"""The command as a user runs it: real processes, real files, what they print and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+SUMMARY_KEYS = {
+    "resources",
+    "resource_types",
+    "hours",
+    "target",
+    "market",
+    "availability",
+    "cost_vs_on_demand",
+    "interruptions",
+    "launch_failures",
+    "on_demand_starts",
+    "wall_seconds",
+}
+
+
+def gpu_spot(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "gpu_spot", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A copy of what a user edits, around the real program."""
+    for file in REPOSITORY.glob("Pulumi*.yaml"):
+        shutil.copy(file, tmp_path)
+    (tmp_path / "infra").symlink_to(REPOSITORY / "infra")
+    return tmp_path
+
+
+def test_the_demo_keeps_workers_alive_through_a_market(tmp_path: Path, traces: Path | None) -> None:
+    week = traces / "availability" / "1-node" / "aws-02-15-2023" if traces else None
+    files = sorted(week.glob("us-west-2*.json")) if week else []
+    given = ["--trace", *files] if files else []
+    done = gpu_spot("demo", "--stack", "dev", "--hours", "72", "--target", "4", "--out", tmp_path, *given)
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary.keys() >= SUMMARY_KEYS
+    assert summary["market"] == ([str(f) for f in files] if files else "model")
+    assert ("real traces" if files else "drawn from the fitted model") in " ".join(done.stdout.split())
+    assert summary["interruptions"] > 0
+    assert summary["on_demand_starts"] > 0
+    assert summary["availability"] >= 0.9985
+    assert summary["cost_vs_on_demand"] <= (0.33 if files else 0.6)
+    assert "gpu-spot:infra:CapacityGroup" in done.stdout
+    assert (tmp_path / "report.html").stat().st_size > 100_000
+
+
+def test_deploy_prints_the_outputs() -> None:
+    done = gpu_spot("deploy", "--local", "--stack", "dev")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\d+ resources created in", done.stdout)
+    for output in ("queueUrl", "memoryTable", "registryTable", "followDecisions"):
+        assert output in done.stdout
+
+
+def test_keep_leaves_a_cloud_that_the_aws_tools_can_look_into(tmp_path: Path) -> None:
+    command = ["demo", "--hours", "2", "--target", "2", "--keep", "--out", str(tmp_path)]
+    with subprocess.Popen(
+        [sys.executable, "-u", "-m", "gpu_spot", *command], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            endpoint = next(
+                m[0] for line in process.stdout if (m := re.search(r"http://127\.0\.0\.1:\d+", line))
+            )
+            assert 2 in desired_capacities(endpoint)
+        finally:
+            process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == 0
+
+
+def desired_capacities(endpoint: str) -> list[int]:
+    look = (
+        "import boto3; c = boto3.client('autoscaling', endpoint_url=%r, region_name='us-west-2');"
+        "print([g['DesiredCapacity'] for g in c.describe_auto_scaling_groups()['AutoScalingGroups']])"
+    )
+    seen = subprocess.run(
+        [sys.executable, "-c", look % endpoint],
+        env={**os.environ, "AWS_ACCESS_KEY_ID": "local", "AWS_SECRET_ACCESS_KEY": "local"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    found: list[int] = json.loads(seen.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["demo", "--trace", "nowhere.json"], "trace nowhere.json does not exist"),
+        (["demo", "--trace", "broken.json"], "trace broken.json is not JSON"),
+        (["demo", "--trace", "negative.json"], "trace negative.json: data[1] is -1, a whole number ≥ 0"),
+        (["demo", "--trace", "empty"], "trace folder empty holds no .json file"),
+        (["demo", "--stack", "moon"], "stack 'moon': no file Pulumi.moon.yaml; stacks here: "),
+        (["demo", "--notice", "1.5"], "'1.5' is not a number between 0 and 1"),
+        (["demo", "--hours", "0.5"], "hours is 0.5, more than the first hour"),
+        (["demo", "--target", "0"], "'0' is not a whole number of at least 1"),
+        (["deploy", "--local", "--stack", "key"], "gpu-spot:services[0].capacity.spotPercent"),
+        (["deploy", "--local", "--stack", "range"], "gpu-spot:services[0].capacity.spotPercentage"),
+        (["deploy", "--local", "--stack", "top"], "gpu-spot:servces"),
+        (["nonsense"], "invalid choice: 'nonsense'"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(project: Path, arguments: list[str], message: str) -> None:
+    (project / "broken.json").write_text("{")
+    (project / "negative.json").write_text('{"metadata": {"gap_seconds": 60}, "data": [1, -1]}')
+    (project / "empty").mkdir()
+    dev = (project / "Pulumi.dev.yaml").read_text()
+    (project / "Pulumi.key.yaml").write_text(dev.replace("spotPercentage:", "spotPercent:"))
+    (project / "Pulumi.range.yaml").write_text(dev.replace("spotPercentage: 100", "spotPercentage: 101"))
+    (project / "Pulumi.top.yaml").write_text(f"{dev}  gpu-spot:servces: []\n")
+    done = gpu_spot(*arguments, cwd=project)
+    assert done.returncode in (1, 2)
+    told = done.stderr.strip().splitlines()
+    assert message in told[-1]
+    assert "Traceback" not in done.stderr
+    assert len(told) == 1 or told[0].startswith("usage:")

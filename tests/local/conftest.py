@@ -1,0 +1,37 @@
+"""One deployment of the sample program for each process; every test gets a fresh market on it."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+
+import pytest
+
+from gpu_spot.local.clock import simulated
+from gpu_spot.local.cloud import LocalCloud
+from gpu_spot.local.program import deploy
+from gpu_spot.local.sandbox import sandbox
+from tests.local.world import SAMPLE, START, Deployed, Running, empty
+
+
+@pytest.fixture(scope="session")
+def deployed() -> Iterator[Deployed]:
+    # Pulumi's runtime and moto are global: one program and one sandbox in a process.
+    with sandbox("us-west-2") as clients:
+        with warnings.catch_warnings():
+            # pulumi-aws warns of its own old classes when it is imported.
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
+            deployment = deploy(clients, SAMPLE, "dev")
+        yield Deployed(clients, deployment)
+
+
+@pytest.fixture
+def running(deployed: Deployed) -> Iterator[Running]:
+    with (
+        simulated(START) as clock,
+        contextlib.closing(LocalCloud(deployed.clients, deployed.deployment, clock)) as cloud,
+    ):
+        running = Running(deployed.clients, deployed.deployment, clock, cloud)
+        empty(running)
+        yield running

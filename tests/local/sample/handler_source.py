@@ -1,0 +1,20 @@
+"""The sample's function: fails the messages it is told to fail."""
+
+import json
+import os
+
+import helper_of_sample
+
+
+def handler(event, context):
+    failed = []
+    for record in event["Records"]:
+        body = json.loads(record["body"])
+        print(json.dumps({"seen": body["detail-type"], "group": os.environ["GROUP"]}))  # noqa: T201
+        if body["detail"].get("break"):
+            raise RuntimeError("told to break")
+        if body["detail"].get("fail"):
+            failed.append({"itemIdentifier": record["messageId"]})
+        else:
+            helper_of_sample.SEEN.append(body["detail-type"])
+    return {"batchItemFailures": failed}

@@ -1,0 +1,186 @@
+"""A deployment creates everything in moto, where plain boto3 sees it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+from botocore.exceptions import ClientError, ParamValidationError
+from rich.console import Console
+
+from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.local.sandbox import sandbox
+from gpu_spot.local.tree import render
+from tests.local.world import Deployed
+
+
+def test_network_is_there(deployed: Deployed) -> None:
+    ec2 = deployed.clients("ec2")
+    vpc = deployed.deployment.resource("aws:ec2/vpc:Vpc", "sample").id
+    here = [{"Name": "vpc-id", "Values": [vpc]}]
+    assert {s["AvailabilityZone"] for s in ec2.describe_subnets(Filters=here)["Subnets"]} == {
+        "us-west-2a",
+        "us-west-2b",
+    }
+    attribute = ec2.describe_vpc_attribute(VpcId=vpc, Attribute="enableDnsHostnames")
+    assert attribute["EnableDnsHostnames"]["Value"] is True
+    group = ec2.describe_security_groups(
+        GroupIds=[deployed.deployment.resource("aws:ec2/securityGroup:SecurityGroup", "sample").id]
+    )["SecurityGroups"][0]
+    assert [rule["IpRanges"][0]["CidrIp"] for rule in group["IpPermissionsEgress"]] == ["0.0.0.0/0"]
+    assert group["IpPermissions"][0]["UserIdGroupPairs"][0]["GroupId"] == group["GroupId"]
+
+
+def test_queue_attributes_reach_aws(deployed: Deployed) -> None:
+    url = deployed.deployment.outputs["queue"]
+    attributes = deployed.clients("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])[
+        "Attributes"
+    ]
+    assert attributes["VisibilityTimeout"] == "60"
+    assert json.loads(attributes["RedrivePolicy"])["maxReceiveCount"] == 2
+    assert "events.amazonaws.com" in attributes["Policy"]
+
+
+def test_group_records_capacity_and_launches_nothing(deployed: Deployed) -> None:
+    name = deployed.deployment.resource("aws:autoscaling/group:Group", "inference").id
+    group = deployed.clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
+        "AutoScalingGroups"
+    ][0]
+    overrides = group["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+    assert [item["InstanceType"] for item in overrides] == ["g5.xlarge", "g6.xlarge"]
+    assert [process["ProcessName"] for process in group["SuspendedProcesses"]] == ["AZRebalance"]
+    assert group["MaxSize"] == 6
+
+
+def test_function_identity_and_tables_are_there(deployed: Deployed) -> None:
+    clients, deployment = deployed.clients, deployed.deployment
+    function = deployment.resource("aws:lambda/function:Function", "controller")
+    configuration = clients("lambda").get_function_configuration(FunctionName=function.id)
+    assert configuration["Handler"] == "handlers.echo.handler"
+    assert configuration["Environment"]["Variables"]["GROUP"] == "inference"
+    profile = deployment.resource("aws:iam/instanceProfile:InstanceProfile", "node").id
+    roles = clients("iam").get_instance_profile(InstanceProfileName=profile)["InstanceProfile"]["Roles"]
+    assert [role["RoleName"] for role in roles] == [deployment.resource("aws:iam/role:Role", "node").id]
+    table = deployment.resource("aws:dynamodb/table:Table", "workers").id
+    ttl = clients("dynamodb").describe_time_to_live(TableName=table)["TimeToLiveDescription"]
+    assert ttl["AttributeName"] == "expires"
+    groups = clients("logs").describe_log_groups(logGroupNamePrefix="/aws/lambda/controller")["logGroups"]
+    assert groups[0]["retentionInDays"] == 30
+
+
+def test_components_are_recorded_and_parents_kept(deployed: Deployed) -> None:
+    component = deployed.deployment.resource("sample:index:Network", "sample")
+    vpc = deployed.deployment.resource("aws:ec2/vpc:Vpc", "sample")
+    assert component.is_component
+    assert vpc.parent == component.urn
+
+
+def test_every_resource_with_a_tag_input_carries_it(deployed: Deployed) -> None:
+    tags = deployed.clients("ssm").list_tags_for_resource(
+        ResourceType="Parameter", ResourceId="/gpu-spot/dev/groups/inference/target"
+    )["TagList"]
+    assert tags == [{"Key": "gpu-spot:group", "Value": "inference"}]
+
+
+def test_secrets_are_unwrapped_for_resources_and_hidden_in_the_tree(deployed: Deployed) -> None:
+    assert deployed.deployment.outputs["secret"] == "hush"
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(render(deployed.deployment))
+    text = shown.get()
+    assert "hush" not in text
+    assert "[secret]" in text
+    assert "aws:autoscaling:Group  inference-fallback" in text
+
+
+def test_requests_are_validated_and_unknown_services_stay_inside(deployed: Deployed) -> None:
+    with pytest.raises(ParamValidationError):
+        deployed.clients("ec2").run_instances(MinCount="many", MaxCount=1)
+    with pytest.raises((ClientError, LocalCloudError)):
+        deployed.clients("pricing").get_products(ServiceCode="AmazonEC2")
+
+
+def test_a_second_sandbox_is_refused(deployed: Deployed) -> None:
+    with pytest.raises(LocalCloudError, match="already running"), sandbox("us-west-2"):
+        pass
+
+
+FAILING = {
+    "unknown type": (
+        'aws.kinesis.Stream("s", shard_count=1)',
+        'aws:kinesis/stream:Stream "s": this resource type is not emulated by the local cloud',
+    ),
+    "unmapped input": (
+        'aws.dynamodb.Table("t", attributes=[{"name": "k", "type": "S"}], hash_key="k",'
+        ' billing_mode="PAY_PER_REQUEST", import_table={"input_format": "CSV",'
+        ' "s3_bucket_source": {"bucket": "b"}})',
+        "aws:dynamodb/table:Table \"t\": input 'importTable' has no mapping to dynamodb.create_table",
+    ),
+    "unmapped inner input": (
+        'aws.ec2.Eip("e", domain="vpc", associate_with_private_ip="10.0.0.1")',
+        "aws:ec2/eip:Eip \"e\": input 'associateWithPrivateIp' has no mapping to ec2.allocate_address",
+    ),
+    "refused by AWS's rules": (
+        'aws.autoscaling.Group("g", min_size=3, max_size=2, availability_zones=["us-west-2a"],'
+        ' launch_template={"id": "lt-1"})',
+        'aws:autoscaling/group:Group "g": minSize 3 ≤ desiredCapacity 3 ≤ maxSize 2 does not hold',
+    ),
+    "refused by moto": (
+        'aws.ec2.Subnet("s", vpc_id="vpc-none", cidr_block="10.0.0.0/24")',
+        'aws:ec2/subnet:Subnet "s": An error occurred (InvalidVpcID.NotFound)',
+    ),
+    "unknown lookup": (
+        "aws.ec2.get_vpc(default=True)",
+        "lookup aws:ec2/getVpc:getVpc is not emulated by the local cloud",
+    ),
+    "missing parameter": (
+        'aws.ssm.get_parameter(name="/none")',
+        "SSM parameter '/none': ParameterNotFound in the local cloud",
+    ),
+}
+
+CALLER = """
+import os, sys
+from pathlib import Path
+import pulumi_aws
+from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.local.program import deploy
+from gpu_spot.local.sandbox import sandbox
+for folder in sys.argv[1:]:
+    if os.fork():
+        os.wait()
+        continue
+    with sandbox("us-west-2") as clients, (Path(folder) / "said").open("w") as said:
+        try:
+            deploy(clients, Path(folder), "dev")
+        except LocalCloudError as error:
+            print(error, file=said)
+    os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What each failing program ends with: one process each, for Pulumi's runtime is global."""
+    folders = {case: tmp_path_factory.mktemp("program") for case in FAILING}
+    for case, folder in folders.items():
+        (folder / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
+        (folder / "Pulumi.dev.yaml").write_text("config:\n  aws:region: us-west-2\n")
+        (folder / "__main__.py").write_text(f"import pulumi_aws as aws\n{FAILING[case][0]}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", CALLER, *map(str, folders.values())],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return {case: (folder / "said").read_text() for case, folder in folders.items()}
+
+
+@pytest.mark.parametrize("case", FAILING)
+def test_what_cannot_be_carried_out_is_one_line(case: str, said: dict[str, str]) -> None:
+    assert len(said[case].splitlines()) == 1
+    assert FAILING[case][1] in said[case]

@@ -1,0 +1,214 @@
+"""Auto Scaling groups behave towards a client as AWS's do; only the market launches and takes."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError
+
+from gpu_spot.local.cloud import ON_DEMAND_CAPACITY_REFUSAL, SPOT_CAPACITY_REFUSAL
+from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.local.fleet import TERMINATED_VISIBLE_SECONDS
+from tests.local.world import START, Running
+
+
+def test_groups_are_read_from_what_was_deployed(running: Running) -> None:
+    (view,) = running.cloud.groups()
+    assert (view.name, view.zones, view.instance_types) == (
+        "inference",
+        ("us-west-2a", "us-west-2b"),
+        ("g5.xlarge", "g6.xlarge"),
+    )
+    assert (view.slots, view.drain_seconds) == ({"g5.xlarge": 1, "g6.xlarge": 2}, 30.0)
+
+
+def test_desired_capacity_is_recorded_and_nothing_is_launched(running: Running) -> None:
+    view = running.cloud.group("inference")
+    running.clients("autoscaling").set_desired_capacity(AutoScalingGroupName=view.primary, DesiredCapacity=5)
+    running.clients("autoscaling").update_auto_scaling_group(
+        AutoScalingGroupName=view.fallback, DesiredCapacity=3
+    )
+    assert running.cloud.desired("inference") == (5, 3)
+    assert running.cloud.alive("inference") == set()
+    assert running.primary["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+
+
+@pytest.mark.parametrize(("capacity", "problem"), [(7, "above max value 6"), (-1, "below min value 0")])
+def test_capacity_out_of_bounds_is_refused(running: Running, capacity: int, problem: str) -> None:
+    view = running.cloud.group("inference")
+    with pytest.raises(ClientError, match=problem):
+        running.clients("autoscaling").set_desired_capacity(
+            AutoScalingGroupName=view.primary, DesiredCapacity=capacity
+        )
+
+
+def test_a_launched_instance_looks_as_on_aws(running: Running) -> None:
+    spot = running.cloud.launch("inference", "primary", "g6.xlarge", "us-west-2b", "spot")
+    owned = running.cloud.launch("inference", "fallback", "g5.xlarge", "us-west-2a", "on-demand")
+    seen = running.instance(spot)
+    assert (seen["InstanceType"], seen["Placement"]["AvailabilityZone"]) == ("g6.xlarge", "us-west-2b")
+    assert seen["InstanceLifecycle"] == "spot"
+    assert seen["LaunchTime"].timestamp() == START
+    assert seen["MetadataOptions"]["HttpTokens"] == "required"
+    assert "instance-profile/node-" in seen["IamInstanceProfile"]["Arn"]
+    tags = {tag["Key"]: tag["Value"] for tag in seen["Tags"]}
+    assert tags["gpu-spot:group"] == "inference"
+    assert tags["gpu-spot:side"] == "primary"
+    assert tags["aws:autoscaling:groupName"] == running.cloud.group("inference").primary
+    assert "InstanceLifecycle" not in running.instance(owned)
+    assert [(item["InstanceId"], item["LifecycleState"]) for item in running.primary["Instances"]] == [
+        (spot, "InService")
+    ]
+    assert running.cloud.alive("inference", "fallback") == {owned}
+    assert running.cloud.desired("inference") == (2, 0)
+
+
+def test_terminate_with_decrement_lowers_desired_and_refills_nothing(running: Running) -> None:
+    kept, gone = (
+        running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot") for _ in range(2)
+    )
+    reply = running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=gone, ShouldDecrementDesiredCapacity=True
+    )
+    assert reply["Activity"]["StatusCode"] == "InProgress"
+    assert running.cloud.alive("inference") == {kept}
+    assert running.cloud.desired("inference") == (1, 0)
+    assert running.instance(gone)["State"]["Name"] == "terminated"
+
+
+def test_terminate_does_not_go_below_the_minimum(running: Running) -> None:
+    running.clients("autoscaling").set_desired_capacity(
+        AutoScalingGroupName=running.cloud.group("inference").primary, DesiredCapacity=0
+    )
+    instance = running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+    with pytest.raises(ClientError, match="desiredSize equals minSize"):
+        running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
+            InstanceId=instance, ShouldDecrementDesiredCapacity=True
+        )
+    with pytest.raises(ClientError, match="No managed instance found"):
+        running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
+            InstanceId="i-00000000000000000", ShouldDecrementDesiredCapacity=True
+        )
+
+
+def test_the_market_takes_without_lowering_desired(running: Running) -> None:
+    instance = running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+    running.cloud.kill([instance])
+    assert running.cloud.alive("inference") == set()
+    assert running.cloud.desired("inference") == (2, 0)
+    assert running.instance(instance)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
+
+
+def test_spot_request_tells_the_story_of_its_instance(running: Running) -> None:
+    ec2 = running.clients("ec2")
+    instance = running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+
+    def status() -> tuple[str, str, float]:
+        (request,) = ec2.describe_spot_instance_requests()["SpotInstanceRequests"]
+        assert request["InstanceId"] == instance
+        return request["State"], request["Status"]["Code"], request["Status"]["UpdateTime"].timestamp()
+
+    assert status() == ("active", "fulfilled", START)
+    running.cloud.set_time(START + 60)
+    running.cloud.notice(instance, START + 180)
+    assert status() == ("active", "marked-for-termination", START + 60)
+    marked = ec2.describe_spot_instance_requests(
+        Filters=[{"Name": "status-code", "Values": ["marked-for-termination"]}]
+    )
+    assert len(marked["SpotInstanceRequests"]) == 1
+    running.cloud.set_time(START + 180)
+    running.cloud.kill([instance])
+    assert status() == ("closed", "instance-terminated-no-capacity", START + 180)
+
+
+def test_refusals_are_activities_with_aws_words_newest_first(running: Running) -> None:
+    view = running.cloud.group("inference")
+    running.cloud.refuse("inference", "primary")
+    running.cloud.set_time(START + 60)
+    running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+    running.cloud.refuse("inference", "fallback", ON_DEMAND_CAPACITY_REFUSAL)
+    autoscaling = running.clients("autoscaling")
+    found = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.primary)["Activities"]
+    assert [(item["StatusCode"], item.get("StatusMessage")) for item in found] == [
+        ("Successful", None),
+        ("Failed", SPOT_CAPACITY_REFUSAL),
+    ]
+    first = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.primary, MaxRecords=1)
+    rest = autoscaling.describe_scaling_activities(
+        AutoScalingGroupName=view.primary, NextToken=first["NextToken"]
+    )
+    assert [item["StatusCode"] for item in (*first["Activities"], *rest["Activities"])] == [
+        "Successful",
+        "Failed",
+    ]
+
+
+def test_warm_pool_fills_stays_stopped_and_starts_into_the_group(running: Running) -> None:
+    view = running.cloud.group("inference")
+    assert running.cloud.fill_warm_pools() == 1
+    assert running.cloud.fill_warm_pools() == 0
+    (waiting,) = running.cloud.warm("inference")
+    assert running.instance(waiting.id)["State"]["Name"] == "stopped"
+    assert running.cloud.alive("inference") == set()
+    pool = running.clients("autoscaling").describe_warm_pool(AutoScalingGroupName=view.fallback)
+    assert [(i["InstanceId"], i["LifecycleState"]) for i in pool["Instances"]] == [
+        (waiting.id, "Warmed:Stopped")
+    ]
+    running.cloud.set_time(START + 60)
+    assert running.cloud.start_warm("inference", waiting.id) == waiting.id
+    assert running.cloud.alive("inference", "fallback") == {waiting.id}
+    assert running.instance(waiting.id)["State"]["Name"] == "running"
+    assert running.cloud.warm("inference") == ()
+
+
+def test_ended_instances_disappear_after_a_while(running: Running) -> None:
+    ec2 = running.clients("ec2")
+    volumes = ec2.describe_volumes()["Volumes"]
+    instance = running.cloud.launch("inference", "primary", "g6.xlarge", "us-west-2a", "spot")
+    assert len(running.instance(instance)["BlockDeviceMappings"]) == 1
+    assert len(ec2.describe_volumes()["Volumes"]) == len(volumes) + 1
+    running.cloud.heartbeat([instance])
+    running.cloud.kill([instance])
+    running.cloud.set_time(START + TERMINATED_VISIBLE_SECONDS - 1)
+    assert running.instance(instance)["State"]["Name"] == "terminated"
+    running.cloud.set_time(START + TERMINATED_VISIBLE_SECONDS)
+    assert ec2.describe_instances()["Reservations"] == []
+    assert ec2.describe_spot_instance_requests()["SpotInstanceRequests"] == []
+    assert running.clients("dynamodb").scan(TableName=running.cloud._registry._table)["Items"] == []
+    assert ec2.describe_volumes()["Volumes"] == volumes
+
+
+def test_heartbeats_follow_the_contract(running: Running) -> None:
+    instance = running.cloud.launch("inference", "primary", "g6.xlarge", "us-west-2a", "spot")
+    running.cloud.heartbeat([instance])
+    running.cloud.notice(instance, START + 120)
+    running.cloud.set_time(START + 60)
+    running.cloud.heartbeat([instance])
+    items = running.clients("dynamodb").scan(TableName=running.cloud._registry._table)["Items"]
+    assert sorted(item["worker"]["S"] for item in items) == [f"{instance}/0", f"{instance}/1"]
+    for item in items:
+        assert item["since"]["N"] == str(int(START))
+        assert item["heartbeat"]["N"] == str(int(START) + 60)
+        assert item["deadline"]["N"] == str(int(START) + 120)
+        assert item["state"]["S"] == "ready"
+    running.cloud.set_time(START + 90)  # drainSeconds is 30
+    running.cloud.heartbeat([instance])
+    items = running.clients("dynamodb").scan(TableName=running.cloud._registry._table)["Items"]
+    assert {item["state"]["S"] for item in items} == {"draining"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "zone", "problem"),
+    [
+        ("p4d.24xlarge", "us-west-2a", "type 'p4d.24xlarge', its types are g5.xlarge, g6.xlarge"),
+        ("g5.xlarge", "us-west-2d", "no subnet in 'us-west-2d'; its zones: us-west-2a, us-west-2b"),
+    ],
+)
+def test_a_launch_outside_the_group_is_refused(running: Running, kind: str, zone: str, problem: str) -> None:
+    with pytest.raises(LocalCloudError, match=problem):
+        running.cloud.launch("inference", "primary", kind, zone, "spot")
+
+
+def test_on_demand_gets_no_notice(running: Running) -> None:
+    instance = running.cloud.launch("inference", "fallback", "g5.xlarge", "us-west-2a", "on-demand")
+    with pytest.raises(LocalCloudError, match="on-demand"):
+        running.cloud.notice(instance, START + 120)

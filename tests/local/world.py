@@ -1,0 +1,65 @@
+"""The sample program deployed, and a market brought to life on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moto.sqs.models import sqs_backends
+
+from gpu_spot.local.clock import Clock
+from gpu_spot.local.cloud import LocalCloud
+from gpu_spot.local.record import Deployment
+from gpu_spot.local.sandbox import ACCOUNT, Clients
+
+SAMPLE = Path(__file__).with_name("sample")
+START = 1_700_000_000.0
+
+
+@dataclass(frozen=True)
+class Deployed:
+    clients: Clients
+    deployment: Deployment
+
+
+@dataclass(frozen=True)
+class Running:
+    clients: Clients
+    deployment: Deployment
+    clock: Clock
+    cloud: LocalCloud
+
+    @property
+    def primary(self) -> Any:
+        name = self.cloud.group("inference").primary
+        return self.clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
+            "AutoScalingGroups"
+        ][0]
+
+    def instance(self, instance_id: str) -> Any:
+        reply = self.clients("ec2").describe_instances(InstanceIds=[instance_id])
+        return reply["Reservations"][0]["Instances"][0]
+
+
+def empty(running: Running) -> None:
+    """Take away what earlier tests left: instances, activities, messages, heartbeats."""
+    clients = running.clients
+    view = running.cloud.group("inference")
+    for name, desired in ((view.primary, 2), (view.fallback, 0)):
+        group = running.cloud._fleet.group(name)
+        group.instance_states.clear()
+        for kept in ("local_activities", "local_warm"):
+            if hasattr(group, kept):
+                getattr(group, kept).clear()
+        clients("autoscaling").set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=desired)
+    backend = running.cloud._fleet.ec2
+    backend.reservations.clear()
+    backend.spot_instance_requests.clear()
+    for queue in sqs_backends[ACCOUNT][clients.region].queues.values():
+        queue._messages.clear()  # PurgeQueue would be refused within a minute of the last one
+        queue.pending_messages.clear()
+    table = running.cloud._registry._table
+    for item in clients("dynamodb").scan(TableName=table)["Items"]:
+        key = {name: item[name] for name in ("group", "worker")}
+        clients("dynamodb").delete_item(TableName=table, Key=key)

@@ -1,0 +1,76 @@
+"""Finished rehearsals to report on, made with the light fleet on a market drawn by chance."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from gpu_spot.market.engine import GroupShape, Replay
+from gpu_spot.market.fleet import LightFleet
+from gpu_spot.market.rules import Rules
+from gpu_spot.market.spot import SpotMarket
+from gpu_spot.market.trace import PoolTrace
+from gpu_spot.report.run import DecisionLine, Run, capacity_changes
+from lambdas.core.model import Group, Pool, Release, SetDesired
+from lambdas.core.policies import DEFAULT, build
+
+START: Final = 1_767_225_600.0  # 2026-01-01 00:00 UTC
+ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
+
+
+def rehearse(hours: int, *, target: int = 4, notice: float = 0.5, flips: float = 0.06, seed: int = 1) -> Run:
+    """Replay a market whose pools open and close by chance, ``flips`` being how likely in five minutes."""
+    traces = [
+        PoolTrace(zone, 300.0, tuple(_samples(random.Random(f"{zone}/{seed}"), hours * 12, flips)))
+        for zone in ZONES
+    ]
+    rules = Rules(seed=seed, notice=notice)
+    market = SpotMarket(traces, rules)
+    pools = tuple(Pool("g6.xlarge", zone) for zone in ZONES)
+    fleet = LightFleet(Group("inference", target, 2 * target), build(DEFAULT), decisions=[])
+    replay = Replay(market, rules, fleet, GroupShape(pools), target, start=START)
+    ledger = replay.run()
+    assert fleet.decisions is not None
+    return Run(
+        stack="dev",
+        group="inference",
+        policy=DEFAULT,
+        target=target,
+        start=START,
+        hours=hours,
+        rules=rules,
+        market=tuple(f"traces/{zone}.json" for zone in ZONES),
+        pool_size=market.pool_size,
+        pools=dict(zip(market.names, map(str, pools), strict=True)),
+        capacities=capacity_changes(market, market.ticks),
+        ledger=ledger,
+        resources=(
+            ("aws:ec2/vpc:Vpc", "main"),
+            ("aws:ec2/subnet:Subnet", "a"),
+            ("aws:ec2/subnet:Subnet", "b"),
+        ),
+        decisions=tuple(
+            DecisionLine(at, "inference", tuple(map(_say, decision.actions)), decision.reason)
+            for at, decision in fleet.decisions
+        ),
+        ticks_played=replay.played,
+        wall_seconds=1.25,
+    )
+
+
+def _samples(chance: random.Random, count: int, flips: float) -> list[int]:
+    samples, value = [], 1
+    for _ in range(count):
+        value ^= chance.random() < flips
+        samples.append(int(value))
+    return samples
+
+
+def _say(action: object) -> str:
+    match action:
+        case SetDesired(side, capacity):
+            return f"set {side} to {capacity}"
+        case Release(side, instance_ids):
+            return f"release {len(instance_ids)} of {side}"
+        case _:
+            return str(action)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from gpu_spot.market.ledger import Ledger
+from gpu_spot.report.run import Run
+from gpu_spot.report.summary import render_summary, summarise
+from gpu_spot.report.text import duration, percent
+
+PROMISED = {
+    "resources", "resource_types", "hours", "target", "market", "availability", "cost_vs_on_demand",
+    "interruptions", "launch_failures", "on_demand_starts", "wall_seconds",
+}  # fmt: skip
+
+
+def test_the_summary_is_json_with_the_promised_figures_of_the_ledger(run: Run) -> None:
+    summary = json.loads(json.dumps(summarise(run)))
+    assert set(summary) >= PROMISED
+    assert summary["availability"] == run.ledger.availability
+    assert summary["cost_vs_on_demand"] == run.ledger.cost
+    assert summary["interruptions"] == summary["announced"] + summary["unannounced"]
+    assert summary["on_demand_starts"] == run.ledger.counts["launch-on-demand"]
+    assert summary["launch_failures"] == run.ledger.counts["refusal"]
+    assert summary["resource_types"] == {"aws:ec2/subnet:Subnet": 2, "aws:ec2/vpc:Vpc": 1}
+    assert summary["market"] == list(run.market)
+
+
+def test_the_share_of_spot_and_the_price_give_the_cost(run: Run) -> None:
+    summary = summarise(run)
+    paid = sum((s.spot + s.on_demand) * s.ticks for s in run.ledger.since_warm_up())
+    share = summary["spot_share"]
+    cost = paid * (share * run.rules.spot_price + 1 - share) / (run.target * run.ledger.counted)
+    assert cost == pytest.approx(summary["cost_vs_on_demand"])
+
+
+def test_a_market_from_the_model_says_so(run: Run) -> None:
+    summary = summarise(replace(run, market="model"))
+    assert summary["market"] == "model"
+    assert "drawn from the model" in shown(summary)
+
+
+def shown(summary: dict[str, object]) -> str:
+    console = Console(file=io.StringIO(), width=120)
+    console.print(render_summary(summary))
+    written = console.file
+    assert isinstance(written, io.StringIO)
+    return written.getvalue()
+
+
+def test_the_terminal_shows_the_figures(run: Run) -> None:
+    summary = summarise(run)
+    panel = shown(summary)
+    assert percent(summary["availability"], 2) in panel
+    assert percent(summary["cost_vs_on_demand"]) in panel
+    assert f"{summary['unannounced']} without notice" in panel
+
+
+@pytest.mark.parametrize(
+    ("fraction", "digits", "text"),
+    [(1.0, 2, "100.00%"), (0.99999, 2, "99.99%"), (0.9996, 1, "99.9%"), (0.3084, 1, "30.8%"), (0, 0, "0%")],
+)
+def test_less_than_everything_is_never_shown_as_everything(fraction: float, digits: int, text: str) -> None:
+    assert percent(fraction, digits) == text
+
+
+@pytest.mark.parametrize(("minutes", "text"), [(1, "1 min"), (60, "1 h"), (95, "1 h 35 min"), (10080, "7 d")])
+def test_durations_are_written_in_their_two_largest_units(minutes: int, text: str) -> None:
+    assert duration(minutes) == text
+
+
+def test_parts_that_do_not_belong_together_are_refused(run: Run) -> None:
+    with pytest.raises(ValueError, match="target is 5, the ledger's is 4"):
+        replace(run, target=5)
+    with pytest.raises(ValueError, match="hours is 0, at least one tick of 60 s"):
+        replace(run, hours=0)
+    fewer = {name: run.pools[name] for name in ("us-west-2a", "us-west-2b")}
+    with pytest.raises(ValueError, match="capacities are given for"):
+        replace(run, pools=fewer)
+    with pytest.raises(ValueError, match=r"interruptions in .*us-west-2c"):
+        replace(run, pools=fewer, capacities={name: run.capacities[name] for name in fewer})
+    with pytest.raises(ValueError, match="keep_spans=True"):
+        replace(run, ledger=Ledger(run.target, 0))

@@ -17,7 +17,7 @@ from gpu_spot.market.fleet import Fleet, Orders
 from gpu_spot.market.ledger import Happening, Ledger, Span
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
 from gpu_spot.market.spot import SpotMarket, draw
-from lambdas.core.model import Market, Pool, Side
+from lambdas.core.model import Market, Pool, Side, on_demand_share
 
 REFUSAL: Final = (
     "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your request "
@@ -48,8 +48,7 @@ class GroupShape:
 
     def on_demand_of(self, desired: int) -> int:
         """Return the primary group's own on-demand share; Auto Scaling rounds it up."""
-        above = max(0, desired - self.base)
-        return min(desired, self.base) + math.ceil(above * (100 - self.spot_percentage) / 100)
+        return on_demand_share(desired, self.base, self.spot_percentage)
 
 
 class Replay:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.core import names
 from lambdas.core.model import Control, Group, Mode, Side
@@ -20,22 +20,31 @@ class SettingsError(ValueError):
     """A group's parameters cannot be used; the message names the parameter and what is allowed."""
 
 
+AUTO_SCALING: Final = "auto-scaling"
+SPOT_FLEET: Final = "spot-fleet"
+_PRIMARY_KINDS: Final = {"mixed-asg": AUTO_SCALING, "spot-fleet": SPOT_FLEET}
+
+
+@dataclass(frozen=True, slots=True)
+class SideHandle:
+    """How AWS knows one side: the service (``kind``) and the name or id there."""
+
+    kind: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
     """One capacity group: what decisions depend on, and how AWS knows it.
 
-    ``asg`` is the Auto Scaling group of each side (no fallback: the primary alone); ``slots`` the worker
-    slots that an instance of a type must show to be ready, 1 where the type is not named.
+    ``sides`` has no fallback where none stands behind the primary; ``slots`` are the worker slots that an
+    instance of a type must show to be ready, 1 where the type is not named.
     """
 
     group: Group
     policy: Policy
-    asg: Mapping[Side, str]
+    sides: Mapping[Side, SideHandle]
     slots: Mapping[str, int]
-
-    def side_of(self, asg_name: str) -> Side | None:
-        """Return which side an Auto Scaling group is, ``None`` for a stranger."""
-        return next((side for side, name in self.asg.items() if name == asg_name), None)
 
 
 def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str, SettingsError]]:
@@ -63,7 +72,7 @@ def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
     config = _json(name, names.PARAMETER_CONFIG, leaves)
     try:
         policy = build(config["policy"]["name"], config["policy"].get("knobs"))
-        asg = {side: config[side.value] for side in Side if config.get(side.value)}
+        sides = _sides(config)
         group = Group(
             name=name,
             target=_target(name, leaves),
@@ -71,16 +80,26 @@ def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
             base=int(config["base"]),
             spot_percentage=int(config["spotPercentage"]),
             drain_seconds=float(config["drainSeconds"]),
-            fallback=Side.FALLBACK in asg,
+            fallback=Side.FALLBACK in sides,
             control=_control(name, leaves),
         )
-        return GroupSettings(group, policy, asg, {k: int(v) for k, v in config["slots"].items()})
+        return GroupSettings(group, policy, sides, {k: int(v) for k, v in config["slots"].items()})
     except SettingsError:
         raise
     except KeyError as error:
         raise SettingsError(f"parameter {name}/config has no key {error.args[0]!r}") from None
     except (TypeError, ValueError, AttributeError) as error:
         raise SettingsError(f"parameter {name}/config: {error}") from None
+
+
+def _sides(config: Mapping[str, Any]) -> dict[Side, SideHandle]:
+    kind = config["kind"]
+    if kind not in _PRIMARY_KINDS:
+        raise ValueError(f"kind is {kind!r}, allowed: {', '.join(_PRIMARY_KINDS)}")
+    sides = {Side.PRIMARY: SideHandle(_PRIMARY_KINDS[kind], config[Side.PRIMARY.value])}
+    if config.get(Side.FALLBACK.value):
+        sides[Side.FALLBACK] = SideHandle(AUTO_SCALING, config[Side.FALLBACK.value])
+    return sides
 
 
 def _target(name: str, leaves: Mapping[str, str]) -> int:

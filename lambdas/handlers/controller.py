@@ -14,10 +14,14 @@ from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from botocore.config import Config
 
 from lambdas.aws.act import Actor
+from lambdas.aws.auto_scaling import AutoScaling
 from lambdas.aws.controller import Controller, Outcome
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import Registry
+from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET
+from lambdas.aws.side import Capacity
+from lambdas.aws.spot_fleet import SpotFleet
 from lambdas.core import names
 from lambdas.core.events import Event, MalformedEventError, parse
 from lambdas.core.model import Action, Alarm, Market
@@ -51,14 +55,18 @@ def handler(event: dict[str, Any], _context: object) -> dict[str, list[dict[str,
 @cache
 def _controller() -> Controller:
     dynamodb = boto3.client("dynamodb", config=_CLIENT)
-    autoscaling = boto3.client("autoscaling", config=_CLIENT)
+    ec2 = boto3.client("ec2", config=_CLIENT)
+    capacity: dict[str, Capacity] = {
+        AUTO_SCALING: AutoScaling(boto3.client("autoscaling", config=_CLIENT)),
+        SPOT_FLEET: SpotFleet(ec2),
+    }
     registry = Registry(dynamodb, os.environ[names.ENV_REGISTRY_TABLE])
     return Controller(
         ssm=boto3.client("ssm", config=_CLIENT),
         root=os.environ[names.ENV_PARAMETER_ROOT],
-        observer=Observer(autoscaling, boto3.client("ec2", config=_CLIENT), registry),
+        observer=Observer(os.environ[names.ENV_STACK], capacity, ec2, registry),
         store=MemoryStore(dynamodb, os.environ[names.ENV_MEMORY_TABLE]),
-        actor=Actor(autoscaling),
+        actor=Actor(capacity),
         clock=time.time,
     )
 

@@ -16,7 +16,12 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-PAGE = {"describe_instances": 1000, "query": 1000, "get_parameters_by_path": 10}
+PAGE = {
+    "describe_instances": 1000,
+    "describe_spot_fleet_instances": 1000,
+    "query": 1000,
+    "get_parameters_by_path": 10,
+}
 
 
 @dataclass
@@ -27,6 +32,8 @@ class FakeAws:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     instances: dict[str, dict[str, Any]] = field(default_factory=dict)
     slots: list[dict[str, Any]] = field(default_factory=list)
+    fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    history: list[dict[str, Any]] = field(default_factory=list)
     marked: dict[str, float] = field(default_factory=dict)
     activities: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     memory: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -34,6 +41,13 @@ class FakeAws:
 
     def add_group(self, name: str, desired: int = 0) -> None:
         self.groups[name] = {"AutoScalingGroupName": name, "DesiredCapacity": desired, "Instances": []}
+
+    def add_fleet(self, name: str, target: int) -> None:
+        self.fleets[name] = {
+            "SpotFleetRequestId": name,
+            "SpotFleetRequestState": "active",
+            "SpotFleetRequestConfig": {"TargetCapacity": target, "OnDemandTargetCapacity": 0},
+        }
 
     def add_instance(
         self,
@@ -45,7 +59,7 @@ class FakeAws:
         heartbeat: float | None,
         since: float = 0.0,
     ) -> None:
-        self.groups[group]["Instances"].append(
+        self.groups.setdefault(group, {"Instances": []})["Instances"].append(
             {
                 "InstanceId": instance_id,
                 "InstanceType": "g5.xlarge",
@@ -56,6 +70,8 @@ class FakeAws:
         )
         self.instances[instance_id] = {
             "InstanceId": instance_id,
+            "InstanceType": "g5.xlarge",
+            "Placement": {"AvailabilityZone": "us-west-2a"},
             "LaunchTime": datetime.fromtimestamp(launched, UTC),
             "_group": group,
             **({"InstanceLifecycle": "spot"} if spot else {}),
@@ -106,9 +122,9 @@ class FakeAws:
         return "AutoScalingGroups", [self.groups[n] for n in AutoScalingGroupNames if n in self.groups], list
 
     def _list_describe_instances(self, Filters: list[dict[str, Any]], PaginationConfig: Any) -> Any:
-        wanted = next(f["Values"] for f in Filters if f["Name"] == "tag:aws:autoscaling:groupName")
-        found = [i for i in self.instances.values() if i["_group"] in wanted]
-        return "Reservations", found, lambda page: [{"Instances": [i]} for i in page]
+        tags = {f["Name"]: f["Values"] for f in Filters if f["Name"].startswith("tag:")}
+        assert tags == {"tag:gpu-spot:stack": ["dev"], "tag:gpu-spot:group": ["inference"]}
+        return "Reservations", list(self.instances.values()), lambda page: [{"Instances": [i]} for i in page]
 
     def _list_query(self, **_: Any) -> Any:
         return "Items", self.slots, list
@@ -123,7 +139,35 @@ class FakeAws:
         ]
         return "SpotInstanceRequests", found, list
 
+    def _list_describe_spot_fleet_instances(self, SpotFleetRequestId: str) -> Any:
+        found = [i for i in self.instances.values() if i["_group"] == SpotFleetRequestId]
+        return "ActiveInstances", found, list
+
     # Single calls.
+
+    def _describe_spot_fleet_requests(self, SpotFleetRequestIds: list[str]) -> Any:
+        return {"SpotFleetRequestConfigs": [self.fleets[n] for n in SpotFleetRequestIds if n in self.fleets]}
+
+    def _describe_spot_fleet_request_history(self, StartTime: datetime, EventType: str, **_: Any) -> Any:
+        assert EventType == "error"
+        return {"HistoryRecords": [r for r in self.history if r["Timestamp"] >= StartTime]}
+
+    def _modify_spot_fleet_request(
+        self,
+        SpotFleetRequestId: str,
+        TargetCapacity: int,
+        OnDemandTargetCapacity: int,
+        ExcessCapacityTerminationPolicy: str,
+    ) -> None:
+        assert ExcessCapacityTerminationPolicy == "noTermination"
+        self.fleets[SpotFleetRequestId]["SpotFleetRequestConfig"] = {
+            "TargetCapacity": TargetCapacity,
+            "OnDemandTargetCapacity": OnDemandTargetCapacity,
+        }
+
+    def _terminate_instances(self, InstanceIds: list[str]) -> None:
+        for instance_id in InstanceIds:
+            del self.instances[instance_id]
 
     def _describe_scaling_activities(self, AutoScalingGroupName: str, MaxRecords: int) -> Any:
         return {"Activities": self.activities.get(AutoScalingGroupName, [])[:MaxRecords]}
@@ -163,7 +207,12 @@ class FakeAws:
 
 _METHODS = {
     "ssm": (),
-    "ec2": (),
+    "ec2": (
+        "describe_spot_fleet_requests",
+        "describe_spot_fleet_request_history",
+        "modify_spot_fleet_request",
+        "terminate_instances",
+    ),
     "autoscaling": (
         "describe_scaling_activities",
         "set_desired_capacity",

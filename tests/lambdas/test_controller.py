@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 
 from lambdas.aws.act import Actor
+from lambdas.aws.auto_scaling import AutoScaling
 from lambdas.aws.controller import Controller, Outcome
 from lambdas.aws.memory import ConflictError, MemoryStore
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import STALE_SECONDS, Registry
+from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, parse
+from lambdas.aws.side import Capacity
+from lambdas.aws.spot_fleet import SpotFleet
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.memory import Memory
 from lambdas.core.model import Alarm, Release, SetDesired, Side
@@ -53,13 +57,17 @@ def aws() -> FakeAws:
 
 def controller(aws: FakeAws, now: float = NOW) -> Controller:
     dynamodb = aws.client("dynamodb")
-    autoscaling = aws.client("autoscaling")
+    ec2 = aws.client("ec2")
+    capacity: dict[str, Capacity] = {
+        AUTO_SCALING: AutoScaling(aws.client("autoscaling")),
+        SPOT_FLEET: SpotFleet(ec2),
+    }
     return Controller(
         aws.client("ssm"),
         ROOT,
-        Observer(autoscaling, aws.client("ec2"), Registry(dynamodb, "registry")),
+        Observer("dev", capacity, ec2, Registry(dynamodb, "registry")),
         MemoryStore(dynamodb, "memory"),
-        Actor(autoscaling),
+        Actor(capacity),
         lambda: now,
     )
 
@@ -218,12 +226,13 @@ def test_a_broken_group_is_reported_and_does_not_touch_the_others(
 def test_a_group_that_is_gone_is_reported(aws: FakeAws) -> None:
     del aws.groups["fallback"]
     outcome = controller(aws).run()[0]
-    assert "Auto Scaling group 'fallback' (fallback of inference) does not exist" in str(outcome.error)
+    assert "Auto Scaling group 'fallback' does not exist" in str(outcome.error)
 
 
 def test_releasing_what_is_gone_already_is_no_error(aws: FakeAws) -> None:
-    settings: Any = None
-    Actor(aws.client("autoscaling")).perform(Release(Side.FALLBACK, ("i-gone",), "why"), settings)
+    settings = parse("inference", {"config": config(), "target": "4"})
+    controller(aws).actor.perform(Release(Side.FALLBACK, ("i-gone",), "why"), settings)
+    assert aws.calls["terminate_instance_in_auto_scaling_group"] == 1
 
 
 def test_calls_grow_only_with_pages(aws: FakeAws) -> None:

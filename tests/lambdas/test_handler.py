@@ -94,7 +94,7 @@ def test_a_group_that_could_not_be_looked_after_sends_all_messages_back(
     del aws.groups["fallback"]
     assert handle(record("scheduled")) == ["scheduled"]
     (line,) = lines(log, "group not looked after")
-    assert "'fallback' (fallback of inference) does not exist" in line["exception"]
+    assert "Auto Scaling group 'fallback' does not exist" in line["exception"]
 
 
 def test_metrics_are_one_namespace_with_the_group_as_dimension(
@@ -115,12 +115,13 @@ def test_metrics_are_one_namespace_with_the_group_as_dimension(
 
 
 def test_the_controller_is_built_from_the_deployed_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (names.ENV_PARAMETER_ROOT, names.ENV_MEMORY_TABLE, names.ENV_REGISTRY_TABLE):
+    for name in (names.ENV_STACK, names.ENV_PARAMETER_ROOT, names.ENV_MEMORY_TABLE, names.ENV_REGISTRY_TABLE):
         monkeypatch.setenv(name, f"value of {name}")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     built = entry._controller.__wrapped__()
     assert isinstance(built, Controller)
+    assert built.observer.stack == "value of GPU_SPOT_STACK"
     assert built.root == "value of GPU_SPOT_PARAMETER_ROOT"
     assert built.store.table == "value of GPU_SPOT_MEMORY_TABLE"
     assert built.observer.registry.table == "value of GPU_SPOT_REGISTRY_TABLE"

@@ -1,0 +1,78 @@
+"""Auto Scaling groups: a mixed-instances primary, and every fallback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from botocore.exceptions import ClientError
+
+from lambdas.aws.side import GoneError, SideView
+from lambdas.core.model import Group, Refusal, Side
+from lambdas.core.refusals import classify
+
+if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
+
+_LEAVING: Final = ("Terminating", "Terminated", "Detach", "Standby", "EnteringStandby", "Warmed")
+_LAUNCHING: Final = "Launching a new EC2 instance"
+ACTIVITIES: Final = 20
+"""How many of a group's newest activities are read to learn whether launches are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class AutoScaling:
+    """See ``Capacity``; names are those of Auto Scaling groups."""
+
+    client: AutoScalingClient
+
+    def look(self, names: Sequence[str]) -> dict[str, SideView]:
+        """See ``Capacity``: one call."""
+        views: dict[str, SideView] = {}
+        pages = self.client.get_paginator("describe_auto_scaling_groups").paginate(
+            AutoScalingGroupNames=names
+        )
+        for page in pages:
+            for group in page["AutoScalingGroups"]:
+                members = {
+                    member["InstanceId"]: member["HealthStatus"].casefold() == "healthy"
+                    for member in group["Instances"]
+                    if not member["LifecycleState"].startswith(_LEAVING)
+                }
+                views[group["AutoScalingGroupName"]] = SideView(group["DesiredCapacity"], members)
+        for name in names:
+            if name not in views:
+                raise GoneError(f"Auto Scaling group {name!r} does not exist")
+        return views
+
+    def refusal(self, name: str, side: Side, now: float) -> Refusal | None:
+        """See ``Capacity``: one call; activities come newest first."""
+        activities = self.client.describe_scaling_activities(AutoScalingGroupName=name, MaxRecords=ACTIVITIES)
+        for activity in activities["Activities"]:
+            if not activity["Description"].startswith(_LAUNCHING):
+                continue
+            if activity["StatusCode"] == "Failed":
+                message = activity.get("StatusMessage", "")
+                return Refusal(side, classify(message), activity["StartTime"].timestamp(), message)
+            if activity["StatusCode"] == "Successful":
+                return None
+        return None
+
+    def set_desired(self, name: str, capacity: int, group: Group) -> None:
+        """See ``Capacity``."""
+        self.client.set_desired_capacity(
+            AutoScalingGroupName=name, DesiredCapacity=capacity, HonorCooldown=False
+        )
+
+    def release(self, name: str, instance_ids: Sequence[str], group: Group) -> None:
+        """See ``Capacity``: one call an instance, the only way to choose the victims."""
+        for instance_id in instance_ids:
+            try:
+                self.client.terminate_instance_in_auto_scaling_group(
+                    InstanceId=instance_id, ShouldDecrementDesiredCapacity=True
+                )
+            except ClientError as error:
+                # Gone already: what was wanted is so, and the next look sees it.
+                if "not found" not in error.response["Error"].get("Message", "").casefold():
+                    raise

@@ -1,0 +1,41 @@
+"""What every kind of capacity group shows and takes, whichever AWS service stands behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from lambdas.core.model import Group, Refusal, Side
+
+
+class GoneError(LookupError):
+    """A group or fleet that the parameters name does not exist, or no longer takes instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class SideView:
+    """One side as its service shows it: the desired capacity, and for each member whether it is healthy."""
+
+    desired: int
+    members: Mapping[str, bool]
+
+
+class Capacity(Protocol):
+    """One AWS service that holds instances at a desired capacity: Auto Scaling, or Spot Fleet."""
+
+    def look(self, names: Sequence[str]) -> dict[str, SideView]:
+        """Return what stands behind each name; members on their way out are left out."""
+        ...
+
+    def refusal(self, name: str, side: Side, now: float) -> Refusal | None:
+        """Return the newest launch if it was refused."""
+        ...
+
+    def set_desired(self, name: str, capacity: int, group: Group) -> None:
+        """Set the desired capacity; terminates nobody."""
+        ...
+
+    def release(self, name: str, instance_ids: Sequence[str], group: Group) -> None:
+        """Terminate these members and lower the desired capacity by as many; the gone are no error."""
+        ...

@@ -1,0 +1,96 @@
+"""A maintain fleet as the primary side, with the same fallback group behind it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from lambdas.core.events import InterruptionNotice
+from lambdas.core.model import Alarm, SetDesired, Side
+from tests.lambdas.fake_aws import FakeAws
+from tests.lambdas.test_controller import NOW, ROOT, actions, config, controller, only
+
+FLEET = "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"
+
+
+@pytest.fixture
+def aws() -> FakeAws:
+    text = config(kind="spot-fleet", primary=FLEET, base=1)
+    fake = FakeAws(parameters={f"{ROOT}/inference/config": text, f"{ROOT}/inference/target": "4"})
+    fake.add_fleet(FLEET, target=4)
+    fake.add_group("fallback")
+    for n in range(4):
+        fake.add_instance(
+            FLEET, f"i-{n}", spot=n > 0, launched=NOW - 3600, heartbeat=NOW - 5, since=NOW - 3400
+        )
+    return fake
+
+
+def targets(aws: FakeAws) -> tuple[int, int]:
+    settings: dict[str, Any] = aws.fleets[FLEET]["SpotFleetRequestConfig"]
+    return settings["TargetCapacity"], settings["OnDemandTargetCapacity"]
+
+
+def test_a_notice_starts_on_demand_behind_the_fleet(aws: FakeAws) -> None:
+    outcome = only(controller(aws).run([InterruptionNotice("i-1", NOW + 120)]))
+    assert actions(outcome) == (SetDesired(Side.FALLBACK, 1, outcome.decision.reason),)
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
+    assert aws.calls["modify_spot_fleet_request"] == 0
+
+
+def test_the_on_demand_share_moves_with_the_target(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "6"
+    aws.parameters[f"{ROOT}/inference/config"] = config(
+        kind="spot-fleet", primary=FLEET, base=1, spotPercentage=60, max=12
+    )
+    only(controller(aws).run())
+    assert targets(aws) == (6, 3)
+
+
+def test_scaling_in_lowers_the_target_before_it_terminates_the_chosen(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    only(controller(aws).run())
+    assert targets(aws) == (3, 1)
+    assert "i-0" in aws.instances  # the on-demand base
+    assert len(aws.instances) == 3
+
+
+@pytest.mark.parametrize(
+    ("subtype", "kind"),
+    [
+        ("spotInstanceCountLimitExceeded", "primary-limit"),
+        ("iamFleetRoleInvalid", "primary-permission"),
+        ("allLaunchSpecsTemporarilyBlacklisted", "primary-configuration"),
+    ],
+)
+def test_an_error_of_the_fleet_is_an_alarm_and_buys_nothing(aws: FakeAws, subtype: str, kind: str) -> None:
+    del aws.instances["i-3"]
+    aws.history = [
+        {
+            "Timestamp": datetime.fromtimestamp(NOW - 30, UTC),
+            "EventInformation": {"EventSubType": subtype, "EventDescription": "why"},
+        }
+    ]
+    assert actions(only(controller(aws).run())) == (Alarm(kind, f"{subtype}: why"),)
+    aws.history[0]["Timestamp"] = datetime.fromtimestamp(NOW - 301, UTC)
+    assert aws.groups["fallback"]["DesiredCapacity"] == 0
+    only(controller(aws).run())
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
+
+
+def test_a_cancelled_fleet_is_reported(aws: FakeAws) -> None:
+    aws.fleets[FLEET]["SpotFleetRequestState"] = "cancelled_terminating"
+    outcome = controller(aws).run()[0]
+    assert f"Spot Fleet {FLEET!r} is cancelled_terminating, one of submitted, active" in str(outcome.error)
+
+
+def test_calls_grow_only_with_pages(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/config"] = config(kind="spot-fleet", primary=FLEET, base=1, max=5000)
+    aws.parameters[f"{ROOT}/inference/target"] = "2504"
+    for n in range(2500):
+        aws.add_instance(FLEET, f"i-x{n}", spot=True, launched=NOW - 3600, heartbeat=NOW)
+    only(controller(aws).run())
+    assert aws.calls["describe_spot_fleet_instances"] == 3
+    assert sum(aws.calls.values()) <= 20

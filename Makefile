@@ -13,7 +13,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 UV     := uv==0.13.9
-BENCHES := $(subst _,-,$(filter-out _%,$(notdir $(basename $(wildcard bench/*.py)))))
+BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
 
 .PHONY: help setup demo test lint types format system-packages bench lock clean distclean
 
@@ -60,7 +60,7 @@ bench: $(BENCHES:%=bench-%) ## every benchmark; one of them: make bench-NAME →
 bench-%: setup
 	@test -f bench/$(subst -,_,$*).py || { echo "no benchmark $*; there are: $(or $(BENCHES),none)" >&2; exit 2; }
 	@mkdir -p out/bench
-	$(BIN)/python bench/$(subst -,_,$*).py --out out/bench/$*.json $(ARGS)
+	$(BIN)/python -m bench.$(subst -,_,$*) --out out/bench/$*.json $(ARGS)
 
 # uv resolves for every platform and Python at once. It does not read pip's configuration, so pip's index is handed on;
 # no address is written into the lock.

@@ -57,7 +57,7 @@ def test_the_handler_is_in_the_archive() -> None:
     assert callable(getattr(importlib.import_module(module), function))
 
 
-def test_keys_are_sorted_modules_of_lambdas() -> None:
+def test_keys_are_sorted_modules_and_tables_of_lambdas() -> None:
     keys = list(archive.build().assets)
     assert keys == sorted(keys)
-    assert all(key.startswith("lambdas/") and key.endswith(".py") for key in keys)
+    assert all(key.startswith("lambdas/") and key.endswith((".py", ".json")) for key in keys)

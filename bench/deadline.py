@@ -1,0 +1,252 @@
+"""Training jobs under a deadline: every policy against the clairvoyant bound (``python -m bench.deadline``).
+
+Single zones, compute 24 and 48 h, change-over 6 and 20 min, deadline ÷ compute 1.15 to 2, spread starts.
+Traces come from the folder that GPU_SPOT_TRACES names; where it is not set, pools are drawn from the
+fitted hazards. No pool is judged by a table that was fitted on it: the product's is used where it has not
+seen the trace, else one fitted on the traces of the other folders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from bench.fit_deadline import (
+    DOWN_EDGES,
+    SPOT_PRICE,
+    TABLE,
+    UP_EDGES,
+    fingerprint,
+    read_traces,
+    table,
+)
+from gpu_spot.market.deadline.measure import Sum, measure, starts_in
+from gpu_spot.market.deadline.pool import PoolRuns
+from gpu_spot.market.trace import PoolTrace
+from lambdas.core.deadline import BASELINES, DEFAULT, NAMES, build
+from lambdas.core.deadline.expected_cost import ExpectedCost
+from lambdas.core.deadline.model import DeadlinePolicy, Job
+from lambdas.core.deadline.thresholds import parse
+
+COMPUTE_HOURS = (24, 48)
+CHANGEOVER_MINUTES = (6, 20)
+RATIOS = (1.15, 1.3, 1.5, 2.0)
+DRAWN = {"poor": (1.6, 0.7), "middling": (1.0, 1.0), "good": (0.6, 1.5)}
+DRAWN_DAYS, DRAWN_GAP = 30, 300
+
+
+@dataclass(frozen=True)
+class Task:
+    """One pool with one change-over; ``table`` is the JSON to judge it by, ``None``: the product's."""
+
+    name: str
+    trace: PoolTrace
+    changeover: int
+    starts: int
+    table: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one policy came to in one pool at one deadline ÷ compute."""
+
+    pool: str
+    policy: str
+    ratio: float
+    sum: Sum
+
+
+def run(task: Task) -> list[Cell]:
+    """Replay one task."""
+    pool = PoolRuns.of_trace(task.trace)
+    jobs = [
+        (ratio, Job(hours * 3600, round(hours * ratio * 60) * 60, task.changeover * 60, SPOT_PRICE))
+        for hours in COMPUTE_HOURS
+        for ratio in RATIOS
+    ]
+    jobs = [(ratio, job) for ratio, job in jobs if job.deadline <= pool.ticks * 60]
+    if not jobs:
+        return []
+    policies: dict[str, DeadlinePolicy] = {name: build(name) for name in NAMES}
+    if task.table is not None:
+        policies[DEFAULT] = ExpectedCost(parse(task.table))
+    starts = starts_in(pool, max(job.deadline for _, job in jobs), task.starts)
+    sums = measure(pool, [job for _, job in jobs], policies, starts)
+    return [Cell(task.name, name, ratio, sums[job, name]) for ratio, job in jobs for name in policies]
+
+
+def draw(name: str, seed: int) -> PoolTrace:
+    """Draw a pool from the fitted hazards, some poorer and some better than the average."""
+    raw = json.loads(TABLE.read_text(encoding="utf-8"))["hazards_per_hour"]
+    lose, regain = DRAWN[name]
+    rng, samples, up = random.Random(f"{name}/{seed}"), [], seed % 2 == 0
+    while len(samples) < DRAWN_DAYS * 86400 // DRAWN_GAP:
+        edges, rates, factor = (UP_EDGES, raw["lose"], lose) if up else (DOWN_EDGES, raw["regain"], regain)
+        age = 0
+        while True:
+            hazard = factor * rates[max(i for i, edge in enumerate(edges) if edge * 60 <= age)] / 3600
+            age += DRAWN_GAP
+            samples.append(int(up))
+            if rng.random() < hazard * DRAWN_GAP:
+                break
+        up = not up
+    return PoolTrace(f"{name}-{seed}", float(DRAWN_GAP), tuple(samples))
+
+
+def tasks(traces: Mapping[str, PoolTrace], starts: int, executor: ProcessPoolExecutor) -> list[Task]:
+    """Return the tasks, each with a table that was not fitted on its trace."""
+    seen = set(json.loads(TABLE.read_text(encoding="utf-8"))["fitted_on"])
+    groups = grouped(traces)
+    folds = sorted({groups[name] for name, trace in traces.items() if fingerprint(trace) in seen})
+    others = {fold: [t for name, t in traces.items() if groups[name] != fold] for fold in folds}
+    fitted = dict(zip(folds, executor.map(_fit, others.values()), strict=True))
+    return [
+        Task(name, trace, changeover, starts, fitted[groups[name]] if fingerprint(trace) in seen else None)
+        for name, trace in traces.items()
+        for changeover in CHANGEOVER_MINUTES
+    ]
+
+
+def grouped(traces: Iterable[str]) -> dict[str, str]:
+    """Return the fold of each trace: its folder; with one folder its region; with one region the trace."""
+    by_folder = {name: str(Path(name).parent) for name in traces}
+    by_region = {name: Path(name).name.split("_")[0][:-1] for name in by_folder}
+    for by in (by_folder, by_region):
+        if len(set(by.values())) > 1:
+            return by
+    return {name: name for name in by_folder}
+
+
+def _fit(traces: Sequence[PoolTrace]) -> Mapping[str, Any]:
+    if not traces:
+        raise ValueError(
+            "the table was fitted on the only trace given, a second one is needed to judge it by"
+        )
+    return table([PoolRuns.of_trace(trace) for trace in traces], CHANGEOVER_MINUTES)
+
+
+def summary(cells: Sequence[Cell]) -> dict[str, Any]:
+    """Return the figures of ``deadline.json``; in a mean over pools every pool counts once."""
+    pools = sorted({cell.pool for cell in cells})
+    cost: dict[tuple[str, str, float], float] = {}
+    bound: dict[tuple[str, float], float] = {}
+    hours: dict[tuple[str, float], float] = {}
+    for pool in pools:
+        for ratio in RATIOS:
+            for name in NAMES:
+                these = [c.sum for c in cells if (c.pool, c.policy, c.ratio) == (pool, name, ratio)]
+                if these:
+                    cost[name, pool, ratio] = sum(s.cost for s in these)
+                    bound[pool, ratio] = sum(s.bound for s in these)
+                    if name == "on-demand":
+                        hours[pool, ratio] = sum(s.cost for s in these)
+
+    def mean_ratio(name: str, ratio: float, base: str | None = None) -> float:
+        return fmean(
+            cost[name, pool, ratio] / (cost[base, pool, ratio] if base else bound[pool, ratio])
+            for pool in pools
+            if (pool, ratio) in bound
+        )
+
+    worst = max(
+        (cost[DEFAULT, pool, ratio] / min(cost[name, pool, ratio] for name in BASELINES), pool, ratio)
+        for pool, ratio in bound
+    )
+    ratios = sorted({ratio for _, ratio in bound})
+    policies = {name: {f"{r}": round(mean_ratio(name, r), 4) for r in ratios} for name in NAMES}
+    against = {
+        name: {f"{r}": round(policies[DEFAULT][f"{r}"] / policies[name][f"{r}"], 4) for r in ratios}
+        for name in BASELINES
+    }
+    ours = [cell.sum for cell in cells if cell.policy == DEFAULT]
+    return {
+        "policy": DEFAULT,
+        "pools": len(pools),
+        "replays": sum(s.jobs for s in ours),
+        "misses": sum(s.misses for s in ours),
+        "misses_of_baselines": sum(cell.sum.misses for cell in cells if cell.policy != DEFAULT),
+        "cost_vs_clairvoyant": policies[DEFAULT],
+        "cost_vs_uniform_progress": against["uniform-progress"],
+        "worst_vs_best_baseline": round(worst[0], 4),
+        "worst_at": {"pool": worst[1], "ratio": worst[2]},
+        "clairvoyant_vs_on_demand": {
+            f"{r}": round(fmean(bound[p, r] / hours[p, r] for p in pools if (p, r) in bound), 4)
+            for r in ratios
+        },
+        "policies_vs_clairvoyant": policies,
+        "cost_vs_baselines": against,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Replay, print the table and write ``deadline.json``."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--starts", type=int, default=200, help="start times a trace (default 200)")
+    parser.add_argument("--out", type=Path, default=Path("out/bench/deadline.json"))
+    options = parser.parse_args(arguments)
+    if options.starts < 1:
+        parser.error(f"--starts is {options.starts}, at least 1 is needed")
+    began, root = time.monotonic(), os.environ.get("GPU_SPOT_TRACES")
+    if root and not Path(root).is_dir():
+        parser.error(f"GPU_SPOT_TRACES is {root!r}, a folder is needed")
+    traces = (
+        read_traces(Path(root))
+        if root
+        else {f"{name}/{name}-{seed}": draw(name, seed) for name in DRAWN for seed in (1, 2)}
+    )
+    if not traces:
+        parser.error(f"GPU_SPOT_TRACES is {root!r}, a folder with .json traces is needed")
+    with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:
+        work = tasks(traces, options.starts, executor)
+        cells = [cell for result in executor.map(run, work) for cell in result]
+    short = sorted(set(traces) - {cell.pool for cell in cells})
+    for name in short:
+        print(f"{name}: shorter than the shortest deadline, left out")
+    if not cells:
+        parser.error("every trace is shorter than the shortest deadline")
+    tables = {"fitted on other folders" if task.table else "the product's" for task in work}
+    figures = {
+        "source": "traces" if root else "drawn from the fitted hazards",
+        "table": " and ".join(sorted(tables)),
+        "starts_per_pool": options.starts,
+        **summary(cells),
+        "seconds": round(time.monotonic() - began, 1),
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    report(figures)
+    return 0
+
+
+def report(figures: Mapping[str, Any]) -> None:
+    """Print the figures."""
+    print(
+        f"{figures['source']}: {figures['pools']} pools × {figures['starts_per_pool']} starts, "
+        f"table: {figures['table']}, {figures['replays']} replays, {figures['misses']} deadlines missed"
+    )
+    print("cost ÷ clairvoyant, by deadline ÷ compute")
+    ratios = list(figures["cost_vs_clairvoyant"])
+    print(" " * 26 + "".join(f"{ratio:>8}" for ratio in ratios))
+    rows = {
+        **figures["policies_vs_clairvoyant"],
+        "clairvoyant ÷ on-demand": figures["clairvoyant_vs_on_demand"],
+    }
+    for name, row in rows.items():
+        print(f"{name:26}" + "".join(f"{row[ratio]:8.3f}" for ratio in ratios))
+    below = ", ".join(f"{1 - value:.1%}" for value in figures["cost_vs_uniform_progress"].values())
+    worst = figures["worst_vs_best_baseline"]
+    print(f"below uniform-progress: {below}; at worst {worst:.3f} × the best baseline of a pool")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

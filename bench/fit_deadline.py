@@ -1,0 +1,227 @@
+"""Fit the table of the policy ``expected-cost``: ``python -m bench.fit_deadline`` writes it from all traces.
+
+1. *Hazards*. The chance per minute to lose spot, by the age of the run with spot, and to regain it, by the
+   age of the run without: events ÷ exposure in bins of age, every pool with the same weight, drawn towards
+   the mean rate where there is little exposure.
+2. *Decisions*. Backward induction over the time to the deadline. State: compute left, age bin of the pool,
+   and idle, on-demand, spot, or spot that boots for j more steps. Bins are passed on with probability
+   step ÷ width. An on-demand start takes its change-over from the progress at once.
+3. *Thresholds*. For each decision, age and compute left: the least slack from which on it is right.
+
+What did not pay, on traces that it was not fitted on: a finer step; ages watched from before the job's start;
+tables for two to four classes of pools, weighted by how well each explains the runs seen so far; leaving
+on-demand to wait; any of the thresholds scaled up or down.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpu_spot.market.deadline.pool import PoolRuns
+from gpu_spot.market.trace import PoolTrace, load
+
+Array = NDArray[np.float64]
+
+UP_EDGES = (0, 10, 20, 30, 45, 60, 90, 120, 180, 300, 480, 720, 1200)
+DOWN_EDGES = (0, 10, 20, 30, 45, 60, 90, 120, 180, 300, 480, 720)
+COMPUTE = (
+    *(10, 20, 30, 45, 60, 90, 120, 180, 240, 300, 360, 480),
+    *(600, 720, 900, 1080, 1260, 1440, 1680, 1920, 2160, 2400, 2640, 2880),
+)
+SLACK = 2880
+# Change-over and step of the induction, in minutes; the step divides the change-over.
+STEPS = {3: 3, 6: 3, 10: 5, 15: 5, 20: 5, 30: 6, 45: 9, 60: 10}
+SPOT_PRICE = 0.3
+# The weight of a pool and that of the mean rate in each bin, in minutes of exposure.
+EXPOSURE_MINUTES, SHRINK_MINUTES = 30_000, 120
+NEVER = 1e9
+TIE = 1e-6
+TABLE = Path(__file__).parents[1] / "lambdas" / "core" / "deadline" / "thresholds.json"
+
+
+@dataclass(frozen=True)
+class Hazards:
+    """Chances per minute by age bin: to lose spot, to regain it."""
+
+    lose: Array
+    regain: Array
+
+
+def fit_hazards(pools: Sequence[PoolRuns]) -> Hazards:
+    """Return the hazards of the pools; a pool's first run is left out, as its age is not known."""
+    return Hazards(_rates(pools, True, UP_EDGES), _rates(pools, False, DOWN_EDGES))
+
+
+def _rates(pools: Sequence[PoolRuns], up: bool, edges: Sequence[int]) -> Array:
+    events, exposure = np.zeros(len(edges)), np.zeros(len(edges))
+    ends = (*edges[1:], math.inf)
+    for pool in pools:
+        lasted = [run.end - run.start for run in pool.runs[1:] if run.up == up]
+        ended = [run.end - run.start for run in pool.runs[1:-1] if run.up == up]
+        weight = EXPOSURE_MINUTES / max(1, sum(lasted))
+        for index, (low, high) in enumerate(zip(edges, ends, strict=True)):
+            exposure[index] += weight * sum(max(0.0, min(n, high) - low) for n in lasted)
+            events[index] += weight * sum(low < n <= high for n in ended)
+    mean = events.sum() / max(exposure.sum(), 1.0)
+    return np.asarray((events + SHRINK_MINUTES * mean) / (exposure + SHRINK_MINUTES))
+
+
+def solve(
+    hazards: Hazards, changeover: int, step: int, price: float, compute: int, slack: int
+) -> tuple[dict[str, NDArray[np.bool_]], int]:
+    """Return the decisions, each as [age bin, compute left, time left] in steps, and the slack in steps.
+
+    All times in minutes. ``wait`` etc. as in ``lambdas.core.deadline.thresholds``.
+    """
+    boot, n, horizon = changeover // step, compute // step, (compute + slack) // step
+    lose, pass_up = _chances(hazards.lose, UP_EDGES, step)
+    regain, pass_down = _chances(hazards.regain, DOWN_EDGES, step)
+
+    def expect_up(up: Array, lost: Array) -> Array:
+        return _expect(up, lost, lose, pass_up)
+
+    def expect_down(down: Array, regained: Array) -> Array:
+        return _expect(down, regained, regain, pass_down)
+
+    ups, downs = len(UP_EDGES), len(DOWN_EDGES)
+    idle_up, idle_down = _unfinished(ups, n), _unfinished(downs, n)
+    # spot[j]: j more steps of boot; on-demand counts its boot as compute left.
+    spot = [_unfinished(ups, n) for _ in range(boot + 1)]
+    demand_up, demand_down = _unfinished(ups, n + boot), _unfinished(downs, n + boot)
+    names = {"wait": downs, "ripen": ups, "spot": ups, "move": ups}
+    decisions = {name: np.zeros((bins, n + 1, horizon + 1), dtype=np.bool_) for name, bins in names.items()}
+    for left in range(1, horizon + 1):
+        running = _done(price * step + expect_up(_stepped(spot[0]), _stepped(idle_down)[0]))
+        booting = [_done(price * step + expect_up(spot[j], idle_down[0])) for j in range(boot)]
+        wait_up, wait_down = expect_up(idle_up, idle_down[0]), expect_down(idle_down, idle_up[0])
+        stay_up = _done(step + expect_up(_stepped(demand_up), _stepped(demand_down)[0]))
+        stay_down = _done(step + expect_down(_stepped(demand_down), _stepped(demand_up)[0]))
+        spot = [running, *booting]
+        start_up, start_down = _done(stay_up[:, boot:].copy()), _done(stay_down[:, boot:].copy())
+        take = np.minimum(spot[boot], start_up)
+        # Where two choices cost the same, the one that is done sooner and with fewer moves is right.
+        decisions["wait"][:, :, left] = wait_down < start_down - TIE
+        decisions["ripen"][:, :, left] = wait_up < take - TIE
+        decisions["spot"][:, :, left] = spot[boot] < start_up - TIE
+        decisions["move"][:, :, left] = spot[boot] < stay_up[:, : n + 1] - TIE
+        idle_up, idle_down = np.minimum(wait_up, take), np.minimum(wait_down, start_down)
+        demand_up, demand_down = stay_up, stay_down
+        demand_up[:, : n + 1] = np.minimum(stay_up[:, : n + 1], spot[boot])
+    return decisions, slack // step
+
+
+def _chances(rates: Array, edges: Sequence[int], step: int) -> tuple[Array, Array]:
+    widths = np.append(np.diff(np.asarray(edges, dtype=float)), np.inf)
+    return 1 - np.exp(-rates * step), np.minimum(1.0, step / widths)
+
+
+def _expect(stays: Array, changes: Array, chance: Array, passing: Array) -> Array:
+    older = np.vstack([stays[1:], stays[-1:]])
+    aged = (1 - passing)[:, None] * stays + passing[:, None] * older
+    return chance[:, None] * changes[None, :] + (1 - chance)[:, None] * aged
+
+
+def _unfinished(bins: int, steps: int) -> Array:
+    return _done(np.full((bins, steps + 1), NEVER))
+
+
+def _done(costs: Array) -> Array:
+    costs[:, 0] = 0.0
+    return np.minimum(costs, NEVER)
+
+
+def _stepped(costs: Array) -> Array:
+    """Return the costs with one step less of compute left."""
+    return np.hstack([costs[:, :1], costs[:, :-1]])
+
+
+def thresholds(hazards: Hazards, changeover: int, price: float = SPOT_PRICE) -> dict[str, Any]:
+    """Return one entry of the table's JSON: the least slack, in minutes, of each decision."""
+    step = STEPS[changeover]
+    decisions, slack = solve(hazards, changeover, step, price, max(COMPUTE), SLACK)
+    entry: dict[str, Any] = {"changeover": changeover}
+    for name, right in decisions.items():
+        entry[name] = [[_least(row[c // step], c // step, slack, step) for c in COMPUTE] for row in right]
+    return entry
+
+
+def _least(right: NDArray[np.bool_], compute: int, slack: int, step: int) -> int | None:
+    wrong = np.flatnonzero(~right[compute : compute + slack])
+    first = 0 if len(wrong) == 0 else int(wrong[-1]) + 1
+    return first * step if first < slack else None
+
+
+def table(pools: Sequence[PoolRuns], changeovers: Sequence[int]) -> dict[str, Any]:
+    """Return the table's JSON, fitted on the pools."""
+    hazards = fit_hazards(pools)
+    return {
+        "grid": {"up": UP_EDGES, "down": DOWN_EDGES, "compute": COMPUTE},
+        "hazards_per_hour": {
+            "lose": [round(60 * float(rate), 4) for rate in hazards.lose],
+            "regain": [round(60 * float(rate), 4) for rate in hazards.regain],
+        },
+        "spot_price": SPOT_PRICE,
+        "tables": [thresholds(hazards, changeover) for changeover in changeovers],
+    }
+
+
+def read_traces(root: Path) -> dict[str, PoolTrace]:
+    """Return all traces below a folder, by their path in it."""
+    return {str(file.relative_to(root)): load([file])[0] for file in sorted(root.rglob("*.json"))}
+
+
+def fingerprint(trace: PoolTrace) -> str:
+    """Return what tells a trace from others, so that a table never judges a trace that it was fitted on."""
+    return hashlib.sha256(json.dumps([trace.gap_seconds, trace.samples]).encode()).hexdigest()[:16]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fit on every trace in the folder that GPU_SPOT_TRACES names and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=TABLE)
+    options = parser.parse_args(arguments)
+    root = os.environ.get("GPU_SPOT_TRACES")
+    if not root or not Path(root).is_dir():
+        print("GPU_SPOT_TRACES must name the folder of the traces to fit on", file=sys.stderr)
+        return 2
+    traces = read_traces(Path(root))
+    raw = table([PoolRuns.of_trace(trace) for trace in traces.values()], tuple(STEPS))
+    raw = {
+        "source": "derived from skypilot-org/spot-traces by bench/fit_deadline.py",
+        "fitted_on": sorted(fingerprint(trace) for trace in traces.values()),
+        **raw,
+    }
+    options.out.write_text(compact(raw), encoding="utf-8")
+    print(f"{options.out.name}: {len(raw['tables'])} change-overs, fitted on {len(traces)} traces")
+    return 0
+
+
+def compact(raw: Mapping[str, Any]) -> str:
+    """Return JSON with a line for each row of numbers."""
+
+    def write(value: Any, indent: str) -> str:
+        inner = indent + " "
+        if isinstance(value, dict):
+            items = [f"{inner}{json.dumps(key)}: {write(item, inner)}" for key, item in value.items()]
+            return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+        if isinstance(value, list | tuple) and any(isinstance(item, list | dict) for item in value):
+            return "[\n" + ",\n".join(inner + write(item, inner) for item in value) + f"\n{indent}]"
+        return json.dumps(value)
+
+    return write(raw, "") + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

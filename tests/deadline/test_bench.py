@@ -1,0 +1,59 @@
+import json
+
+import pytest
+
+from bench.deadline import RATIOS, draw, grouped, main, tasks
+from bench.fit_deadline import TABLE, fingerprint
+
+MOST = {"1.15": 1.10, "1.3": 1.08, "1.5": 1.07, "2.0": 1.06}
+BELOW_UNIFORM_PROGRESS = {"1.15": 0.08, "1.3": 0.08, "1.5": 0.10, "2.0": 0.14}
+FEW_STARTS = 0.01
+"""What a mean over eight starts a pool may be off; the whole run is `make bench-deadline`."""
+
+
+def test_the_default_policy_holds_its_figures_on_traces_that_it_was_not_fitted_on(traces, tmp_path):
+    out = tmp_path / "deadline.json"
+    assert main(["--starts", "8", "--out", str(out)]) == 0
+    figures = json.loads(out.read_text())
+    assert figures["source"] == ("traces" if traces else "drawn from the fitted hazards")
+    assert figures["replays"] == figures["pools"] * 8 * 4 * len(RATIOS)
+    assert figures["misses"] == figures["misses_of_baselines"] == 0
+    assert figures["worst_vs_best_baseline"] <= 1.02
+    for ratio, most in MOST.items():
+        assert figures["cost_vs_clairvoyant"][ratio] <= most + FEW_STARTS
+        below = 1 - figures["cost_vs_uniform_progress"][ratio]
+        assert below >= BELOW_UNIFORM_PROGRESS[ratio] - FEW_STARTS
+
+
+def test_a_trace_is_never_judged_by_a_table_that_has_seen_it(monkeypatch):
+    known, other, new = draw("good", 1), draw("poor", 1), draw("poor", 2)
+    text = json.dumps({"fitted_on": [fingerprint(known)]})
+    monkeypatch.setattr(type(TABLE), "read_text", lambda *_, **__: text)
+    asked: list[int] = []
+
+    class Executor:
+        def map(self, _, groups):
+            groups = list(groups)
+            asked.extend(len(group) for group in groups)
+            return [{"fitted": [fingerprint(trace) for trace in group]} for group in groups]
+
+    made = tasks({"a/x": known, "b/y": other, "b/z": new}, 1, Executor())
+    assert asked == [2]
+    by_name = {task.name: task.table for task in made}
+    assert fingerprint(known) not in by_name["a/x"]["fitted"]
+    assert by_name["b/y"] is by_name["b/z"] is None
+
+
+@pytest.mark.parametrize(
+    ("names", "folds"),
+    [
+        (["one/us-west-2a_p.json", "two/us-west-2a_p.json"], ["one", "two"]),
+        (
+            ["us-west-2a_p.json", "us-west-2b_p.json", "us-east-1a_p.json"],
+            ["us-west-2", "us-west-2", "us-east-1"],
+        ),
+        (["us-west-2a_p.json", "us-west-2b_p.json"], ["us-west-2a_p.json", "us-west-2b_p.json"]),
+    ],
+)
+def test_folds_are_folders_else_regions_else_traces(names, folds):
+    assert list(grouped(names).values()) == folds

@@ -1,0 +1,113 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_spot.market.deadline.pool import PoolRuns
+from gpu_spot.market.deadline.simulate import simulate
+from lambdas.core.deadline import NAMES, build
+from lambdas.core.deadline.model import Choice, Job, Mode, State
+from lambdas.core.deadline.safety import decide
+
+
+class Whimsical:
+    """Wants anything at any time: what a broken policy or table could ask for."""
+
+    name = "whimsical"
+
+    def __init__(self, wants: list[Mode]) -> None:
+        self.wants, self.looks = wants, 0
+
+    def choose(self, job: Job, state: State) -> Choice:
+        self.looks += 1
+        return Choice(self.wants[self.looks % len(self.wants)], hold=60.0)
+
+
+class Always:
+    name = "always"
+
+    def __init__(self, mode: Mode) -> None:
+        self.mode = mode
+
+    def choose(self, job: Job, state: State) -> Choice:
+        return Choice(self.mode)
+
+
+POOLS = st.lists(st.integers(1, 150), min_size=1, max_size=20)
+
+
+def pool_of(lengths: list[int], first: bool, ticks: int) -> PoolRuns:
+    ups = [(index % 2 == 0) == first for index, length in enumerate(lengths) for _ in range(length)]
+    return PoolRuns.of_ticks("pool", (ups * (ticks // len(ups) + 1))[:ticks])
+
+
+@given(
+    lengths=POOLS,
+    first=st.booleans(),
+    compute=st.integers(1, 400),
+    changeover=st.integers(0, 45),
+    slack=st.integers(0, 400),
+    wants=st.lists(st.sampled_from(list(Mode)), min_size=1, max_size=12),
+)
+def test_no_policy_can_miss_a_deadline(lengths, first, compute, changeover, slack, wants):
+    deadline = compute + changeover + slack
+    pool = pool_of(lengths, first, deadline)
+    job = Job(compute * 60, deadline * 60, changeover * 60)
+    wilful = Whimsical([m for m in wants if m is not Mode.ON_DEMAND] or [Mode.IDLE])
+    for policy in (wilful, Always(Mode.SPOT), Always(Mode.IDLE), *map(build, NAMES)):
+        outcome = simulate(pool, 0, job, policy)
+        assert not outcome.late, policy.name
+
+
+def test_waiting_ends_at_the_last_safe_moment_and_not_before():
+    job = Job(compute=3600, deadline=7200, changeover=360)
+    pool = PoolRuns.of_ticks("pool", [False] * 120)
+    outcome = simulate(pool, 0, job, Always(Mode.IDLE))
+    assert outcome.hours == pytest.approx(2.0)
+    assert outcome.on_demand_hours == pytest.approx(1.1)
+
+
+def test_a_margin_ends_waiting_earlier():
+    job = Job(compute=3600, deadline=7200, changeover=360, margin=600)
+    outcome = simulate(PoolRuns.of_ticks("pool", [False] * 120), 0, job, Always(Mode.IDLE))
+    assert outcome.hours == pytest.approx(2.0 - 600 / 3600)
+
+
+@pytest.mark.parametrize(
+    ("spare", "expected"), [(0, Mode.ON_DEMAND), (359, Mode.ON_DEMAND), (360, Mode.SPOT)]
+)
+def test_spot_is_started_only_while_its_whole_boot_could_be_lost(spare, expected):
+    job = Job(compute=36000, deadline=72000, changeover=360)
+    state = State(3600, 3600 + 360 + spare, Mode.IDLE, 0.0, up=True, age=math.inf)
+    assert decide(job, state, Always(Mode.SPOT)).mode is expected
+
+
+def test_running_spot_is_left_to_itself_without_slack():
+    job = Job(compute=36000, deadline=72000, changeover=360)
+    state = State(3600, 3600 + 360, Mode.SPOT, 0.0, up=True, age=600)
+    assert decide(job, state, Always(Mode.SPOT)).mode is Mode.SPOT
+
+
+def test_spot_is_not_held_where_there_is_none():
+    job = Job(compute=3600, deadline=72000, changeover=360)
+    state = State(3600, 72000, Mode.IDLE, 0.0, up=False, age=0)
+    assert decide(job, state, Always(Mode.SPOT)).mode is Mode.IDLE
+    with pytest.raises(ValueError, match="report it as lost"):
+        decide(job, State(3600, 72000, Mode.SPOT, 0.0, up=False, age=0), Always(Mode.SPOT))
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"compute": 0.0}, "compute is 0 s, a number above 0"),
+        ({"compute": math.nan}, "compute is nan"),
+        ({"deadline": math.inf}, "deadline is inf"),
+        ({"changeover": -1.0}, "changeover is -1, a number ≥ 0"),
+        ({"spot_price": math.nan}, "spot_price is nan"),
+        ({"deadline": 3700.0}, "deadline is 1.02778 h, at least compute"),
+    ],
+)
+def test_a_job_that_makes_no_sense_is_refused(kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        Job(**{"compute": 3600.0, "deadline": 7200.0, "changeover": 360.0, **kwargs})

@@ -30,9 +30,7 @@ class Situation:
     @classmethod
     def of(cls, observation: Observation, memory: Memory, now: float) -> Situation:
         """Return the situation that ``observation`` shows to one who remembers ``memory``."""
-        kept = {
-            side: tuple(i for i in observation.on(side) if i.id not in memory.released) for side in Side
-        }
+        kept = {side: tuple(i for i in observation.on(side) if i.id not in memory.released) for side in Side}
         # Members and desired capacity come in one answer: where a released member shows, it still counts.
         leaving = {side: len(observation.on(side)) - len(kept[side]) for side in Side}
         return cls(
@@ -87,6 +85,11 @@ class Situation:
     def missing_spot(self) -> int:
         """How many instances the primary group wants and does not have."""
         return max(0, self.primary_desired - len(self.primary))
+
+    @property
+    def above_maximum(self) -> int:
+        """How many instances stand above the ceiling: AWS launches successors of the doomed before they end."""
+        return max(0, len(self.primary) + len(self.fallback) + self.leaving - self.group.maximum)
 
     def count(self, market: Market) -> int:
         """Return how many live instances of both sides are paid for in this way."""

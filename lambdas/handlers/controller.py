@@ -87,6 +87,7 @@ def _report(outcome: Outcome) -> None:
         "doomed": sum(situation.is_doomed(i) for i in situation.primary),
         "primary_desired": situation.primary_desired,
         "fallback_desired": situation.fallback_desired,
+        "above_maximum": situation.above_maximum,
     }
     logger.info(
         "decision",
@@ -117,7 +118,7 @@ def describe(action: Action) -> dict[str, Any]:
 
 def _gauge(group: str, facts: dict[str, int]) -> None:
     metrics = _metrics(group)
-    for name in ("target", "ready", "spot", "on_demand", "doomed"):
+    for name in ("target", "ready", "spot", "on_demand", "doomed", "above_maximum"):
         metrics.add_metric(name.title().replace("_", ""), MetricUnit.Count, facts[name])
     metrics.add_metric("Shortage", MetricUnit.Count, max(0, facts["target"] - facts["ready"]))
     metrics.flush_metrics()

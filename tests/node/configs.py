@@ -1,0 +1,43 @@
+"""Configurations as the boot data writes them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from userdata.agent import config
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+
+
+def training(**changes: Any) -> dict[str, Any]:
+    return {
+        "region": "us-west-2",
+        "stack": "dev",
+        "group": "resnet",
+        "side": "primary",
+        "registryTable": "registry",
+        "drainSeconds": 20,
+        "hooks": {"autoScalingGroup": "resnet-asg", "terminate": "drain", "terminateSeconds": 300},
+        "volume": {"dataset": "s3://datasets/imagenet/"},
+        "training": {
+            "job": "resnet",
+            "jobTable": "jobs",
+            "repository": "https://example.com/resnet.git",
+            "revision": REVISION,
+            "command": ["python", "train.py"],
+            "user": "trainer",
+            "targetParameter": "/gpu-spot/dev/groups/resnet/target",
+        },
+        **changes,
+    }
+
+
+def service(**changes: Any) -> dict[str, Any]:
+    body = training(service={"command": ["worker"]}, **changes)
+    del body["training"], body["volume"]
+    return body
+
+
+def load(body: dict[str, Any]) -> config.Config:
+    return config.parse(json.dumps(body))

@@ -1,0 +1,243 @@
+"""Kill ``volume`` before and after every API call of a boot, go on in every way there is, count the damage.
+
+``python -m tests.node.crash`` plays all cases and prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from tests.node.clocks import FakeClock
+from tests.node.world import KilledError, World, WorldEbs, WorldFiller, WorldHost, WorldLease
+from userdata.agent.errors import AgentError, LeaseLostError
+from userdata.agent.volume.execute import Executor, Held, Place
+
+Start = Literal["no volume", "same zone", "other zone"]
+Then = Literal[
+    "dies", "dies, other zone", "reboots", "process restarts", "is overtaken", "is overtaken, other zone"
+]
+STARTS: tuple[Start, ...] = ("no volume", "same zone", "other zone")
+THENS: tuple[Then, ...] = (
+    "dies",
+    "dies, other zone",
+    "reboots",
+    "process restarts",
+    "is overtaken",
+    "is overtaken, other zone",
+)
+WEATHERS = {"calm": (0.0, 0.0), "lag": (15.0, 0.0), "throttled": (0.0, 0.3), "lag and throttled": (15.0, 0.3)}
+ZONES = ("a", "b")
+SOAKS = 400
+
+
+@dataclass(frozen=True)
+class Case:
+    start: Start
+    weather: str
+    then: Then
+    at: int
+    """The API call of the boot that is interrupted, counted from 0."""
+    side: Literal["before", "after"]
+
+
+@dataclass(frozen=True)
+class Soak:
+    """A random history, by its seed."""
+
+    seed: int
+    then: str = "random history"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    lost: int
+    orphaned: int
+    error: str = ""
+
+
+class Region:
+    """A world, and what training has been told is safe on the volume."""
+
+    def __init__(self, weather: str, seed: int) -> None:
+        lag, throttle = WEATHERS[weather]
+        self.clock = FakeClock()
+        self.world = World(self.clock, lag, throttle, seed)
+        self.promised: list[str] = []
+        self.clock.on_sleep = lambda seconds: self.world.settle()
+
+    def executor(self, instance: str, zone: str) -> Executor:
+        host = WorldHost(self.world, instance)
+        return Executor(
+            Place(instance, zone, Path("/dltraining"), 900.0),
+            WorldEbs(self.world, instance, zone),
+            WorldLease(self.world, instance),
+            host,
+            WorldFiller(host),
+            self.clock,
+        )
+
+    def work(self, instance: str) -> None:
+        """A checkpoint of the running training: once written, it may never be lost."""
+        line = f"work {len(self.promised)} of {instance}"
+        WorldHost(self.world, instance).write(line)
+        self.promised.append(line)
+
+    def live(self, instance: str, zone: str, *, release: bool) -> Held:
+        """A whole life: boot, work, renew, work, and give back if ``release``."""
+        executor = self.executor(instance, zone)
+        held = executor.up()
+        missing = [p for p in self.promised if p not in WorldHost(self.world, instance).content()]
+        assert not missing, f"{instance} works on a volume without {missing}"
+        self.work(instance)
+        self.clock.sleep(40)
+        executor.keep_alive()
+        self.work(instance)
+        if release:
+            executor.down(held)
+        return held
+
+    def damage(self) -> Outcome:
+        """Look at what is really there, past all lag."""
+        home = self.world.disks.get(self.world.item.volume or "")
+        content = home.content if home and home.content else ()
+        lost = sum(p not in content for p in self.promised) + (home is None)
+        return Outcome(lost, len(self.world.disks) - (home is not None) + len(self.world.copies))
+
+
+def _begin(start: Start, weather: str, seed: int) -> Region:
+    region = Region(weather, seed)
+    if start != "no volume":
+        zone = ZONES[0] if start == "same zone" else ZONES[1]
+        region.live("i-first", zone, release=True)
+        region.clock.sleep(60)
+    region.world.calls.clear()
+    return region
+
+
+def calls(start: Start, weather: str) -> int:
+    """Return how many API calls the undisturbed life of ``i-x`` makes."""
+    region = _begin(start, weather, seed=7)
+    region.live("i-x", ZONES[0], release=True)
+    return len(region.world.calls)
+
+
+def cases() -> Iterator[Case]:
+    for start in STARTS:
+        for weather in WEATHERS:
+            count = calls(start, weather)
+            for then in THENS:
+                for at in range(count):
+                    yield Case(start, weather, then, at, "before")
+                    if not then.startswith("is overtaken"):  # paused after a call is paused before the next
+                        yield Case(start, weather, then, at, "after")
+
+
+def play(case: Case) -> Outcome:
+    """Play one case to its end: the disturbance, what follows, and one more undisturbed boot."""
+    region = _begin(case.start, case.weather, seed=7)
+    try:
+        if case.then.startswith("is overtaken"):
+            _overtake(region, case)
+        else:
+            _kill(region, case)
+        region.clock.sleep(60)
+        region.live("i-last", ZONES[0], release=True)
+    except (AgentError, AssertionError) as error:
+        return replace(region.damage(), error=f"{type(error).__name__}: {error}")
+    return region.damage()
+
+
+def _kill(region: Region, case: Case) -> None:
+    def strike(instance: str, operation: str) -> None:
+        if len(region.world.calls) == case.at + 1:
+            raise KilledError(operation)
+
+    setattr(region.world, case.side, strike)
+    with contextlib.suppress(KilledError):
+        region.live("i-x", ZONES[0], release=True)
+    setattr(region.world, case.side, lambda instance, operation: None)
+    match case.then:
+        case "dies" | "dies, other zone":
+            region.world.terminate("i-x")
+            region.live("i-y", ZONES[case.then.endswith("other zone")], release=True)
+        case "reboots":
+            region.world.reboot("i-x")
+            region.clock.sleep(50)
+            region.live("i-x", ZONES[0], release=True)
+        case "process restarts":
+            region.live("i-x", ZONES[0], release=True)
+
+
+def _overtake(region: Region, case: Case) -> None:
+    """The process stands still at a call while another instance wants the job; then it goes on, unaware."""
+
+    def strike(instance: str, operation: str) -> None:
+        if instance == "i-x" and len(region.world.calls) == case.at + 1:
+            region.world.before = lambda instance, operation: None
+            region.clock.sleep(130)
+            try:
+                region.live("i-y", ZONES[case.then.endswith("other zone")], release=True)
+            except LeaseLostError:
+                raise
+            except AgentError:
+                pass  # i-x has the volume attached; i-y gave up, as it should
+
+    region.world.before = strike
+    with contextlib.suppress(AgentError):  # the lease is lost, or what it was about to use is gone
+        region.live("i-x", ZONES[0], release=True)
+    region.world.terminate("i-x")
+
+
+def soak(seed: int) -> Outcome:
+    """A random history: lives in random zones, most of them killed at a random call, in bad weather."""
+    chance = random.Random(seed)
+    region = Region("lag and throttled", seed)
+    try:
+        for life in range(6):
+            instance, zone = f"i-{life}", chance.choice(ZONES)
+            fatal = chance.randrange(10, 120)
+            region.world.calls.clear()
+
+            def strike(caller: str, operation: str, fatal: int = fatal) -> None:
+                if len(region.world.calls) == fatal:
+                    raise KilledError(operation)
+
+            region.world.after = strike
+            try:
+                region.live(instance, zone, release=True)
+            except KilledError:
+                region.world.terminate(instance)
+        region.world.after = lambda instance, operation: None
+        for last in range(2):
+            region.live(f"i-last-{last}", chance.choice(ZONES), release=True)
+            region.clock.sleep(60)
+    except (AgentError, AssertionError) as error:
+        return replace(region.damage(), error=f"{type(error).__name__}: {error}")
+    return region.damage()
+
+
+def main() -> None:
+    played: dict[Case | Soak, Outcome] = {case: play(case) for case in cases()}
+    played |= {Soak(seed): soak(seed) for seed in range(SOAKS)}
+    bad = [{**asdict(c), **asdict(o)} for c, o in played.items() if o.lost or o.orphaned or o.error]
+    summary = {
+        "cases": len(played),
+        "by_sequel": Counter(c.then for c in played),
+        "lost": sum(o.lost for o in played.values()),
+        "orphaned": sum(o.orphaned for o in played.values()),
+        "unfinished": sum(bool(o.error) for o in played.values()),
+        "bad": bad[:20],
+    }
+    sys.stdout.write(json.dumps(summary) + "\n")
+
+
+if __name__ == "__main__":
+    main()

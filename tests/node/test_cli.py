@@ -1,0 +1,176 @@
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.node import configs
+from tests.node.clocks import FakeClock
+from tests.node.fake_nvml import FakeGpu, FakeNvml
+from tests.node.metadata import MetadataServer
+from tests.node.units import UnitHost
+from userdata.agent import cli, efs, hooks
+from userdata.agent.config import EfsMount, Hooks
+from userdata.agent.doctor import examine
+from userdata.agent.errors import AgentError
+from userdata.agent.imds import IDENTITY, LIFECYCLE_STATE, Metadata
+
+UNITS = Path(cli.__file__).parent / "units"
+IDENTITY_DOCUMENT = json.dumps(
+    {
+        "instanceId": "i-1",
+        "availabilityZone": "us-west-2a",
+        "region": "us-west-2",
+        "instanceType": "g5.xlarge",
+    }
+)
+
+
+def test_every_unit_starts_a_subcommand_that_exists() -> None:
+    started = set()
+    for unit in sorted(UNITS.glob("*.service")):
+        for line in unit.read_text().splitlines():
+            if line.startswith("Exec"):
+                arguments = line.split("userdata.agent ")[1].split()
+                assert cli.parser().parse_args(arguments).task
+                started.add(arguments[0])
+    assert started == {"watch", "volume", "efs", "run", "work", "metrics"}
+
+
+def test_systemd_accepts_the_units() -> None:
+    assert shutil.which("systemd-analyze"), "systemd-analyze is missing: install systemd"
+    paths = [str(p) for p in sorted(UNITS.glob("*.service"))]
+    done = subprocess.run(["systemd-analyze", "verify", *paths], capture_output=True, text=True)
+    complaints = [line for line in done.stderr.splitlines() if "gpu-spot" in line]
+    assert (done.returncode, complaints) == (0, [])
+
+
+def test_the_cloudwatch_agent_is_told_where_our_lines_come_from() -> None:
+    document = json.loads((UNITS / "cloudwatch-agent.json").read_text())
+    port = configs.load(configs.training()).metrics.emf_port
+    assert document["logs"]["metrics_collected"]["emf"]["service_address"].endswith(f":{port}")
+    assert document["metrics"]["namespace"] == "gpu-spot"
+
+
+def test_a_wrong_configuration_is_one_line_and_exit_78(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "agent.json"
+    path.write_text(json.dumps(configs.training(side="third")))
+    assert cli.main(["--config", str(path), "watch"]) == 78
+    [line] = capfd.readouterr().err.splitlines()
+    assert "side: 'third'" in json.loads(line)["error"]
+
+
+def test_a_running_watch_writes_the_notice_and_ends_on_sigterm(
+    tmp_path: Path, metadata_server: MetadataServer
+) -> None:
+    path = tmp_path / "agent.json"
+    path.write_text(json.dumps(configs.training(pollSeconds=1, hooks=None)))
+    argv = [sys.executable, "-m", "userdata.agent", "--config", str(path), "--run-dir", str(tmp_path)]
+    process = subprocess.Popen(
+        [*argv, "--metadata-url", metadata_server.url, "watch"], stderr=subprocess.PIPE
+    )
+    try:
+        deadline = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 120))
+        metadata_server.documents["/latest/meta-data/spot/instance-action"] = json.dumps(
+            {"action": "terminate", "time": deadline}
+        )
+        end = time.monotonic() + 10
+        while not (tmp_path / "notice.json").exists():
+            assert process.poll() is None
+            assert time.monotonic() < end, "no notice file"
+            time.sleep(0.02)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=10)
+    assert process.returncode == -signal.SIGTERM
+    assert json.loads((tmp_path / "notice.json").read_text())["action"] == "terminate"
+    assert all(json.loads(line)["event"] for line in errors.splitlines())
+
+
+def test_efs_is_mounted_once_with_tls_and_iam() -> None:
+    class Host(UnitHost):
+        ran: list[list[str]] = []  # noqa: RUF012 - one test, one host
+
+        def run(self, argv: Any, stdin: str = "") -> str:
+            self.ran.append(list(argv))
+            return ""
+
+        def mounted(self, path: Path) -> str | None:
+            return "127.0.0.1:/" if str(path) == "/b" else None
+
+    mounts = [
+        EfsMount("fs-1", "fsap-1", "/a/x"),
+        EfsMount("fs-1", "fsap-2", "/b"),
+        EfsMount("fs-1", "fsap-3", "/a"),
+    ]
+    efs.mount_all(Host(), mounts)
+    mounted = [argv for argv in Host.ran if argv[0] == "mount"]
+    assert [argv[-1] for argv in mounted] == ["/a", "/a/x"]
+    assert mounted[0][4].startswith("tls,iam,accesspoint=fsap-3")
+
+
+class Group:
+    def __init__(self, code: str = "") -> None:
+        self.code = code
+        self.asked: list[dict[str, str]] = []
+
+    def complete_lifecycle_action(self, **arguments: str) -> None:
+        self.asked.append(arguments)
+        if self.code:
+            raise ClientError({"Error": {"Code": self.code, "Message": "m"}}, "CompleteLifecycleAction")
+
+
+def test_a_hook_is_completed_or_not_active_or_refused() -> None:
+    wanted = Hooks("asg", terminate="drain")
+    group: Any = Group()
+    assert hooks.complete(group, wanted, "drain", "i-1", "CONTINUE") is True
+    assert group.asked == [
+        {
+            "AutoScalingGroupName": "asg",
+            "LifecycleHookName": "drain",
+            "InstanceId": "i-1",
+            "LifecycleActionResult": "CONTINUE",
+        }
+    ]
+    inactive: Any = Group("ValidationError")
+    assert hooks.complete(inactive, wanted, "drain", "i-1", "CONTINUE") is False
+    refused: Any = Group("AccessDenied")
+    with pytest.raises(AgentError, match="lifecycle hook drain: AccessDenied"):
+        hooks.complete(refused, wanted, "drain", "i-1", "CONTINUE")
+
+
+class HealthyHost(UnitHost):
+    def run(self, argv: Any, stdin: str = "") -> str:
+        return "yes\n"
+
+    def mounted(self, path: Path) -> str | None:
+        return "/dev/nvme1n1"
+
+
+def test_doctor_names_what_is_wrong_and_goes_on(
+    tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer
+) -> None:
+    metadata_server.documents |= {IDENTITY: IDENTITY_DOCUMENT, LIFECYCLE_STATE: "InService"}
+    config = configs.load(configs.training())
+    host = HealthyHost()
+    host.pids = {"gpu-spot-watch.service": 1, "gpu-spot-metrics.service": 2}
+    metadata = Metadata(clock, metadata_server.url)
+    found = list(examine(config, metadata, host, FakeNvml([FakeGpu("GPU-1")]), 2, tmp_path))
+    levels = {f.check: f.level for f in found}
+    assert levels["metadata"] == levels["clock"] == "ok"
+    assert levels["gpus"] == levels["units"] == levels["cloudwatch agent"] == "failure"
+    texts = {f.check: f.text for f in found}
+    assert texts["gpus"].startswith("1 of 2 lost")
+    assert "gpu-spot-run.service not running" in texts["units"]
+    metadata_server.status = 503
+    assert next(iter(examine(config, metadata, host, FakeNvml([]), 1, tmp_path))).level == "failure"

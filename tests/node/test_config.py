@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lambdas.core import names as controller_names
+from tests.node import configs
+from userdata.agent import config, names
+from userdata.agent.errors import ConfigError
+
+
+def test_a_training_configuration_is_read() -> None:
+    parsed = configs.load(configs.training())
+    assert parsed.training is not None
+    assert parsed.training.command == ("python", "train.py")
+    assert parsed.volume is not None
+    assert parsed.volume.size_gib == 100
+    assert parsed.hooks is not None
+    assert parsed.hooks.terminate_seconds == 300.0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"drainSecond": 3}, "drainSecond: unknown key"),
+        ({"drainSeconds": True}, "drainSeconds: True is not of type float"),
+        ({"drainSeconds": 119}, "drainSeconds: 119.0; allowed: 0 to 110"),
+        ({"side": "third"}, "side: 'third'; allowed: 'primary', 'fallback'"),
+        ({"volume": {"sizeGib": "100"}}, "volume.sizeGib: '100' is not of type int"),
+        ({"volume": {"dataset": "datasets"}}, "volume: dataset: 'datasets'; allowed: s3://bucket/prefix/"),
+        ({"volume": {"initializationRateMib": 50}}, "allowed: 0, 100 to 300"),
+        ({"service": {"command": ["x"]}}, "exactly one of training and service"),
+        ({"hooks": {"autoScalingGroup": "a", "terminateSeconds": 5}}, "allowed: 30 to 7200"),
+        (
+            {"efs": [{"fileSystem": "fs-1", "accessPoint": "nope", "path": "/x"}]},
+            "efs[0]: accessPoint: 'nope'",
+        ),
+        ({"pollSeconds": 60}, "pollSeconds: 60.0; allowed: 1 to 5"),
+    ],
+)
+def test_a_wrong_key_or_value_is_named(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        configs.load(configs.training(**change))
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_branch_is_no_revision() -> None:
+    body = configs.training()
+    body["training"]["revision"] = "main"
+    with pytest.raises(ConfigError, match="revision: 'main'; allowed: a full commit id"):
+        configs.load(body)
+
+
+def test_an_image_needs_a_digest() -> None:
+    with pytest.raises(ConfigError, match="a tag can be moved"):
+        configs.load(configs.service() | {"service": {"image": "repo/worker:latest"}})
+
+
+def test_a_missing_key_and_a_missing_file_are_named(tmp_path: Path) -> None:
+    body = configs.training()
+    del body["group"]
+    with pytest.raises(ConfigError, match="group: missing"):
+        configs.load(body)
+    with pytest.raises(ConfigError, match=r"no-such\.json: No such file"):
+        config.load(tmp_path / "no-such.json")
+
+
+def test_names_are_those_of_the_controller() -> None:
+    shared = {n for n in vars(names) if n.isupper()} & {n for n in vars(controller_names) if n.isupper()}
+    assert shared >= {"METRIC_NAMESPACE", "TAG_STACK", "TAG_GROUP", "TAG_SIDE", "REGISTRY_KEY"}
+    assert {n: getattr(names, n) for n in shared} == {n: getattr(controller_names, n) for n in shared}

@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pynvml
+import pytest
+
+from tests.node import configs, gpu_check
+from tests.node.clocks import FakeClock
+from tests.node.fake_nvml import FakeGpu, FakeNvml
+from userdata.agent.metrics.collect import Collector
+from userdata.agent.metrics.emf import Sink
+from userdata.agent.metrics.gpus import Gpus, count_on_bus
+from userdata.agent.metrics.owner import OTHER, Owners
+
+MIB = 2**20
+CONTAINER = "ab" * 32
+
+
+def test_the_double_has_pynvmls_functions_with_their_parameters() -> None:
+    own = [n for n in vars(FakeNvml) if n.startswith("nvml")]
+    assert len(own) >= 10
+    for name in own:
+        mine = list(inspect.signature(getattr(FakeNvml, name)).parameters)[1:]
+        theirs = inspect.signature(getattr(pynvml, name)).parameters
+        required = [p for p, v in theirs.items() if v.default is inspect.Parameter.empty]
+        assert mine == required, name
+
+
+def test_processes_with_their_memory_and_their_average_utilisation_since_the_last_look() -> None:
+    gpu = FakeGpu("GPU-1", {10: 512 * MIB, 11: None}, [(10, 1, 40), (10, 2, 60), (11, 2, 5)])
+    gpus = Gpus(FakeNvml([gpu]), 1)
+    [seen] = gpus.look().gpus
+    assert [(p.pid, p.memory_mib, p.utilization) for p in seen.processes] == [
+        (10, 512.0, 50.0),
+        (11, None, 5.0),
+    ]
+    assert [p.utilization for p in gpus.look().gpus[0].processes] == [0.0, 0.0]
+
+
+def test_a_gpu_off_the_bus_is_counted_and_not_asked_again() -> None:
+    first, second = FakeGpu("GPU-1"), FakeGpu("GPU-2")
+    nvml = FakeNvml([first, second])
+    gpus = Gpus(nvml, 2)
+    assert gpus.look().lost == 0
+    second.error = pynvml.NVML_ERROR_GPU_IS_LOST
+    look = gpus.look()
+    assert (look.lost, [g.uuid for g in look.gpus]) == (1, ["GPU-1"])
+    asked = nvml.calls.count("GPU-2")
+    assert gpus.look().lost == 1
+    assert nvml.calls.count("GPU-2") == asked
+
+
+def test_a_gpu_that_does_not_answer_once_is_not_lost_three_times_is() -> None:
+    gpu = FakeGpu("GPU-1")
+    gpus = Gpus(FakeNvml([gpu]), 1)
+    gpus.look()
+    gpu.error = pynvml.NVML_ERROR_UNKNOWN
+    assert [gpus.look().lost for _ in range(3)] == [0, 0, 1]
+    gpu.error = 0
+    assert gpus.look().lost == 0
+
+
+def test_a_gpu_that_was_lost_before_the_start_is_counted() -> None:
+    assert Gpus(FakeNvml([FakeGpu("GPU-1")]), 2).look().lost == 1
+    lost = FakeGpu("GPU-2", error=pynvml.NVML_ERROR_GPU_IS_LOST)
+    assert Gpus(FakeNvml([FakeGpu("GPU-1"), lost])).look().lost == 1
+
+
+def test_a_driver_that_does_not_answer_is_all_gpus_lost_until_it_does() -> None:
+    nvml = FakeNvml([FakeGpu("GPU-1")], init_error=pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
+    gpus = Gpus(nvml, 1)
+    assert gpus.look().lost == 1
+    nvml.init_error = 0
+    assert gpus.look().lost == 0
+
+
+def test_xids_are_read_once() -> None:
+    gpu = FakeGpu("GPU-1")
+    nvml = FakeNvml([gpu])
+    gpus = Gpus(nvml, 1)
+    gpus.look()
+    nvml.xids = [(gpu, 79), (gpu, 48)]
+    assert gpus.look().xids == (("GPU-1", 79), ("GPU-1", 48))
+    assert gpus.look().xids == ()
+
+
+def test_gpus_on_the_bus_are_counted(tmp_path: Path) -> None:
+    for name, vendor, kind in [
+        ("a", "0x10de", "0x030200"),
+        ("b", "0x10de", "0x040300"),
+        ("c", "0x8086", "0x030000"),
+    ]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    assert count_on_bus(tmp_path) == 1
+
+
+class Proc:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def add(self, pid: int, cgroup: str, parent: int = 1) -> None:
+        (self.root / str(pid)).mkdir(parents=True)
+        (self.root / str(pid) / "cgroup").write_text(f"{cgroup}\n")
+        (self.root / str(pid) / "stat").write_text(f"{pid} (a (b) c) S {parent} 0 0\n")
+
+
+@pytest.fixture
+def owners(tmp_path: Path) -> tuple[Owners, Proc]:
+    workers = tmp_path / "workers"
+    workers.mkdir()
+    (workers / "1.json").write_text('{"slot": 1, "gpu": 0, "pid": 50}')
+    (workers / "1.cid").write_text(CONTAINER)
+    (workers / "2.json").write_text('{"slot": 2, "gpu": 0, "pid": 60}')
+    return Owners(tmp_path, tmp_path / "proc"), Proc(tmp_path / "proc")
+
+
+@pytest.mark.parametrize(
+    "cgroup",
+    [
+        f"0::/system.slice/docker-{CONTAINER}.scope",
+        f"0::/docker/{CONTAINER}",
+        f"5:memory:/docker/{CONTAINER}",
+    ],
+)
+def test_a_process_in_a_container_belongs_to_its_slot(owners: tuple[Owners, Proc], cgroup: str) -> None:
+    owners[1].add(100, cgroup)
+    assert owners[0].slot_of(100) == "1"
+
+
+def test_other_processes(owners: tuple[Owners, Proc]) -> None:
+    resolver, proc = owners
+    proc.add(60, "0::/system.slice/gpu-spot-work.service")
+    proc.add(61, "0::/system.slice/gpu-spot-work.service", parent=60)
+    proc.add(70, "0::/system.slice/gpu-spot-run.service")
+    proc.add(80, f"0::/system.slice/docker-{'cd' * 32}.scope")
+    assert [resolver.slot_of(p) for p in (60, 61, 70, 80, 99)] == ["2", "2", "0", OTHER, OTHER]
+
+
+class Listener:
+    """The CloudWatch agent's TCP input."""
+
+    def __init__(self) -> None:
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = self.server.getsockname()[1]
+
+    def receive(self) -> list[dict[str, Any]]:
+        connection, _ = self.server.accept()
+        with connection, connection.makefile() as file:
+            return [json.loads(text) for text in file]
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    listener = Listener()
+    listener.server.settimeout(10)
+    yield listener
+    listener.server.close()
+
+
+def collector(gpus: Gpus, sink: Sink, clock: FakeClock, tmp: Path) -> Collector:
+    return Collector(configs.load(configs.training()), "i-1", gpus, Owners(tmp), sink, clock, lambda: 61.23)
+
+
+def test_looks_become_lines_that_cloudwatch_reads(
+    listener: Listener, clock: FakeClock, tmp_path: Path
+) -> None:
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "workers" / "0.json").write_text(json.dumps({"slot": 0, "gpu": 0, "pid": os.getpid()}))
+    gpu = FakeGpu("GPU-1", {os.getpid(): 100 * MIB}, [(os.getpid(), 1, 80)])
+    nvml = FakeNvml([gpu])
+    collect = collector(Gpus(nvml, 1), Sink(listener.port), clock, tmp_path)
+    for n in range(7):
+        collect.tick()
+        if n == 2:
+            gpu.ecc, nvml.xids = 2, [(gpu, 79)]
+        clock.advance(10)
+    instance, worker = listener.receive()
+    assert instance["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "gpu-spot"
+    assert instance["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["stack", "group"]]
+    assert (instance["GpusLost"], instance["XidErrors"], instance["EccUncorrectedErrors"]) == (0, 1, 2)
+    assert (instance["SecondsSinceCheckpoint"], instance["xids"]) == (61.2, [["GPU-1", 79]])
+    assert worker["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["stack", "group", "slot"]]
+    assert (worker["slot"], worker["uuids"]) == ("0", ["GPU-1"])
+    assert worker["WorkerGpuUtilization"] == [80.0, *[0.0] * 6]
+    assert worker["WorkerGpuMemory"] == [100.0] * 7
+    for text in (instance, worker):
+        for metric in text["_aws"]["CloudWatchMetrics"][0]["Metrics"]:
+            assert metric["Name"] in text
+        for name in text["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0]:
+            assert isinstance(text[name], str)
+
+
+def test_what_cannot_be_sent_is_kept_within_bounds(clock: FakeClock) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    sink = Sink(port, most=3)
+    for n in range(5):
+        sink.put(json.dumps({"n": n}))
+        assert sink.flush() is False
+    assert sink.dropped == 2
+    server = socket.create_server(("127.0.0.1", port))
+    received: list[str] = []
+
+    def accept() -> None:
+        connection, _ = server.accept()
+        with connection, connection.makefile() as file:
+            received.extend(file)
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    assert sink.flush() is True
+    thread.join()
+    server.close()
+    assert [json.loads(r)["n"] for r in received] == [2, 3, 4]
+    assert sink.flush() is True  # nothing is sent twice
+
+
+def test_a_lost_gpu_reaches_cloudwatch(listener: Listener, clock: FakeClock, tmp_path: Path) -> None:
+    gpu = FakeGpu("GPU-1")
+    collect = collector(Gpus(FakeNvml([gpu]), 1), Sink(listener.port), clock, tmp_path)
+    collect.tick()
+    gpu.error = pynvml.NVML_ERROR_GPU_IS_LOST
+    for _ in range(7):
+        collect.tick()
+        clock.advance(10)
+    assert listener.receive()[0]["GpusLost"] == 1
+
+
+def test_on_a_real_gpu() -> None:
+    if not gpu_check.has_gpu():
+        pytest.skip("no nvidia-smi here: the checks above ran against the double only")
+    gpu_check.check()

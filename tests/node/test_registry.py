@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from userdata.agent.errors import AgentError
+from userdata.agent.registry import Registry
+
+
+@pytest.fixture
+def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws():
+        client = boto3.client("dynamodb", region_name="us-west-2")
+        client.create_table(
+            TableName="registry",
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[
+                {"AttributeName": "group", "KeyType": "HASH"},
+                {"AttributeName": "worker", "KeyType": "RANGE"},
+            ],
+            AttributeDefinitions=[
+                {"AttributeName": "group", "AttributeType": "S"},
+                {"AttributeName": "worker", "AttributeType": "S"},
+            ],
+        )
+        yield client
+
+
+def items(client: Any) -> dict[str, dict[str, str]]:
+    found = client.scan(TableName="registry", ConsistentRead=True)["Items"]
+    return {i["worker"]["S"]: {k: next(iter(v.values())) for k, v in i.items()} for i in found}
+
+
+def test_since_is_the_first_beat_and_heartbeat_the_last(dynamodb: Any) -> None:
+    registry = Registry(dynamodb, "registry", "serve", "i-1")
+    registry.beat([0, 1], 1000.0, "ready", None)
+    registry.beat([0, 1], 1010.9, "ready", None)
+    assert items(dynamodb)["i-1/0"] == {
+        "group": "serve",
+        "worker": "i-1/0",
+        "instance": "i-1",
+        "since": "1000",
+        "heartbeat": "1010",
+        "state": "ready",
+        "expires": "4610",
+    }
+    assert set(items(dynamodb)) == {"i-1/0", "i-1/1"}
+
+
+def test_a_doomed_worker_names_its_deadline_and_then_drains(dynamodb: Any) -> None:
+    registry = Registry(dynamodb, "registry", "serve", "i-1")
+    registry.beat([0], 1000.0, "ready", 1120.0)
+    registry.beat([0], 1100.0, "draining", 1120.0)
+    item = items(dynamodb)["i-1/0"]
+    assert (item["state"], item["deadline"]) == ("draining", "1120")
+    registry.beat([0], 1101.0, "ready", None)
+    assert "deadline" not in items(dynamodb)["i-1/0"]
+
+
+def test_a_worker_that_left_is_gone(dynamodb: Any) -> None:
+    registry = Registry(dynamodb, "registry", "serve", "i-1")
+    registry.beat([0, 1], 1000.0, "ready", None)
+    registry.leave(1)
+    assert set(items(dynamodb)) == {"i-1/0"}
+
+
+def test_a_refusal_names_table_and_worker(dynamodb: Any) -> None:
+    with pytest.raises(AgentError, match="registry nowhere, worker i-1/0: ResourceNotFound"):
+        Registry(dynamodb, "nowhere", "serve", "i-1").beat([0], 1.0, "ready", None)

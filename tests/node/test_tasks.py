@@ -1,0 +1,145 @@
+"""The subcommands as they are put together: the real adapters on moto, the host and the clock ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from tests.node import configs
+from tests.node.clocks import FakeClock
+from tests.node.metadata import MetadataServer
+from tests.node.units import UnitHost
+from userdata.agent import tasks
+from userdata.agent.errors import ConfigError
+from userdata.agent.imds import IDENTITY, LIFECYCLE_STATE
+
+REGION = "us-west-2"
+
+
+class DiskHost(UnitHost):
+    """Every volume is a device; file systems stay with the volume, mounts with the host."""
+
+    formatted: set[str]
+
+    def __init__(self, ec2: Any) -> None:
+        super().__init__()
+        self.ec2 = ec2
+        self.formatted, self.at = set(), None  # type: ignore[var-annotated]
+
+    def device_of(self, volume: str) -> str | None:
+        return f"/dev/{volume}"
+
+    def filesystem(self, device: str) -> str | None:
+        [volume] = self.ec2.describe_volumes(VolumeIds=[device.removeprefix("/dev/")])["Volumes"]
+        return "xfs" if device in self.formatted or volume.get("SnapshotId") else None
+
+    def make_filesystem(self, device: str) -> None:
+        self.formatted.add(device)
+
+    def mounted(self, path: Path) -> str | None:
+        return self.at
+
+    def mount(self, device: str, path: Path) -> None:
+        self.at = device
+
+    def unmount(self, path: Path) -> None:
+        self.at = None
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws():
+        boto3.client("dynamodb", region_name=REGION).create_table(
+            TableName="jobs",
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
+        )
+        yield boto3.client("ec2", region_name=REGION)
+
+
+def node(
+    ec2: Any, server: MetadataServer, clock: FakeClock, directory: Path, zone: str, host: DiskHost
+) -> tasks.Node:
+    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    run = ec2.run_instances(
+        ImageId=image, MinCount=1, MaxCount=1, Placement={"AvailabilityZone": zone}, InstanceType="t3.micro"
+    )
+    instance = run["Instances"][0]["InstanceId"]
+    server.documents[IDENTITY] = json.dumps(
+        {"instanceId": instance, "availabilityZone": zone, "region": REGION, "instanceType": "t3.micro"}
+    )
+    made = tasks.Node(configs.load(configs.training(volume={"sizeGib": 1})), directory, server.url)
+    made.clock, made.host = clock, host
+    return made
+
+
+def volumes(ec2: Any) -> list[tuple[str, str, str]]:
+    found = ec2.describe_volumes(Filters=[{"Name": "tag-key", "Values": ["gpu-spot:job"]}])["Volumes"]
+    tags = [{t["Key"]: t["Value"] for t in v["Tags"]} for v in found]
+    return [
+        (v["AvailabilityZone"], v["State"], t["gpu-spot:state"]) for v, t in zip(found, tags, strict=True)
+    ]
+
+
+def test_a_volume_is_made_given_back_and_follows_to_another_zone(
+    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+) -> None:
+    host, directory = DiskHost(aws), tmp_path / "first"
+    first = node(aws, metadata_server, clock, directory, f"{REGION}a", host)
+    assert tasks.volume(first, "up") == 0
+    assert volumes(aws) == [(f"{REGION}a", "in-use", "live")]
+    assert json.loads((directory / "lease.json").read_text())["token"] == 1
+    assert tasks.volume(first, "down") == 0
+    assert tasks.volume(first, "down") == 0  # again, as ExecStop does after `run`
+    assert volumes(aws) == [(f"{REGION}a", "available", "live")]
+    second = node(aws, metadata_server, clock, tmp_path / "second", f"{REGION}b", host)
+    assert tasks.volume(second, "up") == 0
+    assert volumes(aws) == [(f"{REGION}b", "in-use", "live")]
+    ours = aws.describe_snapshots(Filters=[{"Name": "tag-key", "Values": ["gpu-spot:job"]}])
+    assert ours["Snapshots"] == []
+
+
+def test_the_volume_of_a_finished_job_stays_where_it_is(
+    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+) -> None:
+    made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
+    tasks._jobs(made).mark("done")
+    assert tasks.volume(made, "up") == 0
+    assert volumes(aws) == []
+
+
+def test_nothing_is_leased_in_the_warm_pool(
+    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+) -> None:
+    made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
+    metadata_server.documents[LIFECYCLE_STATE] = "Warmed:Stopped"
+    waited: list[float] = []
+
+    def leave_the_pool_later(seconds: float) -> None:
+        waited.append(seconds)
+        assert volumes(aws) == []
+        if len(waited) == 3:
+            metadata_server.documents[LIFECYCLE_STATE] = "InService"
+
+    clock.on_sleep = leave_the_pool_later
+    made.gate()
+    assert len(waited) == 3
+    clock.on_sleep = lambda seconds: None
+    tasks.volume(made, "up")
+    assert len(volumes(aws)) == 1
+
+
+def test_a_subcommand_for_the_other_kind_of_work_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="service: missing"):
+        tasks.work(tasks.Node(configs.load(configs.training()), tmp_path, "http://x"), prepare=True)
+    with pytest.raises(ConfigError, match="training: missing"):
+        tasks.run(tasks.Node(configs.load(configs.service()), tmp_path, "http://x"))

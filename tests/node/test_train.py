@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from tests.node import configs
+from tests.node.beats import BeatList
+from tests.node.clocks import FakeClock
+from tests.node.metadata import MetadataServer
+from userdata.agent.config import Training
+from userdata.agent.errors import AgentError, LeaseLostError
+from userdata.agent.heart import Heart
+from userdata.agent.host import SystemHost
+from userdata.agent.imds import Metadata
+from userdata.agent.jobs import Jobs, State
+from userdata.agent.train import Trainer, checkout
+
+
+class JobList:
+    def __init__(self) -> None:
+        self.marks: list[str] = []
+
+    def finished(self) -> bool:
+        return "done" in self.marks
+
+    def mark(self, state: State) -> None:
+        self.marks.append(state)
+
+    def take_down(self) -> None:
+        self.marks.append("taken down")
+
+
+class Bench:
+    def __init__(self, tmp: Path, clock: FakeClock, server: MetadataServer) -> None:
+        self.tmp, self.clock, self.job, self.registry = tmp, clock, JobList(), BeatList()
+        self.heart = Heart(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
+        self.checkpoints = tmp / "data" / "checkpoints" / "resnet"
+        self.checkpoints.mkdir(parents=True)
+        self.starts: list[float] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def trainer(self, command: str, renew: Callable[[], None] | None = None, restarts: int = 2) -> Trainer:
+        def spawn(argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen[bytes]:
+            self.starts.append(self.clock.monotonic())
+            process = subprocess.Popen(argv, env=env, cwd=cwd, start_new_session=True)
+            self.processes.append(process)
+            return process
+
+        training = Training(
+            "resnet",
+            "jobs",
+            "repo",
+            configs.REVISION,
+            ("bash", "-c", command),
+            "u",
+            "p",
+            max_restarts=restarts,
+        )
+        return Trainer(
+            training,
+            self.tmp,
+            self.tmp / "data",
+            self.tmp,
+            self.job,
+            self.heart,
+            SystemHost(),
+            self.clock,
+            renew,
+            spawn,
+        )
+
+
+@pytest.fixture
+def bench(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Bench]:
+    bench = Bench(tmp_path, clock, metadata_server)
+    yield bench
+    for process in bench.processes:
+        process.kill()
+        process.wait()
+
+
+def test_a_command_that_ends_well_makes_the_job_done_and_takes_the_capacity_down(bench: Bench) -> None:
+    assert bench.trainer("test $GPU_SPOT_JOB = resnet && test -d $GPU_SPOT_CHECKPOINTS").run() is True
+    assert bench.job.marks == ["running", "done", "taken down"]
+    assert bench.registry.left == [0]
+
+
+def test_failures_are_bounded_and_the_pauses_grow(bench: Bench) -> None:
+    assert bench.trainer("exit 3").run() is True
+    assert bench.job.marks == ["running", "failed", "taken down"]
+    assert len(bench.starts) == 3
+    assert bench.starts[2] - bench.starts[1] > bench.starts[1] - bench.starts[0] >= 5
+
+
+def test_progress_starts_the_count_anew(bench: Bench) -> None:
+    script = (
+        "n=$(ls $GPU_SPOT_CHECKPOINTS | wc -l); test $n -ge 5 && exit 0; "
+        "sleep 0.02; touch $GPU_SPOT_CHECKPOINTS/$n; exit 1"
+    )
+    assert bench.trainer(script, restarts=1).run() is True
+    assert bench.job.marks[-2:] == ["done", "taken down"]
+    assert len(bench.starts) == 6
+
+
+@pytest.mark.parametrize("says_done", [False, True])
+def test_sigterm_is_passed_on_and_exit_0_is_then_a_save_and_not_the_end(
+    bench: Bench, says_done: bool
+) -> None:
+    done = "touch $GPU_SPOT_DONE;" if says_done else ""
+    trainer = bench.trainer(
+        f"trap '{done} touch $GPU_SPOT_CHECKPOINTS/saved; exit 0' TERM; touch up; while :; do sleep .02; done"
+    )
+
+    def stop_when_up(seconds: float) -> None:
+        if (bench.tmp / "up").exists() and not (bench.checkpoints / "saved").exists():
+            trainer.stop()
+
+    bench.clock.on_sleep = stop_when_up
+    assert trainer.run() is says_done
+    assert (bench.checkpoints / "saved").exists()
+    assert bench.job.marks == (["running", "done", "taken down"] if says_done else ["running"])
+    assert len(bench.starts) == 1
+
+
+def test_a_lost_lease_stops_the_training(bench: Bench) -> None:
+    def renew() -> None:
+        raise LeaseLostError("taken over")
+
+    trainer = bench.trainer("while :; do sleep 0.02; done", renew)
+    with pytest.raises(LeaseLostError):
+        trainer.run()
+    assert bench.processes[0].poll() is not None
+    assert bench.job.marks == ["running"]
+
+
+def test_a_renewal_that_fails_for_another_reason_does_not(bench: Bench) -> None:
+    renewals: list[float] = []
+
+    def renew() -> None:
+        renewals.append(bench.clock.monotonic())
+        raise AgentError("DynamoDB is away")
+
+    trainer = bench.trainer("while test ! -e stop; do sleep 0.02; done", renew)
+    bench.clock.on_sleep = lambda s: (bench.tmp / "stop").touch() if len(renewals) >= 3 else None
+    assert trainer.run() is True
+    assert {round(b - a, 1) for a, b in pairwise(renewals)} == {30.0}
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> Iterator[Callable[[str], Jobs]]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws():
+        dynamodb: Any = boto3.client("dynamodb", region_name="us-west-2")
+        ssm: Any = boto3.client("ssm", region_name="us-west-2")
+        dynamodb.create_table(
+            TableName="jobs",
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
+        )
+        ssm.put_parameter(Name="/t", Value="1", Type="String")
+        yield lambda revision: Jobs(dynamodb, ssm, "jobs", "resnet", revision, "/t", clock)
+        assert ssm.get_parameter(Name="/t")["Parameter"]["Value"] == "0"
+
+
+def test_a_done_job_stays_done_for_its_revision(jobs: Callable[[str], Jobs]) -> None:
+    job = jobs("a" * 40)
+    assert not job.finished()
+    job.mark("running")
+    job.mark("done")
+    job.mark("running")  # a late instance
+    assert job.finished()
+    assert not jobs("b" * 40).finished()
+    jobs("b" * 40).mark("running")
+    assert not jobs("b" * 40).finished()
+    job.take_down()
+
+
+class AsMe(SystemHost):
+    """Runs as this user what would run as another."""
+
+    def run(self, argv: Any, stdin: str = "") -> str:
+        argv = list(argv)
+        if argv[0] == "runuser":
+            argv = argv[argv.index("--") + 1 :]
+        return super().run([a for a in argv if not a.startswith("--owner=")], stdin)
+
+
+def test_the_pinned_revision_is_checked_out_over_whatever_was_there(tmp_path: Path) -> None:
+    source, code = tmp_path / "source", tmp_path / "code"
+    source.mkdir()
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull}
+
+    def git(*arguments: str) -> str:
+        argv = ["git", "-C", str(source), "-c", "user.name=t", "-c", "user.email=t@example.com", *arguments]
+        return subprocess.run(argv, check=True, capture_output=True, text=True, env=env).stdout.strip()
+
+    git("init", "-q")
+    revisions = []
+    for text in ("one", "two"):
+        (source / "f").write_text(text)
+        git("add", "f")
+        git("commit", "-qm", text)
+        revisions.append(git("rev-parse", "HEAD"))
+    git("config", "uploadpack.allowAnySHA1InWant", "true")
+    for revision, text in zip(revisions, ("one", "two"), strict=True):
+        training = Training("j", "t", f"file://{source}", revision, ("x",), "u", "p")
+        checkout(AsMe(), training, code)
+        assert (code / "f").read_text() == text
+        (code / "f").write_text("changed")
+        (code / "left").write_text("behind")
+    training = Training("j", "t", f"file://{source}", "0" * 40, ("x",), "u", "p")
+    with pytest.raises(AgentError, match="git: exit 128"):
+        checkout(AsMe(), training, code)

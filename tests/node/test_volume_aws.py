@@ -1,0 +1,246 @@
+"""The adapters against moto: DynamoDB's conditions, EC2's documents, S3's objects."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from tests.node.clocks import FakeClock
+from tests.node.world import World, WorldLease
+from userdata.agent.config import Volume as VolumeConfig
+from userdata.agent.errors import AgentError, LeaseLostError, RefusedError
+from userdata.agent.volume import model
+from userdata.agent.volume.ebs import AwsEbs, GoneError, PassingError
+from userdata.agent.volume.fill import MARKER, S3Filler
+from userdata.agent.volume.lease import LEASE_SECONDS, DynamoLease, LeaseStore
+from userdata.agent.volume.model import Lease
+
+REGION = "us-west-2"
+
+
+@pytest.fixture(autouse=True)
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws():
+        yield
+
+
+def dynamo_stores(clock: FakeClock) -> tuple[LeaseStore, LeaseStore]:
+    client = boto3.client("dynamodb", region_name=REGION)
+    client.create_table(
+        TableName="jobs",
+        BillingMode="PAY_PER_REQUEST",
+        KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
+        AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
+    )
+    first, second = (DynamoLease(client, "jobs", "resnet", i, clock) for i in ("i-1", "i-2"))
+    return first, second
+
+
+def world_stores(clock: FakeClock) -> tuple[LeaseStore, LeaseStore]:
+    world = World(clock)
+    return WorldLease(world, "i-1"), WorldLease(world, "i-2")
+
+
+@pytest.mark.parametrize("stores", [dynamo_stores, world_stores])
+def test_the_lease_and_its_double_keep_the_same_contract(stores: Any, clock: FakeClock) -> None:
+    first, second = stores(clock)
+    assert first.acquire() == Lease(1, None, 0)
+    assert second.acquire() is None
+    first.commit(1, "vol-1")
+    assert first.acquire() == Lease(2, "vol-1", 1)  # the same instance again, after a crash
+    with pytest.raises(LeaseLostError):
+        first.commit(1, "vol-stale")
+    first.renew(2)
+    clock.advance(LEASE_SECONDS - 5)
+    first.claim(2)  # a claim extends the lease
+    clock.advance(10)
+    assert second.acquire() is None
+    clock.advance(LEASE_SECONDS)
+    assert second.acquire() == Lease(3, "vol-1", 2)
+    for stale in (first.renew, first.claim, first.release):
+        with pytest.raises(LeaseLostError):
+            stale(2)
+    with pytest.raises(LeaseLostError):
+        second.adopt(3, 9, "vol-2")
+    second.release(3)
+    assert first.acquire() == Lease(4, "vol-1", 2)
+
+
+@pytest.mark.parametrize("stores", [dynamo_stores, world_stores])
+def test_adoption_goes_on_under_the_new_token(stores: Any, clock: FakeClock) -> None:
+    first, _ = stores(clock)
+    first.acquire()
+    first.adopt(1, 10, "vol-1")
+    first.claim(10)
+    assert first.acquire() == Lease(11, "vol-1", 10)
+
+
+def test_a_missing_table_is_no_lost_lease(clock: FakeClock) -> None:
+    client = boto3.client("dynamodb", region_name=REGION)
+    with pytest.raises(AgentError, match="job table nowhere, job resnet: ResourceNotFound") as error:
+        DynamoLease(client, "nowhere", "resnet", "i-1", clock).acquire()
+    assert not isinstance(error.value, LeaseLostError)
+
+
+def ebs(**config: Any) -> AwsEbs:
+    client = boto3.client("ec2", region_name=REGION)
+    return AwsEbs(client, "dev", "resnet", "resnet", VolumeConfig(**config))
+
+
+def test_a_volume_goes_through_its_life_in_ec2() -> None:
+    client, adapter = boto3.client("ec2", region_name=REGION), ebs(size_gib=7)
+    image = client.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    placement = {"AvailabilityZone": f"{REGION}a"}
+    run = client.run_instances(
+        ImageId=image, MinCount=1, MaxCount=1, Placement=placement, InstanceType="t3.micro"
+    )
+    instance = run["Instances"][0]["InstanceId"]
+    home = adapter.create_volume(f"{REGION}a", 4, None, None)
+    [seen] = adapter.volumes()
+    assert dataclasses.replace(seen, state="available") == model.Volume(
+        home, f"{REGION}a", "available", None, None, None, 4, None, "preparing"
+    )
+    [document] = client.describe_volumes(VolumeIds=[home])["Volumes"]
+    assert (document["Size"], document["Encrypted"], document["VolumeType"]) == (7, True, "gp3")
+    adapter.mark_live(home, 5)
+    adapter.attach(home, instance, "/dev/sdf")
+    [seen] = adapter.volumes()
+    assert (seen.instance, seen.attachment, seen.device, seen.token, seen.tag_state) == (
+        instance,
+        "attached",
+        "/dev/sdf",
+        5,
+        "live",
+    )
+    adapter.detach(home, instance)
+    snapshot = adapter.create_snapshot(home, 6)
+    [copy] = adapter.snapshots()
+    assert (copy.id, copy.source, copy.token) == (snapshot, home, 6)
+    moved = adapter.create_volume(f"{REGION}b", 6, snapshot, home)
+    assert {v.id: v.source for v in adapter.volumes()} == {home: None, moved: home}
+    adapter.delete_volume(home)
+    adapter.delete_snapshot(snapshot)
+    with pytest.raises(GoneError):
+        adapter.delete_volume(home)
+    with pytest.raises(GoneError):
+        adapter.delete_snapshot(snapshot)
+    assert [v.id for v in adapter.volumes()] == [moved]
+
+
+def test_the_volume_of_another_job_is_not_ours() -> None:
+    ebs().create_volume(f"{REGION}a", 1, None, None)
+    client = boto3.client("ec2", region_name=REGION)
+    assert AwsEbs(client, "dev", "resnet", "other", VolumeConfig()).volumes() == ()
+    assert AwsEbs(client, "prod", "resnet", "resnet", VolumeConfig()).volumes() == ()
+
+
+class Recorder:
+    """An EC2 client that answers from a list and keeps what it was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers, self.asked = list(answers), []  # type: ignore[var-annotated]
+
+    def __getattr__(self, operation: str) -> Any:
+        def call(**arguments: Any) -> Any:
+            self.asked.append((operation, arguments))
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+def test_descriptions_are_paged() -> None:
+    one = {"VolumeId": "vol-1", "AvailabilityZone": "a", "State": "available"}
+    client = Recorder({"Volumes": [one], "NextToken": "n"}, {"Volumes": [{**one, "VolumeId": "vol-2"}]})
+    found = AwsEbs(client, "dev", "g", "j", VolumeConfig()).volumes()  # type: ignore[arg-type]
+    assert [v.id for v in found] == ["vol-1", "vol-2"]
+    assert client.asked[1][1]["NextToken"] == "n"
+
+
+def test_a_repeated_creation_has_the_same_client_token_and_a_copy_its_rate() -> None:
+    client = Recorder(*[{"VolumeId": "vol-1"}] * 3)
+    adapter = AwsEbs(client, "dev", "g", "j", VolumeConfig(initialization_rate_mib=300))  # type: ignore[arg-type]
+    adapter.create_volume("a", 1, "snap-1", "vol-0")
+    adapter.create_volume("a", 1, "snap-1", "vol-0")
+    adapter.create_volume("a", 2, "snap-1", "vol-0")
+    tokens = [arguments["ClientToken"] for _, arguments in client.asked]
+    assert tokens[0] == tokens[1] != tokens[2]
+    assert client.asked[0][1]["VolumeInitializationRate"] == 300
+    assert "Size" not in client.asked[0][1]
+
+
+@pytest.mark.parametrize(
+    ("code", "passes"),
+    [("RequestLimitExceeded", True), ("VolumeInUse", True), ("UnauthorizedOperation", False)],
+)
+def test_what_passes_by_itself_is_told_from_what_does_not(code: str, passes: bool) -> None:
+    from botocore.exceptions import ClientError
+
+    error = ClientError({"Error": {"Code": code, "Message": "m"}}, "AttachVolume")
+    adapter = AwsEbs(Recorder(error), "dev", "g", "j", VolumeConfig())  # type: ignore[arg-type]
+    with pytest.raises(AgentError, match=code) as caught:
+        adapter.attach("vol-1", "i-1", "/dev/sdf")
+    assert isinstance(caught.value, PassingError) is passes
+
+
+@pytest.fixture
+def bucket() -> Any:
+    client = boto3.client("s3", region_name=REGION)
+    client.create_bucket(Bucket="datasets", CreateBucketConfiguration={"LocationConstraint": REGION})
+    for key, body in {
+        "imagenet/a": b"1",
+        "imagenet/sub/b": b"22",
+        "imagenet/sub/": b"",
+        "other/c": b"3",
+    }.items():
+        client.put_object(Bucket="datasets", Key=key, Body=body)
+    return client
+
+
+def test_a_dataset_is_copied_and_marked_when_complete(bucket: Any, tmp_path: Path) -> None:
+    filler = S3Filler(bucket, "s3://datasets/imagenet/", tmp_path)
+    assert not filler.filled()
+    beats: list[int] = []
+    filler.fill(lambda: beats.append(1))
+    assert filler.filled()
+    assert beats
+    found = {str(p.relative_to(tmp_path)): p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    assert found.pop(MARKER)
+    assert found == {"a": b"1", "sub/b": b"22"}
+    assert not S3Filler(bucket, "s3://datasets/other/", tmp_path).filled()
+
+
+def test_a_copy_that_breaks_off_is_not_complete_and_goes_on(bucket: Any, tmp_path: Path) -> None:
+    filler = S3Filler(bucket, "s3://datasets/imagenet/", tmp_path)
+
+    def lost() -> None:
+        raise LeaseLostError("lost")
+
+    with pytest.raises(LeaseLostError):
+        filler.fill(lost)
+    assert not filler.filled()
+    (tmp_path / "a").write_bytes(b"truncated")
+    filler.fill(lambda: None)
+    assert (tmp_path / "a").read_bytes() == b"1"
+
+
+def test_an_empty_prefix_and_a_key_that_climbs_are_refused(bucket: Any, tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="no objects there"):
+        S3Filler(bucket, "s3://datasets/nothing/", tmp_path).fill(lambda: None)
+    bucket.put_object(Bucket="datasets", Key="evil/../../x", Body=b"")
+    with pytest.raises(RefusedError, match="would leave its directory"):
+        S3Filler(bucket, "s3://datasets/evil/", tmp_path).fill(lambda: None)
+
+
+def test_no_dataset_is_complete_at_once(tmp_path: Path) -> None:
+    assert S3Filler(None, "", tmp_path).filled()

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from userdata.agent.volume import model
+from userdata.agent.volume.model import LIVE, PREPARING, Lease, Observed, Snapshot, Volume
+from userdata.agent.volume.plan import plan, target
+
+HOME = Volume("vol-home", "a", "available", None, None, None, 3, None, LIVE)
+MINE = {"instance": "i-me", "attachment": "attached", "device": "/dev/sdf", "state": "in-use"}
+
+
+def observe(**changes: Any) -> Observed:
+    base = Observed("i-me", "a", Lease(7, "vol-home", 3), (HOME,), (), None, None, None, False)
+    return replace(base, **changes)
+
+
+def at_home(**changes: Any) -> Observed:
+    ready = {"device": "/dev/nvme1n1", "filesystem": "xfs", "lease": Lease(7, "vol-home", 7)}
+    return observe(volumes=(replace(HOME, **MINE),), **{**ready, **changes})
+
+
+def test_a_free_home_in_our_zone_is_attached() -> None:
+    assert plan(observe()) == model.Attach("vol-home", "/dev/sdf")
+    assert target(observe()) == "vol-home"
+
+
+def test_a_device_name_that_is_taken_is_not_used() -> None:
+    old = replace(HOME, id="vol-old", token=2, **MINE)
+    assert plan(observe(volumes=(HOME, old))) == model.Attach("vol-home", "/dev/sdg")
+
+
+@pytest.mark.parametrize("zone", ["a", "b"])
+def test_a_home_that_another_instance_has_is_waited_for(zone: str) -> None:
+    held = replace(HOME, zone=zone, state="in-use", instance="i-other", attachment="attached")
+    step = plan(observe(volumes=(held,)))
+    assert isinstance(step, model.Wait)
+    assert "i-other" in step.reason
+
+
+def test_the_writer_is_claimed_before_the_mount() -> None:
+    assert plan(at_home(lease=Lease(7, "vol-home", 3))) == model.Claim()
+    assert plan(at_home()) == model.Mount("/dev/nvme1n1")
+
+
+def test_a_home_without_a_file_system_is_never_formatted() -> None:
+    assert isinstance(plan(at_home(filesystem=None)), model.Refuse)
+
+
+def test_a_mounted_home_is_filled_and_then_ready() -> None:
+    assert plan(at_home(mounted="vol-home")) == model.Fill()
+    assert plan(at_home(mounted="vol-home", filled=True)) == model.Ready("vol-home")
+
+
+def away(**changes: Any) -> Observed:
+    return observe(zone="b", **changes)
+
+
+def test_a_snapshot_counts_only_if_nobody_mounted_the_home_since() -> None:
+    new = Snapshot("snap-1", "completed", "vol-home", 5)
+    assert plan(away(snapshots=(new,))) == model.CreateVolume("snap-1", "vol-home")
+    for token in (2, 3, 9, None):
+        assert plan(away(snapshots=(replace(new, token=token),))) == model.CreateSnapshot("vol-home")
+    assert plan(away(snapshots=(replace(new, source="vol-else"),))) == model.CreateSnapshot("vol-home")
+    assert plan(away(snapshots=(replace(new, state="error"),))) == model.CreateSnapshot("vol-home")
+    assert isinstance(plan(away(snapshots=(replace(new, state="pending"),))), model.Wait)
+
+
+def test_the_old_home_goes_only_after_the_new_one_is_mounted_and_committed() -> None:
+    copy = Volume("vol-copy", "b", "in-use", "i-me", "attached", "/dev/sdf", 7, "vol-home", PREPARING)
+    snapshot = Snapshot("snap-1", "completed", "vol-home", 7)
+    base = away(volumes=(HOME, copy), snapshots=(snapshot,), device="/dev/nvme1n1", filesystem="xfs")
+    assert plan(base) == model.Mount("/dev/nvme1n1")
+    assert plan(replace(base, mounted="vol-copy")) == model.Commit("vol-copy")
+    committed = replace(base, mounted="vol-copy", filled=True, lease=Lease(7, "vol-copy", 7))
+    assert plan(committed) == model.MarkLive("vol-copy")
+    live = replace(committed, volumes=(HOME, replace(copy, tag_state=LIVE)))
+    assert plan(live) == model.Discard("volume", "vol-home")
+    assert plan(replace(live, volumes=live.volumes[1:])) == model.Discard("snapshot", "snap-1")
+    assert plan(replace(live, volumes=live.volumes[1:], snapshots=())) == model.Ready("vol-copy")
+
+
+def test_a_copy_without_a_file_system_is_refused_and_both_are_kept() -> None:
+    copy = Volume("vol-copy", "b", "in-use", "i-me", "attached", "/dev/sdf", 7, "vol-home", PREPARING)
+    assert isinstance(plan(away(volumes=(HOME, copy), device="/dev/nvme1n1")), model.Refuse)
+
+
+def test_what_a_later_lease_made_is_not_touched() -> None:
+    later = replace(HOME, id="vol-later", token=8, tag_state=PREPARING)
+    done = at_home(mounted="vol-home", filled=True)
+    assert plan(replace(done, volumes=(*done.volumes, later))) == model.Ready("vol-home")
+    assert plan(replace(done, snapshots=(Snapshot("s", "completed", "vol-home", 8),))) == model.Ready(
+        "vol-home"
+    )
+
+
+def test_a_leftover_at_another_instance_is_named_and_left() -> None:
+    done = at_home(mounted="vol-home", filled=True)
+    other = replace(HOME, id="vol-x", token=5, instance="i-dying", state="in-use", attachment="attached")
+    assert plan(replace(done, volumes=(*done.volumes, other))) == model.Ready("vol-home", ("vol-x",))
+
+
+def test_a_second_volume_that_no_move_explains_is_an_error() -> None:
+    step = plan(observe(volumes=(HOME, replace(HOME, id="vol-hand", token=None))))
+    assert isinstance(step, model.Refuse)
+    assert "vol-hand" in step.reason
+
+
+def test_first_boot_creates_formats_mounts_and_commits() -> None:
+    none = observe(lease=Lease(1, None, 0), volumes=())
+    assert plan(none) == model.CreateVolume(None, None)
+    new = Volume("vol-new", "a", "creating", None, None, None, 1, None, PREPARING)
+    assert isinstance(plan(replace(none, volumes=(new,))), model.Wait)
+    here = replace(none, volumes=(replace(new, **MINE),), device="/dev/nvme1n1")
+    assert plan(here) == model.Format("/dev/nvme1n1")
+    assert plan(replace(here, filesystem="xfs")) == model.Mount("/dev/nvme1n1")
+    assert plan(replace(here, filesystem="xfs", mounted="vol-new")) == model.Commit("vol-new")
+
+
+def test_a_lost_table_adopts_the_one_volume_under_a_token_newer_than_all() -> None:
+    lost = observe(lease=Lease(1, None, 0), snapshots=(Snapshot("s", "completed", "vol-home", 9),))
+    assert plan(lost) == model.Adopt("vol-home", 10)
+    hand = observe(lease=Lease(1, None, 0), volumes=(replace(HOME, token=None, tag_state=None),))
+    assert plan(hand) == model.Adopt("vol-home", 2)
+    two = observe(lease=Lease(1, None, 0), volumes=(HOME, replace(HOME, id="vol-2")))
+    assert isinstance(plan(two), model.Refuse)
+
+
+def test_something_else_at_the_mount_point_is_not_unmounted() -> None:
+    step = plan(at_home(mounted=model.FOREIGN))
+    assert isinstance(step, model.Wait)
+    assert plan(at_home(mounted="vol-left-by-a-crash")) == model.Unmount()

@@ -1,0 +1,252 @@
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node import configs
+from tests.node.clocks import FakeClock
+from tests.node.metadata import MetadataServer
+from tests.node.units import UnitHost
+from userdata.agent import notice
+from userdata.agent.errors import AgentError
+from userdata.agent.imds import LIFECYCLE_STATE, REBALANCE, SPOT_ACTION, Metadata
+from userdata.agent.names import UNIT_RUN, UNIT_WORK
+from userdata.agent.watch import Watcher
+
+
+class Node:
+    """A watcher and the world it sees; the service's clock is ``true``, which no jump moves."""
+
+    def __init__(self, tmp: Path, clock: FakeClock, server: MetadataServer, body: dict[str, Any]) -> None:
+        self.clock, self.server, self.directory = clock, server, tmp
+        self.host = UnitHost()
+        self.host.pids = {UNIT_RUN: 11, UNIT_WORK: 12}
+        self.hook_calls: list[float] = []
+        self.hook: Callable[[], bool] = lambda: True
+        self.start = clock.wall() - clock.monotonic()
+        self.body = body
+        server.wall = self.true
+        self.restart()
+
+    def true(self) -> float:
+        return self.start + self.clock.monotonic()
+
+    def restart(self) -> None:
+        def complete() -> bool:
+            self.hook_calls.append(self.clock.monotonic())
+            return self.hook()
+
+        metadata = Metadata(self.clock, self.server.url)
+        self.watcher = Watcher(
+            configs.load(self.body), metadata, self.host, self.clock, self.directory, complete
+        )
+
+    def interrupt(self, seconds: float = 120.0) -> float:
+        """Post a spot notice; return its deadline on the monotonic clock."""
+        time = datetime.fromtimestamp(int(self.true() + seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self.server.documents[SPOT_ACTION] = json.dumps({"action": "terminate", "time": time})
+        return self.clock.monotonic() + seconds
+
+    def passes(self, seconds: float) -> None:
+        end = self.clock.monotonic() + seconds
+        self.watcher.run(lambda: self.clock.monotonic() >= end)
+
+    def signals(self) -> list[tuple[int, signal.Signals]]:
+        return self.host.signals
+
+    def file(self) -> notice.Notice | None:
+        return notice.read(self.directory)
+
+
+@pytest.fixture
+def training(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Node]:
+    return Node(tmp_path, clock, metadata_server, configs.training())
+
+
+@pytest.fixture
+def service(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Node]:
+    return Node(tmp_path, clock, metadata_server, configs.service())
+
+
+def test_training_is_told_at_once_and_the_file_names_the_deadline(training: Node) -> None:
+    training.watcher.tick()
+    assert training.file() is None
+    training.interrupt()
+    training.watcher.tick()
+    found = training.file()
+    assert found is not None
+    assert found.deadline == pytest.approx(training.true() + 120, abs=2)
+    assert found.kind == "spot"
+    assert training.signals() == [(11, signal.SIGTERM)]
+    text = json.loads((training.directory / "notice.json").read_text())
+    assert text["drainAt"] == pytest.approx(found.deadline - 20)
+    assert (training.directory / "notice.json").stat().st_mode & 0o777 == 0o644
+
+
+def test_service_workers_are_told_at_drain_at_and_not_before(service: Node) -> None:
+    service.interrupt()
+    service.watcher.tick()
+    assert service.file() is not None
+    service.passes(97)
+    assert service.signals() == []
+    service.passes(5)
+    assert service.signals() == [(12, signal.SIGTERM)]
+
+
+def test_the_work_gets_the_whole_notice_before_the_hook_is_completed(training: Node) -> None:
+    deadline = training.interrupt()
+    training.server.documents[LIFECYCLE_STATE] = "Terminated"
+    training.passes(130)
+    assert len(training.hook_calls) == 1
+    assert training.hook_calls[0] >= deadline - 5
+    assert training.hook_calls[0] <= deadline
+
+
+def test_the_hook_is_completed_early_when_the_work_has_ended(training: Node) -> None:
+    training.interrupt()
+    training.server.documents[LIFECYCLE_STATE] = "Terminated"
+    training.watcher.tick()
+    training.host.pids.clear()
+    begun = training.clock.monotonic()
+    training.passes(10)
+    assert training.hook_calls == [pytest.approx(begun, abs=2)]
+
+
+def test_a_hook_that_is_not_active_yet_is_tried_again(training: Node) -> None:
+    training.interrupt()
+    answers = iter([False, False, True])
+    training.hook = lambda: next(answers)
+    training.passes(130)
+    assert len(training.hook_calls) == 3
+
+
+def test_a_hook_that_fails_does_not_stop_the_watch(training: Node) -> None:
+    def fail() -> bool:
+        raise AgentError("AccessDenied")
+
+    training.interrupt()
+    training.hook = fail
+    training.passes(125)
+    assert len(training.hook_calls) > 3
+
+
+def test_a_scale_in_is_a_notice_with_the_hooks_time(service: Node) -> None:
+    service.server.documents[LIFECYCLE_STATE] = "Terminated"
+    service.watcher.tick()
+    found = service.file()
+    assert found is not None
+    assert found.kind == "lifecycle"
+    assert found.deadline - service.clock.wall() == pytest.approx(300)
+
+
+def test_an_earlier_deadline_replaces_a_later_one_and_not_the_other_way_round(training: Node) -> None:
+    training.server.documents[LIFECYCLE_STATE] = "Terminated"
+    training.watcher.tick()
+    training.interrupt(60)
+    training.watcher.tick()
+    found = training.file()
+    assert found is not None
+    assert found.kind == "spot"
+    training.passes(10)
+    assert training.file() == found
+    assert len(training.signals()) == 1
+
+
+@pytest.mark.parametrize("jump", [-86400.0, -600.0, 600.0, 86400.0])
+def test_a_wrong_local_clock_moves_no_deadline(service: Node, jump: float) -> None:
+    service.clock.jump(jump)
+    begun = service.clock.monotonic()
+    service.interrupt()
+    service.watcher.tick()
+    service.clock.jump(-jump / 2)  # and again in the middle of the notice
+    service.passes(97)
+    assert service.signals() == []
+    service.passes(5)
+    assert len(service.signals()) == 1
+    service.passes(30)
+    assert 115 <= service.hook_calls[0] - begun <= 120
+
+
+def test_a_wrong_local_clock_without_the_services_time_still_gives_two_minutes(service: Node) -> None:
+    service.server.wall = None
+    service.clock.jump(3600)
+    service.interrupt()
+    service.watcher.tick()
+    found = service.file()
+    assert found is not None
+    assert found.deadline - service.clock.wall() == pytest.approx(120)
+
+
+def test_duplicates_signal_once(training: Node) -> None:
+    training.interrupt()
+    training.passes(20)
+    assert len(training.signals()) == 1
+    assert len({training.file()}) == 1
+
+
+def test_unavailable_metadata_delay_the_notice_and_nothing_else(training: Node) -> None:
+    training.interrupt()
+    training.server.status = 503
+    training.passes(10)
+    assert training.file() is None
+    training.server.status = None
+    training.passes(5)
+    assert training.file() is not None
+
+
+def test_a_notice_is_not_withdrawn_when_the_metadata_fall_silent(service: Node) -> None:
+    service.interrupt()
+    service.watcher.tick()
+    service.server.status = 503
+    service.passes(105)
+    assert len(service.signals()) == 1
+
+
+def test_a_restarted_watcher_takes_the_notice_up_again(service: Node) -> None:
+    deadline = service.interrupt()
+    service.watcher.tick()
+    service.passes(50)
+    service.server.documents.clear()
+    service.restart()
+    service.passes(80)
+    assert len(service.signals()) == 1
+    assert service.hook_calls[0] == pytest.approx(deadline - 3, abs=2)
+
+
+def test_a_document_that_cannot_be_read_is_a_notice(training: Node) -> None:
+    training.server.documents[SPOT_ACTION] = "<html>"
+    training.watcher.tick()
+    found = training.file()
+    assert found is not None
+    assert found.deadline - found.seen == 120
+    assert training.signals()
+
+
+def test_a_rebalance_recommendation_is_a_hint_and_no_notice(training: Node) -> None:
+    training.server.documents[REBALANCE] = '{"noticeTime": "2026-11-21T12:00:00Z"}'
+    training.passes(10)
+    assert training.file() is None
+    assert training.signals() == []
+    hint = json.loads((training.directory / "rebalance.json").read_text())
+    assert hint["document"] == training.server.documents[REBALANCE]
+
+
+def test_passes_keep_their_grid_though_each_takes_time(training: Node) -> None:
+    looks: list[float] = []
+    original = training.watcher._look
+
+    def slow(path: str) -> Any:
+        looks.append(training.clock.monotonic()) if path == SPOT_ACTION else None
+        training.clock.advance(0.9)
+        return original(path)
+
+    training.watcher._look = slow  # type: ignore[method-assign]
+    training.passes(50)
+    assert {round(b - a, 3) for a, b in pairwise(looks)} == {5.0}

@@ -1,0 +1,198 @@
+"""Real processes and real signals; only time and the registry are ours."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.beats import BeatList
+from tests.node.clocks import FakeClock
+from tests.node.metadata import MetadataServer
+from userdata.agent import notice
+from userdata.agent.config import Service
+from userdata.agent.errors import AgentError
+from userdata.agent.heart import Heart
+from userdata.agent.host import SystemHost
+from userdata.agent.imds import LIFECYCLE_STATE, Metadata
+from userdata.agent.notice import Notice
+from userdata.agent.work import Slot, Workers, container_command, gpu_count, slots
+
+STUBBORN = "trap 'echo drained; exit 0' TERM; echo up; while :; do sleep 0.05; done"
+
+
+class Bench:
+    def __init__(self, tmp: Path, clock: FakeClock, server: MetadataServer) -> None:
+        self.tmp, self.clock, self.server, self.registry = tmp, clock, server, BeatList()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.heart = Heart(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
+
+    def workers(self, command: str, count: int = 2, **service: Any) -> Workers:
+        def spawn(argv: list[str]) -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
+            self.processes.append(process)
+            return process
+
+        spec = Service(command=("bash", "-c", command), **service)
+        places = [Slot(n, 0) for n in range(count)]
+        return Workers(spec, places, self.heart, SystemHost(), self.clock, self.tmp, spawn)
+
+    def wait_up(self) -> None:
+        for process in self.processes:
+            assert process.stdout
+            assert process.stdout.readline() == b"up\n"
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "condition did not come true"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Bench]:
+    bench = Bench(tmp_path, clock, metadata_server)
+    yield bench
+    for process in bench.processes:
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
+
+
+def test_every_slot_runs_and_beats_once_a_period(bench: Bench) -> None:
+    workers = bench.workers(STUBBORN)
+    workers.tick()
+    bench.wait_up()
+    for _ in range(40):
+        bench.clock.advance(0.5)
+        workers.tick()
+    assert len(bench.processes) == 2
+    assert [b[0] for b in bench.registry.beats] == [(0, 1)] * 3
+    assert {b[2:] for b in bench.registry.beats} == {("ready", None)}
+    record = json.loads((bench.tmp / "workers" / "1.json").read_text())
+    assert record == {"slot": 1, "gpu": 0, "pid": bench.processes[1].pid}
+
+
+def test_nothing_starts_or_beats_in_the_warm_pool(bench: Bench) -> None:
+    bench.server.documents[LIFECYCLE_STATE] = "Warmed:Stopped"
+    workers = bench.workers(STUBBORN)
+    for _ in range(5):
+        workers.tick()
+        bench.clock.advance(10)
+    assert bench.processes == []
+    assert bench.registry.beats == []
+    bench.server.documents[LIFECYCLE_STATE] = "InService"
+    workers.tick()
+    assert len(bench.processes) == 2
+
+
+def test_an_instance_that_goes_back_to_the_warm_pool_falls_silent(bench: Bench) -> None:
+    workers = bench.workers(STUBBORN, count=1)
+    workers.tick()
+    bench.server.documents[LIFECYCLE_STATE] = "Warmed:Stopped"
+    for _ in range(5):
+        bench.clock.advance(11)
+        workers.tick()
+    assert len(bench.registry.beats) == 1
+
+
+def test_nothing_starts_while_the_lifecycle_state_is_unknown(bench: Bench) -> None:
+    bench.server.status = 503
+    workers = bench.workers(STUBBORN)
+    workers.tick()
+    assert bench.processes == []
+
+
+def test_a_doomed_worker_stays_ready_until_drain_at_and_beats_until_its_end(bench: Bench) -> None:
+    workers = bench.workers(STUBBORN, count=1)
+    workers.tick()
+    bench.wait_up()
+    now = bench.clock.wall()
+    notice.write(bench.tmp, Notice("spot", "terminate", "t", now + 120, now + 100, now))
+    workers.tick()
+    assert bench.registry.beats[-1] == ((0,), now, "ready", now + 120)  # at once, not a period later
+    bench.clock.advance(100)
+    workers.tick()
+    assert bench.registry.beats[-1][2] == "draining"
+    workers.stop()
+    until(lambda: not workers.tick())
+    assert bench.processes[0].stdout
+    assert bench.processes[0].stdout.read() == b"drained\n"
+    assert bench.registry.left == [0]
+
+
+def test_a_worker_that_fails_is_restarted_with_growing_pauses(bench: Bench) -> None:
+    workers = bench.workers("exit 3", count=1)
+    starts: list[float] = []
+    for _ in range(200):
+        before = len(bench.processes)
+        workers.tick()
+        if len(bench.processes) > before:
+            starts.append(bench.clock.monotonic())
+            bench.processes[-1].wait()
+        bench.clock.advance(0.5)
+    gaps = [b - a for a, b in pairwise(starts)]
+    assert gaps == sorted(gaps)
+    assert gaps[:4] == pytest.approx([2.5, 4.5, 8.5, 16.5], abs=0.51)
+
+
+def test_a_worker_counts_when_it_says_so(bench: Bench) -> None:
+    workers = bench.workers(f"touch $GPU_SPOT_READY.soon; {STUBBORN}", count=1, says_ready=True)
+    workers.tick()
+    bench.wait_up()
+    bench.clock.advance(11)
+    workers.tick()
+    assert bench.registry.beats == []
+    (bench.tmp / "ready" / "0" / "ready").touch()
+    bench.clock.advance(11)
+    workers.tick()
+    assert bench.registry.beats[-1][0] == (0,)
+
+
+def test_a_registry_that_is_away_stops_no_work(bench: Bench) -> None:
+    workers = bench.workers(STUBBORN, count=1)
+    bench.registry.down = True
+    for _ in range(3):
+        workers.tick()
+        bench.clock.advance(11)
+    bench.registry.down = False
+    workers.tick()
+    assert len(bench.registry.beats) == 1
+    assert len(bench.processes) == 1
+
+
+def test_a_registry_that_is_away_is_asked_once_a_period(bench: Bench) -> None:
+    workers = bench.workers(STUBBORN, count=1)
+    bench.registry.down = True
+    for _ in range(40):
+        workers.tick()
+        bench.clock.advance(0.5)
+    assert bench.registry.asked == 2
+
+
+def test_slots_share_gpus() -> None:
+    assert [s.gpu for s in slots(Service(command=("w",), slots_per_gpu=2), 2)] == [0, 0, 1, 1]
+
+
+def test_gpus_are_counted_and_none_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "0000:00:1e.0").mkdir()
+    assert gpu_count(tmp_path) == 1
+    with pytest.raises(AgentError, match="no GPU"):
+        gpu_count(tmp_path / "none")
+
+
+def test_a_container_gets_one_gpu_no_rights_and_the_notice(tmp_path: Path) -> None:
+    image = "1.dkr.ecr.us-west-2.amazonaws.com/worker@sha256:" + "0" * 64
+    argv = container_command(Service(image=image, command=("serve",)), Slot(3, 1), tmp_path)
+    assert argv[-2:] == [image, "serve"]
+    assert "nvidia.com/gpu=1" in argv
+    assert f"{tmp_path}:{tmp_path}:ro" in argv
+    assert argv[argv.index("--cap-drop") + 1] == "ALL"

@@ -1,0 +1,40 @@
+"""Lifecycle hooks of the instance's Auto Scaling group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from userdata.agent import log
+from userdata.agent.clients import as_agent_error, error_code
+from userdata.agent.config import Hooks
+
+if TYPE_CHECKING:
+    from mypy_boto3_autoscaling import AutoScalingClient
+
+Result = Literal["CONTINUE", "ABANDON"]
+
+
+def complete(client: AutoScalingClient, hooks: Hooks, hook: str, instance: str, result: Result) -> bool:
+    """Complete a lifecycle action; tell whether there was one.
+
+    AWS answers ValidationError ("No active Lifecycle Action found") before the hook begins and after it
+    ended.
+
+    Raises:
+        AgentError: any other refusal, or AWS cannot be reached.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        client.complete_lifecycle_action(
+            AutoScalingGroupName=hooks.auto_scaling_group,
+            LifecycleHookName=hook,
+            InstanceId=instance,
+            LifecycleActionResult=result,
+        )
+    except (BotoCoreError, ClientError) as error:
+        if error_code(error) == "ValidationError":
+            return False
+        raise as_agent_error(f"lifecycle hook {hook}", error) from None
+    log.info("lifecycle hook completed", hook=hook, result=result)
+    return True

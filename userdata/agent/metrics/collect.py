@@ -1,0 +1,120 @@
+"""Look every few seconds, send every minute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from userdata.agent import log
+from userdata.agent.clock import Clock
+from userdata.agent.config import Config
+from userdata.agent.metrics import emf
+from userdata.agent.metrics.gpus import Gpus, Look
+from userdata.agent.metrics.owner import Owners
+
+# Some processes per minute come and go; a runaway must not fill the memory.
+_MOST_SLOTS: Final = 128
+
+
+class Collector:
+    """Gathers looks and turns them into lines: one for the instance, one for each worker slot.
+
+    Args:
+        checkpoint_age: seconds since the newest checkpoint; None without one.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        instance: str,
+        gpus: Gpus,
+        owners: Owners,
+        sink: emf.Sink,
+        clock: Clock,
+        checkpoint_age: Callable[[], float | None],
+    ) -> None:
+        self._config = config
+        self._instance = instance
+        self._gpus = gpus
+        self._owners = owners
+        self._sink = sink
+        self._clock = clock
+        self._checkpoint_age = checkpoint_age
+        self._utilization: dict[str, list[float]] = {}
+        self._memory: dict[str, list[float]] = {}
+        self._uuids: dict[str, set[str]] = {}
+        self._xids: list[tuple[str, int]] = []
+        self._ecc: dict[str, int] = {}
+        self._ecc_new = 0
+        self._lost = 0
+        self._send_at = clock.monotonic() + config.metrics.send_every_seconds
+
+    def run(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Tick until ``stop`` says so."""
+        due = self._clock.monotonic()
+        while not stop():
+            self.tick()
+            due = max(due + self._config.metrics.period_seconds, self._clock.monotonic())
+            self._clock.sleep(due - self._clock.monotonic())
+
+    def tick(self) -> None:
+        """Look once; send if it is time."""
+        self._add(self._gpus.look())
+        if self._clock.monotonic() >= self._send_at:
+            self._send_at = self._clock.monotonic() + self._config.metrics.send_every_seconds
+            self.send()
+
+    def _add(self, look: Look) -> None:
+        utilization: dict[str, float] = {}
+        memory: dict[str, float] = {}
+        for gpu in look.gpus:
+            # The counter starts again at 0 when the driver is reloaded; the first look is the base.
+            if gpu.ecc_uncorrected is not None:
+                before = self._ecc.get(gpu.uuid, gpu.ecc_uncorrected)
+                self._ecc_new += max(gpu.ecc_uncorrected - before, 0)
+                self._ecc[gpu.uuid] = gpu.ecc_uncorrected
+            for process in gpu.processes:
+                slot = self._owners.slot_of(process.pid)
+                utilization[slot] = utilization.get(slot, 0.0) + process.utilization
+                memory[slot] = memory.get(slot, 0.0) + (process.memory_mib or 0.0)
+                self._uuids.setdefault(slot, set()).add(gpu.uuid)
+        for slot in list(utilization)[:_MOST_SLOTS]:
+            self._utilization.setdefault(slot, []).append(round(utilization[slot], 1))
+            self._memory.setdefault(slot, []).append(round(memory[slot], 1))
+        for uuid, code in look.xids:
+            log.error("Xid", uuid=uuid, code=code)
+        self._xids = [*self._xids, *look.xids][-emf.MOST_VALUES :]
+        self._lost = max(self._lost, look.lost)
+
+    def send(self) -> None:
+        """Make lines of what was gathered, hand them over, begin anew."""
+        metrics = [
+            emf.Metric("GpusLost", "Count", (float(self._lost),)),
+            emf.Metric("XidErrors", "Count", (float(len(self._xids)),)),
+            emf.Metric("EccUncorrectedErrors", "Count", (float(self._ecc_new),)),
+        ]
+        age = self._checkpoint_age()
+        if age is not None:
+            metrics.append(emf.Metric("SecondsSinceCheckpoint", "Seconds", (round(age, 1),)))
+        self._put({}, metrics, {"uuids": sorted(self._ecc), "xids": self._xids})
+        for slot in sorted(self._utilization):
+            metrics = [
+                emf.Metric("WorkerGpuUtilization", "Percent", tuple(self._utilization[slot])),
+                emf.Metric("WorkerGpuMemory", "Megabytes", tuple(self._memory[slot])),
+            ]
+            self._put({"slot": slot}, metrics, {"uuids": sorted(self._uuids[slot])})
+        self._utilization, self._memory, self._uuids = {}, {}, {}
+        self._xids, self._ecc_new, self._lost = [], 0, 0
+        self._sink.flush()
+
+    def _put(self, more: dict[str, str], metrics: list[emf.Metric], properties: dict[str, object]) -> None:
+        self._sink.put(
+            emf.line(
+                self._clock.wall(),
+                self._config.metrics.log_group,
+                self._instance,
+                {"stack": self._config.stack, "group": self._config.group, **more},
+                metrics,
+                {"instance": self._instance, **properties},
+            )
+        )

@@ -1,0 +1,60 @@
+"""Whose process is it? From a process to its control group, its container, its worker slot."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from userdata.agent import files
+from userdata.agent.names import UNIT_RUN, WORKERS_DIR
+
+# docker-<id>.scope (systemd driver), /docker/<id> (cgroupfs driver), cri-containerd-<id>.scope
+_CONTAINER: Final = re.compile(r"(?:^|[/-])([0-9a-f]{64})(?:\.scope)?$")
+OTHER: Final = "other"
+
+
+class Owners:
+    """Reads ``/proc`` and the records that ``work`` keeps of its slots."""
+
+    def __init__(self, directory: Path, proc: Path = Path("/proc")) -> None:
+        self._directory = directory / WORKERS_DIR
+        self._proc = proc
+
+    def slot_of(self, pid: int) -> str:
+        """Return the slot's number as text; `OTHER` for a process that is none of ours."""
+        groups = self._cgroups(pid)
+        if any(UNIT_RUN in group.split("/") for group in groups):
+            return "0"  # the training job is one worker
+        containers = {match[1] for group in groups if (match := _CONTAINER.search(group))}
+        by_pid: dict[int, str] = {}
+        for path in sorted(self._directory.glob("*.json")):
+            if container := _text(path.with_suffix(".cid")):
+                if container in containers:
+                    return path.stem
+            elif record := files.read_json(path):
+                by_pid[int(record.get("pid", 0))] = path.stem
+        seen: set[int] = set()
+        while pid > 1 and pid not in seen:
+            if pid in by_pid:
+                return by_pid[pid]
+            seen.add(pid)
+            pid = self._parent(pid)
+        return OTHER
+
+    def _cgroups(self, pid: int) -> list[str]:
+        """Return the paths in ``/proc/<pid>/cgroup``: ``0::/path``; with version 1 ``4:memory:/path``."""
+        text = _text(self._proc / str(pid) / "cgroup")
+        return [line.split(":", 2)[2] for line in text.splitlines() if line.count(":") >= 2]
+
+    def _parent(self, pid: int) -> int:
+        """Return the parent from ``/proc/<pid>/stat``; the command in it may hold spaces and brackets."""
+        fields = _text(self._proc / str(pid) / "stat").rpartition(")")[2].split()
+        return int(fields[1]) if len(fields) > 1 else 0
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

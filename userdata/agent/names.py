@@ -1,0 +1,47 @@
+"""Names that the agent shares with the other rooms: tags, table attributes, paths, environment variables.
+
+The agent may not import ``lambdas``; a test compares the names that stand in both.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+METRIC_NAMESPACE: Final = "gpu-spot"
+
+TAG_STACK: Final = "gpu-spot:stack"
+TAG_GROUP: Final = "gpu-spot:group"
+TAG_SIDE: Final = "gpu-spot:side"
+TAG_JOB: Final = "gpu-spot:job"
+# On data volumes and their snapshots only.
+TAG_NAME: Final = "Name"
+TAG_TOKEN: Final = "gpu-spot:token"  # noqa: S105 - a fencing token, no secret
+TAG_SOURCE: Final = "gpu-spot:source"
+TAG_STATE: Final = "gpu-spot:state"
+
+VOLUME_NAME: Final = "DL-datasets-checkpoints"
+SNAPSHOT_NAME: Final = "DL-datasets-checkpoints-snapshot"
+
+REGISTRY_KEY: Final = "group"
+REGISTRY_SORT_KEY: Final = "worker"
+REGISTRY_TTL: Final = "expires"
+JOB_KEY: Final = "job"
+
+CONFIG_PATH: Final = Path("/etc/gpu-spot/agent.json")
+# A tmpfs: a notice or a worker of the boot before does not outlive a reboot.
+RUN_DIR: Final = Path("/run/gpu-spot")
+NOTICE_FILE: Final = "notice.json"
+HINT_FILE: Final = "rebalance.json"
+WORKERS_DIR: Final = "workers"
+READY_DIR: Final = "ready"
+LEASE_FILE: Final = "lease.json"
+
+DATA_DIR: Final = Path("/dltraining")
+
+UNIT_RUN: Final = "gpu-spot-run.service"
+UNIT_WORK: Final = "gpu-spot-work.service"
+UNIT_VOLUME: Final = "gpu-spot-volume.service"
+UNIT_EFS: Final = "gpu-spot-efs.service"
+UNIT_WATCH: Final = "gpu-spot-watch.service"
+UNIT_METRICS: Final = "gpu-spot-metrics.service"

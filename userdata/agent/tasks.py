@@ -1,0 +1,310 @@
+"""The subcommands: each puts its parts together and runs them. All that is real is made here."""
+
+from __future__ import annotations
+
+import base64
+import signal
+import sys
+from collections.abc import Callable
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from userdata.agent import clients, files, hooks, log
+from userdata.agent.clock import Clock, SystemClock
+from userdata.agent.config import Config, Hooks
+from userdata.agent.errors import AgentError, ConfigError, LeaseLostError
+from userdata.agent.heart import Heart
+from userdata.agent.host import Host, SystemHost
+from userdata.agent.imds import Identity, Metadata, is_warmed
+from userdata.agent.names import DATA_DIR, LEASE_FILE, UNIT_VOLUME
+
+if TYPE_CHECKING:  # imported where they are used: `watch` and `metrics` do without most of this
+    from userdata.agent.jobs import Jobs
+    from userdata.agent.volume.execute import Executor
+
+_CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
+# Written by cloud-init at every boot, before the network is up.
+_INSTANCE_ID: Final = Path("/var/lib/cloud/data/instance-id")
+_GATE_EVERY: Final = 5.0
+
+
+class Node:
+    """This machine, as the subcommands need it."""
+
+    def __init__(self, config: Config, directory: Path, metadata_url: str) -> None:
+        self.config = config
+        self.directory = directory
+        self.clock: Clock = SystemClock()
+        self.host: Host = SystemHost()
+        self.metadata = Metadata(self.clock, metadata_url)
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Who we are; asked until the metadata service answers."""
+        while True:
+            try:
+                return self.metadata.identity()
+            except AgentError as error:
+                log.warning("identity unknown", error=str(error))
+                self.clock.sleep(1.0)
+
+    def instance(self) -> str:
+        """Return the instance's id, from cloud-init's file if there is one, else from the metadata."""
+        try:
+            found = _INSTANCE_ID.read_text().strip()
+        except OSError:
+            found = ""
+        return found if found.startswith("i-") else self.identity.instance
+
+    def gate(self) -> None:
+        """Wait until the instance is not on its way into the warm pool.
+
+        Until then nothing leases or works.
+        """
+        said = ""
+        while True:
+            try:
+                state = self.metadata.lifecycle_state()
+                if not is_warmed(state):
+                    return
+            except AgentError as error:
+                state = str(error)
+            if state != said:
+                log.info("waiting outside", state=state)
+                said = state
+            self.clock.sleep(_GATE_EVERY)
+
+    def heart(self) -> Heart:
+        """Return the heartbeat of this instance's workers."""
+        from userdata.agent.registry import Registry
+
+        registry = Registry(
+            clients.dynamodb(self.config.region),
+            self.config.registry_table,
+            self.config.group,
+            self.identity.instance,
+        )
+        return Heart(registry, self.metadata, self.clock, self.directory, self.config.heartbeat_seconds)
+
+
+def _on_sigterm(act: Callable[[], None]) -> None:
+    signal.signal(signal.SIGTERM, lambda number, frame: act())
+
+
+def watch(node: Node) -> int:
+    """Watch for the notice until told to stop."""
+    from userdata.agent.watch import Watcher
+
+    config = node.config
+
+    def complete(wanted: Hooks) -> bool:
+        client = clients.autoscaling(config.region)
+        return hooks.complete(client, wanted, wanted.terminate, node.identity.instance, "CONTINUE")
+
+    hook = partial(complete, config.hooks) if config.hooks and config.hooks.terminate else None
+    Watcher(config, node.metadata, node.host, node.clock, node.directory, hook).run()
+    return 0
+
+
+def hook(node: Node, which: str, result: hooks.Result) -> int:
+    """Complete the launching or the terminating hook; a hook that is not active is no error."""
+    wanted = node.config.hooks
+    name = "" if wanted is None else wanted.launch if which == "launch" else wanted.terminate
+    if wanted is None or not name:
+        log.info("no such hook", which=which)
+        return 0
+    client = clients.autoscaling(node.config.region)
+    if not hooks.complete(client, wanted, name, node.identity.instance, result):
+        log.info("hook not active", hook=name)
+    return 0
+
+
+def _executor(node: Node) -> Executor:
+    from userdata.agent.volume.ebs import AwsEbs
+    from userdata.agent.volume.execute import Executor, Place
+    from userdata.agent.volume.fill import S3Filler
+    from userdata.agent.volume.lease import DynamoLease
+
+    config, volume, training = node.config, node.config.volume, node.config.training
+    assert volume is not None
+    assert training is not None
+    me, region = node.identity, node.config.region
+    s3 = clients.s3(region) if volume.dataset else None
+    return Executor(
+        Place(me.instance, me.zone, DATA_DIR, volume.wait_seconds),
+        AwsEbs(clients.ec2(region), config.stack, config.group, training.job, volume),
+        DynamoLease(clients.dynamodb(region), training.job_table, training.job, me.instance, node.clock),
+        node.host,
+        S3Filler(s3, volume.dataset, DATA_DIR / "datasets"),
+        node.clock,
+    )
+
+
+def _jobs(node: Node) -> Jobs:
+    from userdata.agent.jobs import Jobs
+
+    training = node.config.training
+    if training is None:
+        raise ConfigError("training: missing; this instance has none")
+    region = node.config.region
+    return Jobs(
+        clients.dynamodb(region),
+        clients.ssm(region),
+        training.job_table,
+        training.job,
+        training.revision,
+        training.target_parameter,
+        node.clock,
+    )
+
+
+def volume(node: Node, action: str) -> int:
+    """Bring the volume here and say under which lease, or give back what is held."""
+    from userdata.agent.volume.execute import Held
+
+    path = node.directory / LEASE_FILE
+    if action == "down":
+        held = files.read_json(path)
+        if held:
+            _executor(node).down(Held(int(held["token"]), str(held["volume"])))
+            path.unlink(missing_ok=True)
+        return 0
+    if node.config.volume is None:
+        log.info("no volume is configured")
+        return 0
+    node.gate()
+    if _jobs(node).finished():
+        log.info("the job is finished: its volume stays where it is")
+        return 0
+    here = _executor(node).up()
+    files.write_json(path, {"token": here.token, "volume": here.volume})
+    return 0
+
+
+def efs(node: Node) -> int:
+    """Mount the file systems."""
+    from userdata.agent.efs import mount_all
+
+    mount_all(node.host, node.config.efs)
+    return 0
+
+
+def run(node: Node) -> int:
+    """Train until the job has ended or the instance is being taken, then let the volume go."""
+    from userdata.agent.train import Trainer, checkout
+
+    training = node.config.training
+    jobs = _jobs(node)
+    assert training is not None
+    node.gate()
+    if jobs.finished():
+        jobs.take_down()  # again: the instance that finished the job may not have come to it
+        return 0
+    renew: Callable[[], None] | None = None
+    if node.config.volume:
+        from userdata.agent.volume.lease import DynamoLease
+
+        held = files.read_json(node.directory / LEASE_FILE)
+        if held is None:  # it was given up when its lease was lost; the oneshot unit still counts as active
+            node.host.run(["systemctl", "restart", UNIT_VOLUME])
+            held = files.read_json(node.directory / LEASE_FILE)
+        if held is None:
+            raise AgentError("the data volume is not here")
+        me, token = node.identity.instance, int(held["token"])
+        dynamodb = clients.dynamodb(node.config.region)
+        renew = partial(DynamoLease(dynamodb, training.job_table, training.job, me, node.clock).renew, token)
+
+    owner = f"--owner={training.user}"
+    for kind in ("checkpoints", "artifacts"):
+        node.host.run(["install", "--directory", owner, str(DATA_DIR / kind / training.job)])
+    code = _CODE_DIR / training.job
+    checkout(node.host, training, code)
+    trainer = Trainer(
+        training, code, DATA_DIR, node.directory, jobs, node.heart(), node.host, node.clock, renew
+    )
+    _on_sigterm(trainer.stop)
+    try:
+        trainer.run()
+    except LeaseLostError:
+        volume(node, "down")
+        raise
+    volume(node, "down")  # any other error keeps it here for the restart
+    return 0
+
+
+def work(node: Node, *, prepare: bool) -> int:
+    """Run the workers; with ``prepare`` only pull the image, which a launch hook can wait for."""
+    from userdata.agent.work import Workers, ecr_login, gpu_count, slots
+
+    service = node.config.service
+    if service is None:
+        raise ConfigError("service: missing; this instance has none")
+    if service.image:
+        if ".dkr.ecr." in service.image:
+            ecr_login(node.host, service.image, _ecr_password(node.config.region))
+        node.host.run(["docker", "pull", "--quiet", service.image])
+    if prepare:
+        return 0
+    node.gate()
+    workers = Workers(
+        service, slots(service, gpu_count()), node.heart(), node.host, node.clock, node.directory
+    )
+    _on_sigterm(workers.stop)
+    workers.run()
+    return 0
+
+
+def _ecr_password(region: str) -> str:
+    """Return the password of a registry login, good for twelve hours.
+
+    Long enough for the pull that follows.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        token = clients.ecr(region).get_authorization_token()["authorizationData"][0]["authorizationToken"]
+    except (BotoCoreError, ClientError) as error:
+        raise clients.as_agent_error("ecr login", error) from None
+    return base64.b64decode(token).decode().split(":", 1)[1]
+
+
+def metrics(node: Node) -> int:
+    """Send GPU metrics until told to stop."""
+    from userdata.agent.metrics.collect import Collector
+    from userdata.agent.metrics.emf import Sink
+    from userdata.agent.metrics.gpus import Gpus, count_on_bus
+    from userdata.agent.metrics.owner import Owners
+    from userdata.agent.train import newest_checkpoint
+
+    training = node.config.training
+
+    def age() -> float | None:
+        if training is None:
+            return None
+        newest = newest_checkpoint(DATA_DIR / "checkpoints" / training.job)
+        return max(node.clock.wall() - newest, 0.0) if newest else None
+
+    gpus = Gpus(_nvml(), count_on_bus())
+    sink = Sink(node.config.metrics.emf_port)
+    owners = Owners(node.directory)
+    Collector(node.config, node.instance(), gpus, owners, sink, node.clock, age).run()
+    return 0
+
+
+def doctor(node: Node) -> int:
+    """Print a line for each check; 1 if one of them failed."""
+    from userdata.agent.doctor import examine
+    from userdata.agent.metrics.gpus import count_on_bus
+
+    failed = False
+    for finding in examine(node.config, node.metadata, node.host, _nvml(), count_on_bus()):
+        sys.stdout.write(f"{finding.level:8} {finding.check}: {finding.text}\n")
+        failed |= finding.level == "failure"
+    return int(failed)
+
+
+def _nvml() -> Any:
+    import importlib
+
+    return importlib.import_module("pynvml")  # it has no types

@@ -3,8 +3,8 @@
     GPU_SPOT_TRACES=… python bench/fit_market.py [--fit]
 
 Without ``--fit`` it only compares the committed parameters with the traces. The fit has two steps: rates by
-age band with a factor for each pool (Poisson, iterated), then the method of simulated moments for what regional
-weather changes. Only the printed parameters go into ``gpu_spot/market/model.py``.
+age band with a factor for each pool (Poisson, iterated), then the method of simulated moments for what
+regional weather changes. Only the printed parameters go into ``gpu_spot/market/model.py``.
 """
 
 from __future__ import annotations

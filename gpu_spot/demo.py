@@ -30,6 +30,7 @@ from gpu_spot.market.spot import SpotMarket
 from gpu_spot.market.trace import PoolTrace
 from gpu_spot.rehearsal import CloudFleet
 from gpu_spot.report.page import render
+from gpu_spot.report.picture import write_plot
 from gpu_spot.report.run import Run, capacity_changes
 from gpu_spot.report.summary import render_summary, summarise
 from lambdas.aws import settings
@@ -75,9 +76,7 @@ def add_parser(commands: Any) -> None:
         "--notice", type=_fraction, default=0.9, help="share of losses announced 120 s ahead (default: 0.9)"
     )
     parser.add_argument("--seed", type=int, default=1, help="of everything that chance decides (default: 1)")
-    parser.add_argument(
-        "--out", type=Path, default=Path("out/demo"), help="folder for summary.json, report.html"
-    )
+    parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder of the report")
     parser.add_argument("--keep", action="store_true", help="leave the local cloud open for the AWS CLI")
     parser.set_defaults(run=run)
 
@@ -228,8 +227,10 @@ def _report(out: Path, finished: Run, console: Console) -> None:
     out.mkdir(parents=True, exist_ok=True)
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     (out / "report.html").write_text(render(finished), encoding="utf-8")
+    write_plot(finished, out / "plot.svg")
     console.print(render_summary(summary))
-    console.print(f"{out / 'summary.json'}\n{out / 'report.html'}", soft_wrap=True)
+    for name in ("summary.json", "report.html", "plot.svg"):
+        console.print(str(out / name), soft_wrap=True)
 
 
 def _keep(console: Console, region: str) -> None:

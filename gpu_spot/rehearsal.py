@@ -38,6 +38,8 @@ class CloudFleet:
     _now: float = 0.0
     _working: dict[str, None] = field(default_factory=dict)
     _alive: set[str] = field(default_factory=set)
+    _refusing: dict[Side, str] = field(default_factory=dict)
+    _overtaken: set[Side] = field(default_factory=set)
 
     def tick(self, now: float) -> None:
         """See ``Fleet``."""
@@ -55,6 +57,7 @@ class CloudFleet:
                 self.group, side.value, pool.instance_type, pool.zone, market.value
             )
         self._alive.add(instance_id)
+        self._overtaken.add(side)
         return instance_id
 
     def ready(self, instance_ids: Iterable[str]) -> None:
@@ -74,11 +77,21 @@ class CloudFleet:
 
     def refused(self, side: Side, message: str | None) -> None:
         """See ``Fleet``. The end of refusals shows in AWS by the next successful activity alone."""
-        if message is not None:
+        self._overtaken.discard(side)
+        if message is None:
+            self._refusing.pop(side, None)
+        else:
+            self._refusing[side] = message
             self.cloud.refuse(self.group, side.value, message)
+
+    def recommended(self, instance_ids: Iterable[str]) -> None:
+        """See ``Recommended``."""
+        for instance_id in instance_ids:
+            self.cloud.rebalance(instance_id)
 
     def look(self) -> Orders:
         """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""
+        self._refuse_again()
         self.cloud.heartbeat(self._working)
         self.cloud.tick_schedule()
         for invocation in self.cloud.run_functions():
@@ -90,6 +103,13 @@ class CloudFleet:
         primary, fallback = self.cloud.desired(self.group)
         desired = {Side.PRIMARY: primary, Side.FALLBACK: fallback}
         return Orders(desired, tuple(released), self.store.load(self.group).wake_at)
+
+    def _refuse_again(self) -> None:
+        """AWS goes on trying: after launches that succeeded the newest activity is a refusal again."""
+        for side, message in self._refusing.items():
+            if side in self._overtaken:
+                self.cloud.refuse(self.group, side.value, message)
+        self._overtaken.clear()
 
     def _forget(self, instance_ids: Iterable[str]) -> None:
         for instance_id in instance_ids:
@@ -105,12 +125,12 @@ class CloudFleet:
             raise LocalCloudError(f"function {invocation.function!r} failed: {last}")
         for line in lines:
             if line.get("message") == _DECISION and line["group"] == self.group:
-                actions = tuple(_told(action) for action in line["actions"])
+                actions = tuple(told(action) for action in line["actions"])
                 self.decisions.append(DecisionLine(self._now, self.group, actions, line["reason"]))
 
 
-def _told(action: dict[str, Any]) -> str:
-    """Return one logged action in a few words."""
+def told(action: dict[str, Any]) -> str:
+    """Return one action, as the controller logs it, in a few words."""
     match action:
         case {"action": "SetDesired", "side": side, "capacity": capacity}:
             return f"{side}: desired capacity {capacity}"

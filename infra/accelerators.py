@@ -6,7 +6,7 @@ lists in few regions, follow the EC2 instance type guide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final, Literal, TypeAlias
@@ -106,6 +106,8 @@ _REFUSED: Final = {
     "trn2u": "Trn2 UltraServers are sold as Capacity Blocks, not as spot",
 }
 
+FAMILIES: Final = tuple(family.name for family in _FAMILIES)
+
 CATALOGUE: Final = {
     f"{family.name}.{size}": InstanceType(f"{family.name}.{size}", family, count)
     for family in _FAMILIES
@@ -119,17 +121,26 @@ def lookup(name: str) -> InstanceType:
         return CATALOGUE[name]
     family = name.partition(".")[0]
     if family in _REFUSED:
-        raise ValueError(f"{name!r} cannot be used: {_REFUSED[family]}")
+        raise ValueError(f"{name!r} cannot be used: {_REFUSED[family]}, allowed: {', '.join(FAMILIES)}")
     sizes = [known for known in CATALOGUE if known.startswith(f"{family}.")]
     near = sizes or get_close_matches(name, CATALOGUE, n=3, cutoff=0.5)
     allowed = ", ".join(near) or f"sizes of {', '.join(f.name for f in _FAMILIES)}"
     raise ValueError(f"{name!r} is not a known accelerator type, allowed: {allowed}")
 
 
-def check_mix(names: Iterable[str], ami: str | None) -> None:
-    """Raise ``ValueError`` unless one known machine image can boot all types: one vendor, one architecture.
+def image(name: str, ami: str | None, amis: Mapping[str, str]) -> str:
+    """Return what boots a type: its family's image in ``amis``, else ``ami``, else AWS's own.
 
-    ``ami`` is the image that the user named, ``None`` to take AWS's own.
+    An image is an AMI id or the path of a parameter that holds one.
+    """
+    family = lookup(name).family
+    return amis.get(family.name) or ami or ami_parameter(family.architecture)
+
+
+def check_mix(names: Iterable[str], ami: str | None, amis: Mapping[str, str] | None = None) -> None:
+    """Raise ``ValueError`` unless known images boot all types: one vendor, one architecture.
+
+    ``ami`` is the image that the user named for all (``None``: AWS's own), ``amis`` for single families.
     """
     types = [lookup(name) for name in names]
     platforms = {(t.family.vendor, t.family.architecture): t.name for t in reversed(types)}
@@ -137,5 +148,6 @@ def check_mix(names: Iterable[str], ami: str | None) -> None:
         listed = ", ".join(f"{name} is {' on '.join(platform)}" for platform, name in platforms.items())
         raise ValueError(f"{listed}, allowed: one vendor and one architecture in a group")
     for known in types:
-        if known.family.needs_ami and ami is None:
-            raise ValueError(f"{known.name!r} needs an explicit 'ami': {known.family.needs_ami}")
+        if known.family.needs_ami and ami is None and known.family.name not in (amis or {}):
+            why = known.family.needs_ami
+            raise ValueError(f"{known.name!r} needs an explicit 'ami': {why}, allowed: with 'ami' or 'amis'")

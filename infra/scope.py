@@ -20,13 +20,18 @@ _RANDOM_SUFFIX: Final = 8
 
 @dataclass(frozen=True)
 class Scope:
-    """One stack in one account and region. ``extra_tags`` are the user's."""
+    """One stack in one account and region. ``extra_tags`` are the user's.
+
+    ``permissions_boundary`` bounds every role, ``protect`` keeps the engine from deleting what holds data.
+    """
 
     stack: str
     region: str
     account_id: pulumi.Input[str]
     partition: pulumi.Input[str]
     extra_tags: Mapping[str, str] = field(default_factory=dict)
+    permissions_boundary: str | None = None
+    protect: bool = False
 
     def __post_init__(self) -> None:
         """Raise ``SettingsError`` for a stack name that AWS would refuse in the name of a function."""
@@ -56,6 +61,16 @@ class Scope:
         if side is not None:
             tags[names.TAG_SIDE] = side
         return tags
+
+    def stateful(self, parent: pulumi.Resource) -> pulumi.ResourceOptions:
+        """Return the options of a child that holds data, which ``protect`` keeps from being deleted."""
+        return pulumi.ResourceOptions(parent=parent, protect=self.protect or None)
+
+    def oidc_provider_arn(self, issuer: str) -> pulumi.Output[str]:
+        """Return the ARN of this account's identity provider for ``issuer`` (a host name)."""
+        return pulumi.Output.concat(
+            "arn:", self.partition, ":iam::", self.account_id, ":oidc-provider/", issuer
+        )
 
     def arn(self, service: str, resource: pulumi.Input[str]) -> pulumi.Output[str]:
         """Return the ARN of ``resource`` (its last part, patterns allowed) in this account and region."""

@@ -6,7 +6,7 @@ import json
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Final, TypeAlias, get_args, get_origin
+from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 import pulumi
 from pulumi.runtime import config as runtime_config
@@ -63,6 +63,8 @@ def _decoded(value: Any) -> Any:
 
 def _lines(errors: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for error in errors:
+        if error["type"] == "default_factory_not_called":
+            continue  # a default that hangs on another field, whose own error is there
         yield f"{_path(error['loc'])}: {_explained(error)}"
 
 
@@ -70,9 +72,26 @@ def _path(location: _Location) -> str:
     if location == ("region",):
         return _REGION_KEY
     path = ""
+    here: Any = Settings
     for part in location:
-        path += f"[{part}]" if isinstance(part, int) else f".{part}" if path else str(part)
+        if isinstance(part, int):
+            path, here = f"{path}[{part}]", _element(here)
+            continue
+        if part == "[key]":  # the key of a mapping, which stands before it
+            break
+        path += f".{_as_written(here, part)}" if path else _as_written(here, part)
+        here = _fields(here).get(_as_written(here, part)) if _is_model(here) else None
     return f"{PROJECT}:{path}"
+
+
+def _as_written(model: Any, part: str) -> str:
+    """Return a key as YAML has it: pydantic names a wrong default by its field."""
+    field = model.model_fields.get(part) if _is_model(model) else None
+    return field.alias or part if field else part
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
 def _explained(error: Mapping[str, Any]) -> str:
@@ -123,10 +142,11 @@ def _bare(annotation: Any) -> Any:
     """Strip ``Annotated`` and ``| None`` from an annotation."""
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
-    if isinstance(annotation, types.UnionType):
+    if get_origin(annotation) in (types.UnionType, Union):
         return _bare(next(member for member in get_args(annotation) if member is not types.NoneType))
     return annotation
 
 
 def _element(annotation: Any) -> Any:
-    return _bare(get_args(annotation)[0])
+    arguments = get_args(annotation)
+    return _bare(arguments[0]) if arguments else None

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,14 +20,18 @@ ANY_RESOURCE: Final = ("*",)
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement of an IAM policy. ``principal`` only in resource policies."""
+    """One statement of an IAM policy. ``principal`` only in resource policies.
+
+    ``other_resources`` stand for all but these (``NotResource``), in place of ``resources``.
+    """
 
     sid: str
     actions: Sequence[str]
     resources: Sequence[pulumi.Input[str]] = ()
     conditions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    principal: Mapping[str, str] | str | None = None
+    principal: Mapping[str, Any] | str | None = None
     effect: str = "Allow"
+    other_resources: Sequence[pulumi.Input[str]] = ()
 
     def rendered(self) -> dict[str, Any]:
         """Return the statement as IAM's JSON wants it; outputs stay outputs."""
@@ -36,6 +40,8 @@ class Statement:
             parts["Principal"] = self.principal
         if self.resources:
             parts["Resource"] = list(self.resources)
+        if self.other_resources:
+            parts["NotResource"] = list(self.other_resources)
         if self.conditions:
             parts["Condition"] = self.conditions
         return parts
@@ -53,13 +59,120 @@ def assumed_by(service: str) -> list[Statement]:
     return [Statement("Assume", ["sts:AssumeRole"], principal={"Service": service})]
 
 
-def instance(scope: Scope, *, group: str, registry_arn: pulumi.Input[str]) -> list[Statement]:
-    """What an instance of ``group`` may do: report its workers, end its launch hook, offer sessions."""
+def assumed_by_fleets(scope: Scope) -> list[Statement]:
+    """Trust the Spot Fleet service, on behalf of fleets of this account and region only."""
+    return [
+        Statement(
+            "Assume",
+            ["sts:AssumeRole"],
+            principal={"Service": "spotfleet.amazonaws.com"},
+            conditions={
+                "StringEquals": {"aws:SourceAccount": scope.account_id},
+                "ArnLike": {"aws:SourceArn": scope.arn("ec2", "spot-fleet-request/sfr-*")},
+            },
+        )
+    ]
+
+
+def assumed_by_flow_logs(scope: Scope) -> list[Statement]:
+    """Trust the flow logs service, on behalf of flow logs of this account and region only."""
+    return [
+        Statement(
+            "Assume",
+            ["sts:AssumeRole"],
+            principal={"Service": "vpc-flow-logs.amazonaws.com"},
+            conditions={
+                "StringEquals": {"aws:SourceAccount": scope.account_id},
+                "ArnLike": {"aws:SourceArn": scope.arn("ec2", "vpc-flow-log/*")},
+            },
+        )
+    ]
+
+
+def flow_logs(log_group_arn: pulumi.Input[str]) -> list[Statement]:
+    """What the flow logs service may do: write into one log group."""
+    return [
+        Statement(
+            "WriteLog",
+            ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            [log_group_arn, pulumi.Output.concat(log_group_arn, ":*")],
+        )
+    ]
+
+
+def assumed_by_pull_requests(
+    provider_arn: pulumi.Input[str], issuer: str, audience: str, repository: str
+) -> list[Statement]:
+    """Trust GitHub's tokens for pull requests of one repository; a fork's tokens name the fork."""
+    return [
+        Statement(
+            "Assume",
+            ["sts:AssumeRoleWithWebIdentity"],
+            principal={"Federated": provider_arn},
+            conditions={
+                "StringEquals": {
+                    f"{issuer}:aud": audience,
+                    f"{issuer}:sub": f"repo:{repository}:pull_request",
+                }
+            },
+        )
+    ]
+
+
+def previews(scope: Scope, state_bucket: str | None) -> list[Statement]:
+    """What a preview needs: AWS's public image parameters, and the state if it lies in a bucket."""
+    public = pulumi.Output.concat("arn:", scope.partition, ":ssm:", scope.region, "::parameter/aws/service/*")
+    allowed = [Statement("ReadImages", ["ssm:GetParameter"], [public])]
+    if state_bucket is None:
+        return allowed
+    arn = pulumi.Output.concat("arn:", scope.partition, ":s3:::", state_bucket)
+    return [
+        *allowed,
+        Statement("ListState", ["s3:ListBucket"], [arn]),
+        Statement("ReadState", ["s3:GetObject"], [pulumi.Output.concat(arn, "/.pulumi/*")]),
+        Statement(
+            # A preview holds the stack's lock while it runs.
+            "LockState",
+            ["s3:DeleteObject", "s3:PutObject"],
+            [pulumi.Output.concat(arn, "/.pulumi/locks/*")],
+        ),
+    ]
+
+
+def fleet(instance_role_arn: pulumi.Input[str]) -> list[Statement]:
+    """What narrows AWS's tagging policy for a Spot Fleet, which lets it hand any role to instances."""
+    return [
+        Statement(
+            "HandOutOneRole",
+            ["iam:PassRole"],
+            effect="Deny",
+            other_resources=[instance_role_arn],
+        )
+    ]
+
+
+@dataclass(frozen=True)
+class InstanceAccess:
+    """What instances of a group use: ARNs. Access points bound what they see of the file system."""
+
+    registry: pulumi.Input[str]
+    agent_parameter: pulumi.Input[str]
+    file_system: pulumi.Input[str] | None = None
+    access_points: Sequence[pulumi.Input[str]] = ()
+    buckets: Sequence[pulumi.Input[str]] = ()
+    repositories: Sequence[pulumi.Input[str]] = ()
+
+
+def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statement]:
+    """What an instance of ``group`` may do: report its workers, end its launch hook, offer sessions.
+
+    And where the stack has them: mount the file system, read buckets, pull images.
+    """
     return [
         Statement(
             "ReportWorkers",
             ["dynamodb:UpdateItem"],
-            [registry_arn],
+            [access.registry],
             # ForAllValues holds for no key at all, too: Null refuses that.
             {
                 "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [group]},
@@ -84,7 +197,38 @@ def instance(scope: Scope, *, group: str, registry_arn: pulumi.Input[str]) -> li
             ],
             ANY_RESOURCE,
         ),
+        Statement("ConfigureMetrics", ["ssm:GetParameter"], [access.agent_parameter]),
+        Statement(
+            "SendMetrics",
+            ["cloudwatch:PutMetricData"],
+            ANY_RESOURCE,
+            {"StringEquals": {"cloudwatch:namespace": names.METRIC_NAMESPACE}},
+        ),
+        *_storage_access(access),
     ]
+
+
+def _storage_access(access: InstanceAccess) -> Iterator[Statement]:
+    if access.file_system is not None:
+        points = list(access.access_points)
+        yield Statement(
+            "MountFiles",
+            ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+            [access.file_system],
+            {"StringEquals": {"elasticfilesystem:AccessPointArn": points}} if points else {},
+        )
+    if access.buckets:
+        yield Statement("ListBuckets", ["s3:ListBucket"], access.buckets)
+        yield Statement(
+            "ReadBuckets", ["s3:GetObject"], [pulumi.Output.concat(arn, "/*") for arn in access.buckets]
+        )
+    if access.repositories:
+        yield Statement("LogInToRegistry", ["ecr:GetAuthorizationToken"], ANY_RESOURCE)
+        yield Statement(
+            "PullImages",
+            ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
+            access.repositories,
+        )
 
 
 def controller(
@@ -94,10 +238,14 @@ def controller(
     memory_arn: pulumi.Input[str],
     registry_arn: pulumi.Input[str],
     log_group_arn: pulumi.Input[str],
+    fleets: bool,
 ) -> list[Statement]:
-    """What the controller may do: hear, remember, look, and move the capacity of this stack's groups."""
+    """What the controller may do: hear, remember, look, and move the capacity of this stack's groups.
+
+    ``fleets``: whether some of the groups are Spot Fleets.
+    """
     parameters = names.parameter_root(scope.stack)
-    return [
+    allowed = [
         Statement(
             "WriteLog",
             ["logs:CreateLogStream", "logs:PutLogEvents"],
@@ -132,6 +280,33 @@ def controller(
             _tagged({names.TAG_STACK: scope.stack}),
         ),
     ]
+    return [*allowed, *_move_fleets(scope)] if fleets else allowed
+
+
+def _move_fleets(scope: Scope) -> list[Statement]:
+    return [
+        Statement(
+            "ObserveFleets",
+            [
+                "ec2:DescribeSpotFleetInstances",
+                "ec2:DescribeSpotFleetRequestHistory",
+                "ec2:DescribeSpotFleetRequests",
+            ],
+            ANY_RESOURCE,
+        ),
+        Statement(
+            "MoveFleets",
+            ["ec2:ModifySpotFleetRequest"],
+            [scope.arn("ec2", "spot-fleet-request/*")],
+            _tagged({names.TAG_STACK: scope.stack}),
+        ),
+        Statement(
+            "EndFleetInstances",
+            ["ec2:TerminateInstances"],
+            [scope.arn("ec2", "instance/*")],
+            _tagged({names.TAG_STACK: scope.stack, names.TAG_SIDE: "primary"}),
+        ),
+    ]
 
 
 def queue(queue_arn: pulumi.Input[str], rule_arns: Sequence[pulumi.Input[str]]) -> list[Statement]:
@@ -152,6 +327,71 @@ def queue(queue_arn: pulumi.Input[str], rule_arns: Sequence[pulumi.Input[str]]) 
             principal="*",
             effect="Deny",
         ),
+    ]
+
+
+def topic(scope: Scope, topic_arn: pulumi.Input[str]) -> list[Statement]:
+    """A topic's own policy: this account's alarms and budgets may publish, and nobody may without TLS."""
+    return [
+        Statement(
+            "AlarmsPublish",
+            ["sns:Publish"],
+            [topic_arn],
+            {"StringEquals": {"aws:SourceAccount": scope.account_id}},
+            principal={"Service": ["budgets.amazonaws.com", "cloudwatch.amazonaws.com"]},
+        ),
+        Statement(
+            "OnlyOverTls",
+            ["sns:Publish"],
+            [topic_arn],
+            {"Bool": {"aws:SecureTransport": "false"}},
+            principal="*",
+            effect="Deny",
+        ),
+    ]
+
+
+def file_system(scope: Scope, file_system_arn: pulumi.Input[str]) -> list[Statement]:
+    """A file system's own policy: this account's roles may mount through a mount target, and only over TLS.
+
+    Without an explicit Allow every client in the VPC has full access; a Deny alone would not change that.
+    """
+    return [
+        Statement(
+            "MountThroughMountTargets",
+            ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+            [file_system_arn],
+            {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},
+            principal={
+                "AWS": pulumi.Output.concat("arn:", scope.partition, ":iam::", scope.account_id, ":root")
+            },
+        ),
+        Statement(
+            "OnlyOverTls",
+            [
+                "elasticfilesystem:ClientMount",
+                "elasticfilesystem:ClientRootAccess",
+                "elasticfilesystem:ClientWrite",
+            ],
+            [file_system_arn],
+            {"Bool": {"aws:SecureTransport": "false"}},
+            principal={"AWS": "*"},
+            effect="Deny",
+        ),
+    ]
+
+
+def bucket(bucket_arn: pulumi.Input[str]) -> list[Statement]:
+    """A bucket's own policy: nobody may do anything without TLS."""
+    return [
+        Statement(
+            "OnlyOverTls",
+            ["s3:*"],
+            [bucket_arn, pulumi.Output.concat(bucket_arn, "/*")],
+            {"Bool": {"aws:SecureTransport": "false"}},
+            principal="*",
+            effect="Deny",
+        )
     ]
 
 

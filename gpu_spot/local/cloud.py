@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from gpu_spot.local import moto_groups
+from gpu_spot.local import moto_fleets, moto_groups
 from gpu_spot.local.clock import Clock
 from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.local.events import EventBus
 from gpu_spot.local.fleet import Fleet, Market, WarmInstance
-from gpu_spot.local.functions import FunctionRuntime, Invocation
+from gpu_spot.local.functions import Call, FunctionRuntime, Invocation
+from gpu_spot.local.holders import Holder
 from gpu_spot.local.moto_spot import ENDED_BY_USER, MARKED, TAKEN, request_of
 from gpu_spot.local.record import Deployment
 from gpu_spot.local.registry import Beat, Registry
@@ -38,8 +39,8 @@ class GroupView:
 
     Attributes:
         name: the group's name.
-        primary: the Auto Scaling group that asks for the target, mostly on spot.
-        fallback: the on-demand Auto Scaling group behind it.
+        primary: what asks for the target, mostly on spot: an Auto Scaling group's name or a Spot Fleet's id.
+        fallback: the on-demand Auto Scaling group behind it, None where there is none.
         zones: availability zones it may launch in.
         instance_types: types it may launch, in order of preference.
         slots: workers on an instance, by type.
@@ -48,15 +49,23 @@ class GroupView:
 
     name: str
     primary: str
-    fallback: str
+    fallback: str | None
     zones: tuple[str, ...]
     instance_types: tuple[str, ...]
     slots: Mapping[str, int]
     drain_seconds: float
 
     def side(self, side: Side) -> str:
-        """Return the Auto Scaling group of a side."""
-        return self.primary if side == "primary" else self.fallback
+        """Return the group or fleet of a side."""
+        name = self.primary if side == "primary" else self.fallback
+        if name is None:
+            raise LocalCloudError(f"group {self.name!r} has no {side}")
+        return name
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The names of both sides, or of the one that there is."""
+        return (self.primary,) if self.fallback is None else (self.primary, self.fallback)
 
 
 class LocalCloud:
@@ -70,10 +79,11 @@ class LocalCloud:
         self._bus = EventBus(deployment.region)
         self._runtime = FunctionRuntime(deployment.region, deployment.code)
         self._groups = self._read_groups()
-        self._group_of = {name: group for group in self._groups for name in (group.primary, group.fallback)}
+        self._group_of = {name: group for group in self._groups for name in group.holders}
         self._registry = Registry(clients, self._registry_table())
         self._deadlines: dict[str, float] = {}
         moto_groups.listen(self._fleet.autoscaling, self._terminated_by_client)
+        moto_fleets.listen(self._fleet.ec2, self._terminated_by_client)
 
     def close(self) -> None:
         """Remove what was unpacked."""
@@ -108,42 +118,44 @@ class LocalCloud:
     def desired(self, group: str) -> tuple[int, int]:
         """Return the desired capacities of primary and fallback, as the API shows them."""
         view = self.group(group)
-        primary, fallback = self._fleet.group(view.primary), self._fleet.group(view.fallback)
-        return int(primary.desired_capacity or 0), int(fallback.desired_capacity or 0)
+        fallback = 0 if view.fallback is None else self._fleet.holder(view.fallback).desired
+        return self._fleet.holder(view.primary).desired, fallback
 
     def alive(self, group: str, side: Side | None = None) -> set[str]:
-        """Return the ids of the instances in service, of one side or of both."""
+        """Return the ids of the instances that run, of one side or of both."""
         view = self.group(group)
-        sides = (view.primary, view.fallback) if side is None else (view.side(side),)
-        return {state.instance.id for name in sides for state in self._fleet.group(name).instance_states}
+        holders = view.holders if side is None else (view.side(side),)
+        return {instance.id for name in holders for instance in self._fleet.holder(name).instances()}
 
     def launch(self, group: str, side: Side, instance_type: str, zone: str, market: Market) -> str:
         """Launch an instance that the market grants; return its id. Desired capacity is untouched."""
-        asg = self._fleet.group(self.group(group).side(side))
-        instance = self._fleet.launch(asg, instance_type, zone, market)
-        self._launched(asg, instance)
+        holder = self._fleet.holder(self.group(group).side(side))
+        instance = self._fleet.launch(holder, instance_type, zone, market)
+        self._launched(holder, instance)
         return str(instance.id)
 
     def refuse(self, group: str, side: Side, message: str = SPOT_CAPACITY_REFUSAL) -> None:
         """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
-        asg = self._fleet.group(self.group(group).side(side))
-        moto_groups.refuse(asg, message)
-        activity = moto_groups.activities(asg)[0]
-        self._bus.publish(self._bus.scaling("Launch Unsuccessful", asg.arn, activity, "", self._clock.now))
+        holder = self._fleet.holder(self.group(group).side(side))
+        holder.refuse(message)
+        event = holder.refused(self._bus, message, self._clock.now)
+        if event is not None:
+            self._bus.publish(event)
 
     def fill_warm_pools(self) -> int:
         """Bring every warm pool to its size; return how many instances were added."""
-        return sum(self._fleet.fill_warm_pool(self._fleet.group(name)) for name in self._group_of)
+        groups = (view.fallback for view in self._groups if view.fallback is not None)
+        return sum(self._fleet.fill_warm_pool(self._fleet.group(name)) for name in groups)
 
     def warm(self, group: str) -> tuple[WarmInstance, ...]:
         """Return the instances that wait in the warm pool of the fallback."""
-        return self._fleet.warm(self._fleet.group(self.group(group).fallback))
+        name = self.group(group).fallback
+        return () if name is None else self._fleet.warm(self._fleet.group(name))
 
     def start_warm(self, group: str, instance_id: str) -> str:
         """Start an instance of the warm pool in the fallback; return its id."""
-        asg = self._fleet.group(self.group(group).fallback)
-        instance = self._fleet.start_warm(asg, instance_id)
-        self._launched(asg, instance)
+        instance = self._fleet.start_warm(self._fleet.group(self.group(group).side("fallback")), instance_id)
+        self._launched(self._fleet.holder_of(instance), instance)
         return str(instance.id)
 
     def rebalance(self, instance_id: str) -> None:
@@ -166,16 +178,22 @@ class LocalCloud:
         """Take instances: they end and leave their groups, whose desired capacity stays."""
         for instance_id in instance_ids:
             instance = self._fleet.instance(instance_id)
-            asg = instance.autoscaling_group
             self._fleet.take(instance, TAKEN, self._clock.now)
-            self._announce_end(asg, instance)
+            self._announce_end(instance)
 
     def heartbeat(self, instance_ids: Iterable[str]) -> None:
-        """Write the heartbeats of the workers on these instances into the worker registry."""
+        """Write the heartbeats of the workers on these instances into the worker registry.
+
+        The first of an instance ends the launch hook that it waits for.
+        """
         beats = []
         for instance_id in instance_ids:
             instance = self._fleet.instance(instance_id)
-            view = self._group_of[instance.autoscaling_group.name]
+            holder = self._fleet.holder_of(instance)
+            launched = holder.worked(self._bus, instance, self._clock.now)
+            if launched is not None:
+                self._bus.publish(launched)
+            view = self._group_of[holder.name]
             slots = view.slots.get(instance.instance_type, 1)
             deadline = self._deadlines.get(instance_id)
             beats.append(Beat(view.name, instance_id, slots, deadline, view.drain_seconds))
@@ -185,27 +203,29 @@ class LocalCloud:
         """Let every schedule fire once; return the number of messages that it put on queues."""
         return self._bus.tick(self._clock.now)
 
+    def listen(self, listener: Callable[[Call], None]) -> None:
+        """Have ``listener`` told of every AWS call that a deployed function makes from now on."""
+        self._runtime.listener = listener
+
     def run_functions(self) -> list[Invocation]:
         """Run the deployed functions until no message is visible; report each run."""
         return self._runtime.run()
 
-    def _launched(self, asg: Any, instance: Any) -> None:
+    def _launched(self, holder: Holder, instance: Any) -> None:
         now = self._clock.now
         for state in ("pending", "running"):
             self._bus.publish(self._bus.state_change(instance.id, state, now))
-        activity = moto_groups.activities(asg)[0]
-        self._bus.publish(self._bus.scaling("Launch Successful", asg.arn, activity, instance.id, now))
+        self._bus.publish(holder.launched(self._bus, instance, now))
 
-    def _terminated_by_client(self, asg: Any, instance: Any) -> None:
+    def _terminated_by_client(self, instance: Any) -> None:
         self._fleet.ended(instance, ENDED_BY_USER, self._clock.now)
-        self._announce_end(asg, instance)
+        self._announce_end(instance)
 
-    def _announce_end(self, asg: Any, instance: Any) -> None:
+    def _announce_end(self, instance: Any) -> None:
         now = self._clock.now
         for state in ("shutting-down", "terminated"):
             self._bus.publish(self._bus.state_change(instance.id, state, now))
-        activity = moto_groups.activities(asg)[0]
-        self._bus.publish(self._bus.scaling("Terminate Successful", asg.arn, activity, instance.id, now))
+        self._bus.publish(self._fleet.holder_of(instance).terminated(self._bus, instance, now))
 
     def _read_groups(self) -> tuple[GroupView, ...]:
         root = names.parameter_root(self._deployment.stack)
@@ -220,13 +240,14 @@ class LocalCloud:
         return tuple(sorted(found, key=lambda view: view.name))
 
     def _read_group(self, name: str, config: Mapping[str, Any]) -> GroupView:
-        primary = self._fleet.group(config["primary"])
+        primary = self._fleet.holder(config["primary"])
         return GroupView(
             name=name,
             primary=config["primary"],
-            fallback=config["fallback"],
-            zones=tuple(primary.availability_zones),
-            instance_types=self._fleet.instance_types(primary),
+            fallback=config.get("fallback"),
+            zones=self._fleet.zones(primary),
+            # A group by requirements names no types; its slots do.
+            instance_types=self._fleet.instance_types(primary) or tuple(config["slots"]),
             slots={kind: int(count) for kind, count in config["slots"].items()},
             drain_seconds=float(config["drainSeconds"]),
         )

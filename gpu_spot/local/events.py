@@ -116,6 +116,27 @@ class EventBus:
             resources.append(f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance_id}")
         return self.event(f"EC2 Instance {what}", "aws.autoscaling", detail, now, resources)
 
+    def launch_hook(self, group_arn: str, group: str, hook: str, instance_id: str, now: float) -> Event:
+        """A launch that waits for a hook (Auto Scaling user guide, "Scale-out lifecycle action")."""
+        detail = {
+            "LifecycleActionToken": str(mock_random.uuid4()),
+            "AutoScalingGroupName": group,
+            "LifecycleHookName": hook,
+            "EC2InstanceId": instance_id,
+            "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
+            "Origin": "EC2",
+            "Destination": "AutoScalingGroup",
+        }
+        return self.event("EC2 Instance-launch Lifecycle Action", "aws.autoscaling", detail, now, [group_arn])
+
+    def fleet(self, what: str, fleet_id: str, detail: Mapping[str, Any], now: float) -> Event:
+        """An event of a Spot Fleet (EC2 user guide, "Spot Fleet event types").
+
+        ``what`` is the end of its type, for example ``Instance Change`` or ``Error``.
+        """
+        arn = f"arn:aws:ec2:{self._region}:{ACCOUNT}:spot-fleet-request/{fleet_id}"
+        return self.event(f"EC2 Spot Fleet {what}", "aws.ec2spotfleet", detail, now, [arn])
+
     def _rules(self) -> list[Rule]:
         bus = self._events.event_buses["default"]
         return [rule for rule in bus.rules.values() if rule.state == "ENABLED"]

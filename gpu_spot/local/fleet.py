@@ -1,20 +1,23 @@
-"""Instances of the deployed Auto Scaling groups: launched from their templates, stopped, taken, purged."""
+"""Instances of the deployed groups and fleets: launched from their templates, stopped, taken, purged."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
+from moto.core.utils import utcnow
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import StateReason
 
 from gpu_spot.local import moto_groups
 from gpu_spot.local.answers import changed
 from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.local.holders import Choice, Holder, ScalingGroup, SpotFleet
 from gpu_spot.local.lookups import Lookups
+from gpu_spot.local.moto_fleets import FleetRequest
 from gpu_spot.local.moto_spot import GroupSpotRequest, request_of
 from gpu_spot.local.sandbox import ACCOUNT, Clients
 
@@ -23,6 +26,7 @@ Market = Literal["spot", "on-demand"]
 TERMINATED_VISIBLE_SECONDS: Final = 600.0
 """How long a terminated instance stays in ``DescribeInstances`` (AWS: an hour; this keeps moto fast)."""
 
+_FLEET_PREFIX: Final = "sfr-"
 _RESOLVE: Final = "resolve:ssm:"
 _TEMPLATE_ARGUMENTS: Final = (
     "BlockDeviceMappings",
@@ -43,7 +47,7 @@ class WarmInstance:
 
 
 class Fleet:
-    """The instances behind the groups of one sandbox."""
+    """The instances behind the groups and fleets of one sandbox."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -54,6 +58,7 @@ class Fleet:
         self._subnets: dict[str, str] = {}
         self._reservations: dict[str, str] = {}
         self._instances: dict[str, Any] = {}
+        self._holders: dict[str, Holder] = {}
         self._ended: deque[tuple[float, Any]] = deque()
 
     def group(self, name: str) -> FakeAutoScalingGroup:
@@ -63,6 +68,19 @@ class Fleet:
             raise LocalCloudError(f"Auto Scaling group {name!r} is not deployed")
         return found
 
+    def holder(self, name: str) -> Holder:
+        """Return a deployed group by its name, or a fleet by its request id."""
+        if not name.startswith(_FLEET_PREFIX):
+            return ScalingGroup(self.group(name))
+        found = self.ec2.spot_fleet_requests.get(name)
+        if not isinstance(found, FleetRequest):
+            raise LocalCloudError(f"Spot Fleet {name!r} is not deployed")
+        return SpotFleet(found)
+
+    def holder_of(self, instance: Any) -> Holder:
+        """Return what an instance was launched for."""
+        return self._holders[instance.id]
+
     def instance(self, instance_id: str) -> Any:
         """Return an instance that this fleet launched and that is still visible."""
         found = self._instances.get(instance_id)
@@ -70,17 +88,20 @@ class Fleet:
             raise LocalCloudError(f"instance {instance_id!r} is not one of the local cloud's")
         return found
 
-    def instance_types(self, group: FakeAutoScalingGroup) -> tuple[str, ...]:
-        """Return the types that a group may launch, in the order of its overrides."""
-        overrides = _overrides(group)
-        if overrides:
-            return tuple(override["InstanceType"] for override in overrides if "InstanceType" in override)
-        return (str(self._template(group, "")["InstanceType"]),)
+    def instance_types(self, holder: Holder) -> tuple[str, ...]:
+        """Return the types that a holder names, the first choice first; none where it names requirements."""
+        named = (choice.instance_type or self._own_type(choice) for choice in holder.choices)
+        return tuple(dict.fromkeys(name for name in named if name))
 
-    def launch(self, group: FakeAutoScalingGroup, instance_type: str, zone: str, market: Market) -> Any:
-        """Run one instance from the group's template and put it into service; return moto's instance."""
-        instance = self._run(group, instance_type, zone, market)
-        moto_groups.join(group, instance)
+    def zones(self, holder: Holder) -> tuple[str, ...]:
+        """Return the availability zones that a holder may launch in."""
+        subnets = (subnet for choice in holder.choices for subnet in choice.subnets)
+        return tuple(dict.fromkeys(self._zone(subnet) for subnet in subnets))
+
+    def launch(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
+        """Run one instance from the holder's template and put it into service; return moto's instance."""
+        instance = self._run(holder, instance_type, zone, market)
+        holder.join(instance)
         return instance
 
     def fill_warm_pool(self, group: FakeAutoScalingGroup) -> int:
@@ -99,8 +120,10 @@ class Fleet:
         warm = moto_groups.warm_instances(group)
         zones = group.availability_zones
         missing = range(len(warm), size)
+        holder = ScalingGroup(group)
         for index in missing:
-            instance = self._run(group, self.instance_types(group)[0], zones[index % len(zones)], "on-demand")
+            first = self.instance_types(holder)[0]
+            instance = self._run(holder, first, zones[index % len(zones)], "on-demand")
             instance.stop()
             changed()
             warm.append(instance)
@@ -120,6 +143,7 @@ class Fleet:
             if instance.id == instance_id:
                 warm.remove(instance)
                 instance.start()
+                instance.launch_time = utcnow()  # EC2 dates a launch anew when a stopped instance is started
                 changed()
                 moto_groups.join(group, instance)
                 return instance
@@ -131,8 +155,9 @@ class Fleet:
         instance.state_reason = StateReason(
             "Server.SpotInstanceTermination: Instance terminated by service", "Server.SpotInstanceTermination"
         )
-        group: FakeAutoScalingGroup = instance.autoscaling_group
-        moto_groups.leave(group, instance, "an EC2 health check indicating it has been terminated or stopped")
+        self.holder_of(instance).leave(
+            instance, "an EC2 health check indicating it has been terminated or stopped"
+        )
         self.ended(instance, status, now)
 
     def ended(self, instance: Any, status: str, now: float) -> None:
@@ -154,24 +179,21 @@ class Fleet:
             self.ec2.reservations.pop(self._reservations.pop(instance.id, ""), None)
             self.ec2.tags.pop(instance.id, None)
             self._instances.pop(instance.id, None)
+            self._holders.pop(instance.id, None)
             gone.append(instance.id)
         if gone:
             changed()
         return gone
 
-    def _run(self, group: FakeAutoScalingGroup, instance_type: str, zone: str, market: Market) -> Any:
-        if instance_type not in self.instance_types(group):
-            allowed = ", ".join(self.instance_types(group))
-            raise LocalCloudError(f"group {group.name!r}: type {instance_type!r}, its types are {allowed}")
-        subnet = self._subnet(group, zone)
-        identity, version = _template_of(group, instance_type)
-        data = self._template(group, instance_type)
+    def _run(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
+        choice, subnet = self._choice(holder, instance_type, zone)
+        data = self._template(choice.template)
         arguments: dict[str, Any] = {name: data[name] for name in _TEMPLATE_ARGUMENTS if name in data}
-        arguments["ImageId"] = self._image(str(data.get("ImageId", "")), group)
+        arguments["ImageId"] = self._image(str(data.get("ImageId", "")), holder)
         if market == "spot":
             arguments["InstanceMarketOptions"] = {"MarketType": "spot"}
         reply = self._clients("ec2").run_instances(
-            LaunchTemplate={"LaunchTemplateId": identity, "Version": version},
+            LaunchTemplate={"LaunchTemplateId": choice.template[0], "Version": choice.template[1]},
             InstanceType=instance_type,
             SubnetId=subnet,
             MinCount=1,
@@ -181,49 +203,56 @@ class Fleet:
         instance = self.ec2.get_instance(reply["Instances"][0]["InstanceId"])
         for _, device in instance.get_block_device_mapping:
             device.delete_on_termination = True  # EC2's default for volumes of a launch
+        self.ec2.create_tags([instance.id], dict(holder.tags()))
         changed()
         if market == "spot":
             GroupSpotRequest(self.ec2, instance)
         self._reservations[instance.id] = reply["ReservationId"]
         self._instances[instance.id] = instance
+        self._holders[instance.id] = holder
         return instance
 
-    def _subnet(self, group: FakeAutoScalingGroup, zone: str) -> str:
-        for subnet_id in (group.vpc_zone_identifier or "").split(","):
-            if subnet_id not in self._subnets:
-                self._subnets[subnet_id] = self.ec2.get_subnet(subnet_id).availability_zone
-            if self._subnets[subnet_id] == zone:
-                return subnet_id
-        allowed = ", ".join(sorted(group.availability_zones))
-        raise LocalCloudError(f"group {group.name!r} has no subnet in {zone!r}; its zones: {allowed}")
+    def _choice(self, holder: Holder, instance_type: str, zone: str) -> tuple[Choice, str]:
+        """Return the override by which a type is launched in a zone, and the subnet there."""
+        fitting = list(self._fitting(holder, instance_type))
+        if not fitting:
+            allowed = ", ".join(self.instance_types(holder))
+            raise LocalCloudError(f"group {holder.name!r}: type {instance_type!r}, its types are {allowed}")
+        for choice in fitting:
+            for subnet in choice.subnets:
+                if self._zone(subnet) == zone:
+                    return choice, subnet
+        allowed = ", ".join(sorted(self.zones(holder)))
+        raise LocalCloudError(f"group {holder.name!r} has no subnet in {zone!r}; its zones: {allowed}")
 
-    def _template(self, group: FakeAutoScalingGroup, instance_type: str) -> dict[str, Any]:
-        key = _template_of(group, instance_type)
-        if key not in self._templates:
+    def _fitting(self, holder: Holder, instance_type: str) -> Iterator[Choice]:
+        # An override by requirements names no type: whoever asks has chosen one that meets them.
+        for choice in holder.choices:
+            if (choice.instance_type or self._own_type(choice)) in (instance_type, ""):
+                yield choice
+
+    def _own_type(self, choice: Choice) -> str:
+        return str(self._template(choice.template).get("InstanceType", ""))
+
+    def _zone(self, subnet_id: str) -> str:
+        if subnet_id not in self._subnets:
+            self._subnets[subnet_id] = str(self.ec2.get_subnet(subnet_id).availability_zone)
+        return self._subnets[subnet_id]
+
+    def _template(self, version: tuple[str, str]) -> dict[str, Any]:
+        if version not in self._templates:
             reply = self._clients("ec2").describe_launch_template_versions(
-                LaunchTemplateId=key[0], Versions=[key[1]]
+                LaunchTemplateId=version[0], Versions=[version[1]]
             )
-            self._templates[key] = reply["LaunchTemplateVersions"][0]["LaunchTemplateData"]
-        return self._templates[key]
+            data: dict[str, Any] = reply["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+            if not version[1].isdecimal():
+                return data  # $Latest and $Default move
+            self._templates[version] = data
+        return self._templates[version]
 
-    def _image(self, image: str, group: FakeAutoScalingGroup) -> str:
+    def _image(self, image: str, holder: Holder) -> str:
         if image.startswith(_RESOLVE):
             return self._lookups.image(image.removeprefix(_RESOLVE))
         if not image:
-            raise LocalCloudError(f"group {group.name!r}: its launch template names no image")
+            raise LocalCloudError(f"group {holder.name!r}: its launch template names no image")
         return image
-
-
-def _overrides(group: FakeAutoScalingGroup) -> list[Mapping[str, Any]]:
-    policy: Mapping[str, Any] = group.mixed_instances_policy or {}
-    return list(policy.get("LaunchTemplate", {}).get("Overrides") or [])
-
-
-def _template_of(group: FakeAutoScalingGroup, instance_type: str) -> tuple[str, str]:
-    """Return id and version of the launch template for a type: an override may bring its own."""
-    policy: Mapping[str, Any] = group.mixed_instances_policy or {}
-    spec = policy.get("LaunchTemplate", {}).get("LaunchTemplateSpecification") or group.launch_template or {}
-    for override in _overrides(group):
-        if override.get("InstanceType") == instance_type and override.get("LaunchTemplateSpecification"):
-            spec = override["LaunchTemplateSpecification"]
-    return str(spec["LaunchTemplateId"]), str(spec.get("Version") or "$Default")

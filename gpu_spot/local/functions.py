@@ -13,13 +13,14 @@ import io
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 from unittest import mock
 
+from botocore.client import BaseClient
 from moto.awslambda.models import EventSourceMapping, lambda_backends
 from moto.moto_api._internal import mock_random
 from moto.sqs.models import sqs_backends
@@ -67,6 +68,16 @@ class Invocation:
     failed: tuple[str, ...]
     log: tuple[str, ...]
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One AWS call of a function; ``params`` are boto3's arguments."""
+
+    function: str
+    service: str
+    operation: str
+    params: Mapping[str, Any]
 
 
 class DeployedFunction:
@@ -163,6 +174,7 @@ class FunctionRuntime:
         self._queues = sqs_backends[ACCOUNT][region]
         self._region = region
         self.functions: dict[str, DeployedFunction] = {}
+        self.listener: Callable[[Call], None] | None = None
         for name, archive in code.items():
             configuration = self._lambda.get_function(name)
             self.functions[name] = DeployedFunction(configuration, archive, root / name, region)
@@ -208,7 +220,8 @@ class FunctionRuntime:
         error = ""
         ids = [message.id for message in batch]
         try:
-            result, log = function.invoke(event)
+            with self._overheard(function.name):
+                result, log = function.invoke(event)
             failed = _failures(result, ids) if "ReportBatchItemFailures" in _response_types(mapping) else ()
         except Exception as raised:  # what a handler raises fails its batch, as on Lambda; the caller is told
             error = f"{type(raised).__name__}: {' '.join(str(raised).split())}"
@@ -217,6 +230,21 @@ class FunctionRuntime:
             if message.id not in failed:
                 self._queues.delete_message(queue.name, message.receipt_handle)
         return Invocation(function.name, len(batch), failed, log, error)
+
+    @contextlib.contextmanager
+    def _overheard(self, function: str) -> Iterator[None]:
+        listener, send = self.listener, BaseClient._make_api_call  # type: ignore[attr-defined]
+        if listener is None:
+            yield
+            return
+
+        def heard(client: BaseClient, operation: str, params: Mapping[str, Any]) -> Any:
+            with mock.patch.object(BaseClient, "_make_api_call", send):  # the listener may ask AWS itself
+                listener(Call(function, client.meta.service_model.service_name, operation, params))
+            return send(client, operation, params)
+
+        with mock.patch.object(BaseClient, "_make_api_call", heard):
+            yield
 
 
 class _Log(io.TextIOBase):

@@ -46,14 +46,22 @@ class Lookups:
         """Return the AMI id that a public parameter of AWS stands for here."""
         with self._lock:
             if parameter not in self._images:
-                reply = self._clients("ec2").register_image(
-                    Name=parameter.strip("/").replace("/", "-")[:128],
-                    Architecture="arm64" if "arm64" in parameter else "x86_64",
-                    RootDeviceName="/dev/sda1",
-                    VirtualizationType="hvm",
-                )
-                self._images[parameter] = reply["ImageId"]
+                self._images[parameter] = self._registered(parameter.strip("/").replace("/", "-")[:128])
             return self._images[parameter]
+
+    def _registered(self, name: str) -> str:
+        """Return the image of a name: every reader of a parameter finds the same one."""
+        ec2 = self._clients("ec2")
+        found = ec2.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
+        if found:
+            return str(found[0]["ImageId"])
+        reply = ec2.register_image(
+            Name=name,
+            Architecture="arm64" if "arm64" in name else "x86_64",
+            RootDeviceName="/dev/sda1",
+            VirtualizationType="hvm",
+        )
+        return str(reply["ImageId"])
 
     def _zones(self, args: Mapping[str, Any]) -> Answer:
         zones = self._clients("ec2").describe_availability_zones()["AvailabilityZones"]

@@ -14,7 +14,7 @@ from moto.core import serialize
 from moto.core.utils import get_value
 from moto.sqs.models import sqs_backends
 
-from gpu_spot.local import moto_groups
+from gpu_spot.local import moto_fleets, moto_groups
 
 
 @contextlib.contextmanager
@@ -22,6 +22,7 @@ def applied() -> Iterator[None]:
     """Patch moto while the body runs."""
     with (
         moto_groups.applied(),
+        moto_fleets.applied(),
         mock.patch.object(
             LambdaBackend,
             "create_event_source_mapping",

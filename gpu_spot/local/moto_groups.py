@@ -29,7 +29,11 @@ ACTIVITIES_KEPT: Final = 200
 _PAGE: Final = 100
 """Activities in a page: the default and the maximum of ``DescribeScalingActivities``."""
 
-Listener = Callable[[FakeAutoScalingGroup, Any], None]
+_LAUNCHING: Final = "autoscaling:EC2_INSTANCE_LAUNCHING"
+_WAITING: Final = "Pending:Wait"
+_IN_SERVICE: Final = "InService"
+
+Listener = Callable[[Any], None]
 
 
 def activities(group: FakeAutoScalingGroup) -> deque[dict[str, Any]]:
@@ -45,26 +49,52 @@ def warm_instances(group: FakeAutoScalingGroup) -> list[Any]:
 
 
 def listen(backend: AutoScalingBackend, listener: Listener) -> None:
-    """Call ``listener(group, instance)`` whenever a client has a group terminate an instance."""
+    """Call ``listener(instance)`` whenever a client has a group terminate an instance."""
     backend.local_listener = listener  # type: ignore[attr-defined]
 
 
+def launch_hook(group: FakeAutoScalingGroup) -> Any:
+    """Return the lifecycle hook that launches of the group wait for, None if there is none."""
+    hooks = group.autoscaling_backend.describe_lifecycle_hooks(group.name)
+    return next((hook for hook in hooks if hook.lifecycle_transition == _LAUNCHING), None)
+
+
 def join(group: FakeAutoScalingGroup, instance: Any) -> None:
-    """Put a launched instance into service: desired capacity stays as it is."""
+    """Put a launched instance into its group: desired capacity stays as it is.
+
+    With a launch hook it waits, as on AWS, until the hook is completed: see ``complete_launch``.
+    """
     instance.autoscaling_group = group
     group.ec2_backend.create_tags([instance.id], {ASG_NAME_TAG: group.name, **group.get_propagated_tags()})
+    waits = launch_hook(group) is not None
     group.instance_states.append(
-        InstanceState(instance, protected_from_scale_in=group.new_instances_protected_from_scale_in)
+        InstanceState(
+            instance,
+            lifecycle_state=_WAITING if waits else _IN_SERVICE,
+            protected_from_scale_in=group.new_instances_protected_from_scale_in,
+        )
     )
     have = len(group.instance_states)
-    record(
+    instance.local_launch = record(
         group,
         description=f"Launching a new EC2 instance: {instance.id}",
         cause=f"At {_stamp()} an instance was started in response to a difference between desired and actual "
         f"capacity, increasing the capacity from {have - 1} to {have}.",
-        status="Successful",
+        status="MidLifecycleAction" if waits else "Successful",
         details=_details(instance),
     )
+
+
+def complete_launch(group: FakeAutoScalingGroup, instance: Any) -> dict[str, Any] | None:
+    """Complete the launch hook that an instance waits for; return its activity, None if it waits for none."""
+    for state in group.instance_states:
+        if state.instance.id == instance.id and state.lifecycle_state == _WAITING:
+            changed()
+            state.lifecycle_state = _IN_SERVICE
+            activity: dict[str, Any] = instance.local_launch
+            activity.update(StatusCode="Successful", EndTime=utcnow())
+            return activity
+    return None
 
 
 def leave(group: FakeAutoScalingGroup, instance: Any, cause: str) -> None:
@@ -193,7 +223,7 @@ def _terminate(
     leave(group, instance, "a user request")
     listener: Listener | None = getattr(backend, "local_listener", None)
     if listener is not None:
-        listener(group, instance)
+        listener(instance)
     return activities(group)[0] | {"StatusCode": "InProgress", "Progress": 0}
 
 

@@ -43,11 +43,15 @@ def deploy(
 
 def run(clients: Clients, config: stackfile.StackConfig) -> Deployment:
     """Run the program of ``config``; see ``deploy``."""
+    return run_with(build(clients, default_tags(config)), clients, config)
+
+
+def run_with(monitor: Monitor, clients: Clients, config: stackfile.StackConfig) -> Deployment:
+    """Run the program of ``config`` with a monitor that carries out what it registers."""
     if config.region != clients.region:
         raise LocalCloudError(
             f"stack {config.stack!r} is in {config.region!r}, the local cloud in {clients.region!r}"
         )
-    monitor = build(clients, _default_tags(config))
     _ensure_event_loop()  # type: ignore[no-untyped-call]
     mocks.set_mocks(monitor.mocks, config.project, config.stack, preview=False, monitor=monitor)
     set_root_resource(None)  # type: ignore[arg-type]  # the program's own stack replaces the one of set_mocks
@@ -91,6 +95,7 @@ def _told(error: Exception, monitor: Monitor) -> Exception:
     return error
 
 
-def _default_tags(config: stackfile.StackConfig) -> dict[str, str]:
+def default_tags(config: stackfile.StackConfig) -> dict[str, str]:
+    """Return the tags that the aws provider of the stack gives to everything."""
     tags = config.values.get("aws:defaultTags") or {}
     return dict(tags.get("tags") or {}) if isinstance(tags, dict) else {}

@@ -51,7 +51,7 @@ class Monitor(mocks.MockMonitor):
     def __init__(
         self, clients: Clients, lookups: Lookups, default_tags: dict[str, str] | None = None
     ) -> None:
-        super().__init__(_NoMocks())
+        super().__init__(_NoMocks(self))
         self.recorded: list[Resource] = []
         self.exports: dict[str, Any] = {}
         self.secret_exports: frozenset[str] = frozenset()
@@ -73,7 +73,7 @@ class Monitor(mocks.MockMonitor):
             if self.failure is not None:
                 raise self.failure
             try:
-                resource = self._create(request, urn, inputs)
+                resource = self._register(request, urn, inputs)
             except Exception as error:
                 self.failure = error
                 raise
@@ -108,7 +108,8 @@ class Monitor(mocks.MockMonitor):
         with self._lock:
             return self._lookups(token, plain(args))
 
-    def _create(self, request: Any, urn: str, inputs: dict[str, Any]) -> Resource:
+    def _register(self, request: Any, urn: str, inputs: dict[str, Any]) -> Resource:
+        """Create one resource; called for one at a time."""
         type_, name = request.type, request.name
         parent = "" if request.parent.split("::")[2:3][0] == STACK_TYPE else request.parent
         if type_.startswith(_PROVIDER_PREFIX):
@@ -167,11 +168,12 @@ class Monitor(mocks.MockMonitor):
 class _NoMocks(mocks.Mocks):
     """Satisfies the base class; the monitor routes lookups itself."""
 
-    monitor: Monitor
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
 
     def call(self, args: mocks.MockCallArgs) -> Any:
         """Answer a lookup."""
-        return self.monitor.lookup(args.token, args.args)
+        return self._monitor.lookup(args.token, args.args)
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
         """Never reached: the monitor registers resources itself."""
@@ -180,9 +182,7 @@ class _NoMocks(mocks.Mocks):
 
 def build(clients: Clients, default_tags: dict[str, str] | None = None) -> Monitor:
     """Return a monitor that creates resources with ``clients``."""
-    monitor = Monitor(clients, Lookups(clients), default_tags)
-    monitor.mocks.monitor = monitor  # type: ignore[attr-defined]
-    return monitor
+    return Monitor(clients, Lookups(clients), default_tags)
 
 
 def plain(value: Any) -> Any:

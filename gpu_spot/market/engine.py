@@ -10,45 +10,25 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
-from gpu_spot.market.fleet import Fleet, Orders
+from gpu_spot.market.fleet import Fleet, Orders, Recommended
+from gpu_spot.market.groups import GroupShape, Held, Offer
 from gpu_spot.market.ledger import Happening, Ledger, Span
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
 from gpu_spot.market.spot import SpotMarket, draw
-from lambdas.core.model import Market, Pool, Side, on_demand_share
+from lambdas.core.model import Market, Side
 
 REFUSAL: Final = (
     "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your request "
     "configuration. Please adjust your request and try again. Launching EC2 instance failed."
 )
+ON_DEMAND_REFUSAL: Final = (
+    "InsufficientInstanceCapacity - We currently do not have sufficient capacity in the Availability Zone "
+    "you requested. Launching EC2 instance failed."
+)
 
-
-@dataclass(slots=True)
-class Held:
-    """An instance as AWS knows it; ``pool`` is its index in the market, ``None`` for on-demand."""
-
-    id: str
-    side: Side
-    market: Market
-    pool: int | None
-    ready_tick: int
-    ready: bool = False
-    deadline: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class GroupShape:
-    """What Auto Scaling is told beside the desired capacities: pools to buy in, and the on-demand share."""
-
-    pools: tuple[Pool, ...]
-    base: int = 0
-    spot_percentage: int = 100
-
-    def on_demand_of(self, desired: int) -> int:
-        """Return the primary group's own on-demand share; Auto Scaling rounds it up."""
-        return on_demand_share(desired, self.base, self.spot_percentage)
+__all__ = ["ON_DEMAND_REFUSAL", "REFUSAL", "GroupShape", "Held", "Replay"]
 
 
 class Replay:
@@ -77,6 +57,10 @@ class Replay:
         self._orders = Orders(dict.fromkeys(Side, 0))
         self._refused: dict[Side, bool] = dict.fromkeys(Side, False)
         self._agenda: list[int] = []
+        self._allocation = shape.allocation()
+        self._retry_tick = 0
+        self._tried = 0
+        self._unseen = False
         self.played = 0
 
     def run(self, ticks: int | None = None, on_tick: Callable[[int, Span], None] | None = None) -> Ledger:
@@ -102,6 +86,7 @@ class Replay:
         changed = self._take(tick, now)
         changed |= self._ripen(tick)
         changed |= self._announce(tick, now)
+        self._recommend(tick)
         changed |= self._look(tick)
         changed |= self._launch_primary(tick)
         changed |= self._launch_fallback(tick)
@@ -116,6 +101,10 @@ class Replay:
             moments.append(
                 max(tick + 1, math.ceil((self._orders.wake_at - self.start) / TICK_SECONDS - 1e-9))
             )
+        if self._unseen:
+            moments.append(tick + 1)
+        if self._retry_tick > tick:
+            moments.append(self._retry_tick)
         return min(moments)
 
     # What the market does.
@@ -134,6 +123,7 @@ class Replay:
             return False
         for pool in sorted({h.pool for h in dying if h.pool is not None}):
             self._note(tick, "interruption", sum(h.pool == pool for h in dying), self.market.names[pool])
+            self._allocation.lost(pool)
         self.held = [h for h in self.held if h not in dying]
         self.fleet.died([h.id for h in dying])
         return True
@@ -157,6 +147,13 @@ class Replay:
         self.fleet.noticed([h.id for h in doomed], deadline)
         return True
 
+    def _recommend(self, tick: int) -> None:
+        """Send the rebalance recommendations, to fleets that hear them."""
+        for drop in self.market.recommendations(tick):
+            at_risk = [h.id for h in self.held if h.pool == drop.pool and h.deadline is None]
+            if at_risk and isinstance(self.fleet, Recommended):
+                self.fleet.recommended(at_risk)
+
     def _ripen(self, tick: int) -> bool:
         ripe = [h for h in self.held if not h.ready and h.ready_tick <= tick]
         for instance in ripe:
@@ -169,6 +166,10 @@ class Replay:
 
     def _look(self, tick: int) -> bool:
         before = self._orders
+        scheduled = tick % max(1, ticks(self.rules.look_seconds)) == 0
+        self._unseen = not scheduled or self._by_chance(self.rules.api_failure, "api", tick)
+        if self._unseen:
+            return False
         self._orders = self.fleet.look()
         if self._orders.released:
             gone = set(self._orders.released)
@@ -181,7 +182,8 @@ class Replay:
     def _launch_primary(self, tick: int) -> bool:
         desired = self._orders.desired[Side.PRIMARY]
         # A group with capacity rebalancing replaces an instance at its notice, not at its end.
-        staying = [h for h in self.held if h.side is Side.PRIMARY and h.deadline is None]
+        rebalances = self.shape.capacity_rebalance
+        staying = [h for h in self.held if h.side is Side.PRIMARY and (h.deadline is None or not rebalances)]
         missing = desired - len(staying)
         changed = False
         buy = min(
@@ -190,17 +192,33 @@ class Replay:
         for _ in range(buy):
             self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.PRIMARY, self.rules.spot_cold_start)
             missing, changed = missing - 1, True
-        while missing > 0 and (pool := self._roomiest(tick)) is not None:
+        if missing > 0 and tick < self._retry_tick and desired == self._tried:
+            return changed
+        while missing > 0:
+            offers = [self._offer(pool, tick) for pool in range(len(self.market.names))]
+            pool = self._allocation.pick(offers)
+            if pool is None:
+                break
+            if offers[pool].room < 1:
+                self._allocation.refused(pool)
+                continue
             self._launch(tick, pool, Market.SPOT, Side.PRIMARY, self.rules.spot_cold_start)
             missing, changed = missing - 1, True
-        return self._refuse(Side.PRIMARY, missing > 0, tick) or changed
+        self._tried = desired
+        self._retry_tick = tick + ticks(self.rules.retry_seconds) if missing > 0 else 0
+        return self._refuse(Side.PRIMARY, REFUSAL, missing > 0, tick) or changed
 
     def _launch_fallback(self, tick: int) -> bool:
         live = sum(h.side is Side.FALLBACK for h in self.held)
         missing = self._orders.desired[Side.FALLBACK] - live
-        for _ in range(missing):
+        refused = False
+        for attempt in range(missing):
+            if self._by_chance(self.rules.on_demand_refusal, f"on-demand {attempt}", tick):
+                refused = True
+                continue
             cold_start = self.rules.on_demand_cold_start
             self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.FALLBACK, cold_start)
+        self._refuse(Side.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
         return missing > 0
 
     def _launch(self, tick: int, pool: int, market: Market, side: Side, cold_start: float) -> None:
@@ -211,27 +229,22 @@ class Replay:
         heapq.heappush(self._agenda, ready_tick)
         self._note(tick, f"launch-{market}", 1, str(self.shape.pools[pool]))
 
-    def _refuse(self, side: Side, refused: bool, tick: int) -> bool:
+    def _refuse(self, side: Side, message: str, refused: bool, tick: int) -> bool:
         if self._refused[side] == refused:
             return False
         self._refused[side] = refused
-        self.fleet.refused(side, REFUSAL if refused else None)
+        self.fleet.refused(side, message if refused else None)
         if refused:
             self._note(tick, "refusal", 1, str(side))
         return True
 
-    def _roomiest(self, tick: int) -> int | None:
-        """Return the pool to buy in: the one of those with room that holds fewest of ours.
+    def _offer(self, pool: int, tick: int) -> Offer:
+        ours = [h for h in self.held if h.pool == pool]
+        room = self.market.capacity(pool, tick) - len(ours)
+        return Offer(pool, max(0, room), len(ours), any(h.deadline is not None for h in ours))
 
-        A pool that calls instances of ours back sells none: EC2 reclaims spot when it has no spare capacity
-        left there, so an allocation strategy that looks at capacity does not choose it.
-        """
-        free = [
-            p
-            for p in range(len(self.market.names))
-            if self._holding(p) < self.market.capacity(p, tick) and not self._doomed_in(p)
-        ]
-        return min(free, key=lambda p: (self._holding(p), p), default=None)
+    def _by_chance(self, probability: float, what: str, tick: int) -> bool:
+        return probability > 0 and draw(self.rules.seed, what, 0, tick).random() < probability
 
     def _quietest(self) -> int:
         """Return where the next on-demand instance goes: zones in turn, by how many of ours they hold."""
@@ -242,25 +255,19 @@ class Replay:
         first: Sequence[int] = tuple(zones.values())
         return first[counted % len(first)]
 
-    def _holding(self, pool: int) -> int:
-        return sum(h.pool == pool for h in self.held)
-
-    def _doomed_in(self, pool: int) -> bool:
-        return any(h.pool == pool and h.deadline is not None for h in self.held)
-
     # What it comes to.
 
     def _span(self, tick: int, length: int) -> Span:
         now = self.start + tick * TICK_SECONDS
-        spot = sum(h.market is Market.SPOT for h in self.held)
-        on_demand = len(self.held) - spot
+        prices = [self.market.price(h.pool, tick) for h in self.held if h.pool is not None]
+        spot, on_demand = len(prices), len(self.held) - len(prices)
         return Span(
             tick=tick,
             ticks=length,
             ready=sum(self._serves(h, now) for h in self.held),
             spot=spot,
             on_demand=on_demand,
-            cost=spot * self.rules.spot_price + on_demand,
+            cost=sum(prices) + on_demand,
             refused=self._refused[Side.PRIMARY],
         )
 

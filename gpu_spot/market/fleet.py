@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from lambdas.core.availability import Decision, decide
 from lambdas.core.memory import Memory
@@ -68,6 +68,15 @@ class Fleet(Protocol):
         ...
 
 
+@runtime_checkable
+class Recommended(Protocol):
+    """A fleet that hears rebalance recommendations, too."""
+
+    def recommended(self, instance_ids: Iterable[str]) -> None:
+        """EC2 sees an elevated risk for these instances."""
+        ...
+
+
 @dataclass(slots=True)
 class LightFleet:
     """A fleet in memory that asks ``decide()`` directly: thousands of looks a second.
@@ -104,6 +113,11 @@ class LightFleet:
         """See ``Fleet``."""
         for instance_id in instance_ids:
             self._instances[instance_id] = replace(self._instances[instance_id], deadline=deadline)
+
+    def recommended(self, instance_ids: Iterable[str]) -> None:
+        """See ``Recommended``."""
+        for instance_id in instance_ids:
+            self._instances[instance_id] = replace(self._instances[instance_id], rebalance=True)
 
     def died(self, instance_ids: Iterable[str]) -> None:
         """See ``Fleet``."""

@@ -1,8 +1,8 @@
 """A spot market drawn from a model fitted to real traces, for when no trace is at hand.
 
-Each pool is up or down. Its loss rate falls with the age of the up-run and its return rate with the age of the
-down-run, both in steps; pools differ by a lasting factor, part of which the whole region shares; and a regional
-"weather" (an Ornstein-Uhlenbeck process in the log rates) makes the zones of a region fail together.
+Each pool is up or down. Its loss rate falls with the age of the up-run and its return rate with the age of
+the down-run, both in steps; pools differ by a lasting factor, part of which the whole region shares; and a
+regional "weather" (an Ornstein-Uhlenbeck process in the log rates) makes the zones of a region fail together.
 
 The parameters are derived from the 0/1 traces of the public ``skypilot-org/spot-traces`` by
 ``bench/fit_market.py``; no sample of them is kept here.
@@ -31,8 +31,8 @@ _MOST_SPREADS: Final = 1.5
 class Parameters:
     """What was fitted.
 
-    ``loss`` and ``back`` are rates an hour by age band, of a middling pool in middling weather; ``spread`` the
-    standard deviation of a pool's log hardness, which multiplies its loss and divides its return rate;
+    ``loss`` and ``back`` are rates an hour by age band, of a middling pool in middling weather; ``spread``
+    the standard deviation of a pool's log hardness, which multiplies its loss and divides its return rate;
     ``regional`` the share of that variance which all pools of the region have in common; ``weather`` the
     standard deviation of the regional weather in the log rates, and ``weather_hours`` its correlation time.
     """
@@ -75,7 +75,7 @@ def draw(pools: int, hours: float, seed: int, parameters: Parameters = FITTED) -
         regional = parameters.regional
         hardness = parameters.spread * (math.sqrt(regional) * common + math.sqrt(1 - regional) * own)
         samples = _pool(hardness, weather, chance, parameters)
-        traces.append(PoolTrace(f"model-{index}", TICK_SECONDS, tuple(samples[settle:])))
+        traces.append(PoolTrace(f"model-{index}", TICK_SECONDS, tuple(samples[settle : settle + length])))
     return tuple(traces)
 
 

@@ -18,6 +18,13 @@ class Rules:
     or not); ``notice`` is the probability that a drop is announced 120 s ahead; ``spot_price`` the price of
     spot as a fraction of on-demand; ``warm_up_ticks`` are replayed but not counted; ``drain_seconds`` how
     long before its deadline an instance stops taking work.
+
+    What a real market does besides, off by default: ``on_demand_refusal`` and ``api_failure`` are the
+    probabilities that an on-demand launch is refused and that a look of the controller fails;
+    ``retry_seconds`` how long a group waits after a refused spot launch unless its desired capacity changes;
+    ``look_seconds`` the schedule of a controller that no event wakes; ``rebalance_seconds`` how long before
+    its notice a rebalance recommendation comes; ``on_demand_price`` (US dollars an hour) turns the prices in
+    the traces on instead of ``spot_price``.
     """
 
     seed: int = 1
@@ -27,15 +34,26 @@ class Rules:
     spot_price: float = 0.3
     warm_up_ticks: int = 60
     drain_seconds: float = 0.0
+    on_demand_refusal: float = 0.0
+    api_failure: float = 0.0
+    retry_seconds: float = 0.0
+    look_seconds: float = 0.0
+    rebalance_seconds: float = 0.0
+    on_demand_price: float | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a probability outside 0–1 or a negative time or price."""
-        if not 0.0 <= self.notice <= 1.0:
-            raise ValueError(f"notice is {self.notice}, a probability between 0 and 1 is needed")
-        for name in ("spot_cold_start", "on_demand_cold_start", "spot_price", "drain_seconds"):
+        for name in ("notice", "on_demand_refusal", "api_failure"):
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} is {value}, a probability between 0 and 1 is needed")
+        durations = [name for name in self.__slots__ if name.endswith(("_seconds", "_cold_start"))]
+        for name in ("spot_price", *durations):
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0:
                 raise ValueError(f"{name} is {value}, a number ≥ 0 is needed")
+        if self.on_demand_price is not None and not 0 < self.on_demand_price < math.inf:
+            raise ValueError(f"on_demand_price is {self.on_demand_price}, a number > 0 is needed")
 
 
 def ticks(seconds: float) -> int:

@@ -13,7 +13,7 @@ from gpu_spot.market.trace import PoolTrace, TraceError, check
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A pool's capacity falls to ``capacity`` at ``tick``; ``announced`` is the tick of its notice, if any."""
+    """A pool's capacity falls to ``capacity`` at ``tick``; ``announced`` is the tick of its notice."""
 
     pool: int
     tick: int
@@ -43,10 +43,16 @@ class SpotMarket:
         self._changes = tuple(self._compile(trace) for trace in traces)
         drops = [drop for pool in range(len(traces)) for drop in self._drops(pool, rules)]
         self._announcements: dict[int, list[Drop]] = {}
+        self._recommendations: dict[int, list[Drop]] = {}
+        ahead = ticks(rules.rebalance_seconds)
         for drop in drops:
             if drop.announced is not None:
                 self._announcements.setdefault(drop.announced, []).append(drop)
-        self._moments = sorted({tick for at, _ in self._changes for tick in at} | set(self._announcements))
+                if 0 < ahead <= drop.announced:
+                    self._recommendations.setdefault(drop.announced - ahead, []).append(drop)
+        self._prices = [_prices(trace, rules, self.ticks) for trace in traces]
+        moments = {tick for at, _ in (*self._changes, *self._prices) for tick in at}
+        self._moments = sorted(moments | set(self._announcements) | set(self._recommendations))
 
     def capacity(self, pool: int, tick: int) -> int:
         """Return how many instances the pool can hold at the tick."""
@@ -57,8 +63,17 @@ class SpotMarket:
         """Return the drops that are announced at the tick."""
         return self._announcements.get(tick, ())
 
+    def recommendations(self, tick: int) -> Sequence[Drop]:
+        """Return the drops ahead of which a rebalance recommendation goes out at the tick."""
+        return self._recommendations.get(tick, ())
+
+    def price(self, pool: int, tick: int) -> float:
+        """Return what a spot instance of the pool costs at the tick, as a fraction of on-demand."""
+        at, prices = self._prices[pool]
+        return prices[bisect_right(at, tick) - 1]
+
     def next_change(self, tick: int) -> int:
-        """Return the first later tick at which a capacity changes or a drop is announced, else the end."""
+        """Return the first later tick at which capacity, price or a warning changes, else the end."""
         index = bisect_right(self._moments, tick)
         return self._moments[index] if index < len(self._moments) else self.ticks
 
@@ -81,6 +96,21 @@ class SpotMarket:
                 told = draw(rules.seed, "notice", pool, tick).random() < rules.notice and tick >= lead
                 drops.append(Drop(pool, tick, after, tick - lead if told else None))
         return drops
+
+
+def _prices(trace: PoolTrace, rules: Rules, length: int) -> tuple[list[int], list[float]]:
+    if rules.on_demand_price is None:
+        return [0], [rules.spot_price]
+    if trace.prices is None:
+        raise TraceError(f"trace {trace.name} has no prices, they are needed to replay real prices")
+    at: list[int] = []
+    prices: list[float] = []
+    for tick in range(length):
+        price = trace.prices[int(tick * TICK_SECONDS // trace.gap_seconds)] / rules.on_demand_price
+        if not prices or prices[-1] != price:
+            at.append(tick)
+            prices.append(price)
+    return at, prices
 
 
 def default_pool_size(traces: Sequence[PoolTrace]) -> int:

@@ -1,8 +1,8 @@
 """Read spot capacity traces: one JSON file is one capacity pool, sampled at a fixed gap.
 
 The format is that of the public ``skypilot-org/spot-traces``:
-``{"metadata": {"gap_seconds": G}, "data": [n0, …]}``, optionally with ``prices`` beside ``data``; ``n`` is how
-many instances the pool can give at that sample.
+``{"metadata": {"gap_seconds": G}, "data": [n0, …]}``, optionally with ``prices`` beside ``data``; ``n`` is
+how many instances the pool can give at that sample.
 """
 
 from __future__ import annotations

@@ -1,15 +1,18 @@
-"""GPU capacity: a primary group that is mostly spot, and the on-demand group behind it."""
+"""GPU capacity: a primary side that is mostly spot, and the on-demand group behind it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import pulumi
 import pulumi_aws as aws
 
-from infra.components.launch_template import LaunchTemplate
+from infra.components import overrides
+from infra.components.launch_template import Launchable
+from infra.components.spot_fleet import SpotFleet, SpotFleetArgs
+from infra.schema.capacity import Capacity
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -21,49 +24,38 @@ CAPACITY_OWNED_BY_CONTROLLER: Final = ("desiredCapacity",)
 
 
 @dataclass(frozen=True)
-class Fallback:
-    """The on-demand side. ``warm_instances`` stand by, stopped."""
-
-    template: LaunchTemplate
-    warm_instances: int
-
-
-@dataclass(frozen=True)
 class CapacityGroupArgs:
-    """Counts are instances. ``maximum`` bounds both sides together, ``slots`` are workers on an instance."""
+    """``primary`` and ``fallback`` are what each side starts; no fallback where that is empty.
+
+    ``slots`` are workers on an instance, ``instance_role_arn`` the role that instances take.
+    """
 
     scope: Scope
     group: str
-    kind: str
-    template: LaunchTemplate
-    subnet_ids: list[pulumi.Output[str]]
-    instance_types: tuple[str, ...]
-    target: int
-    maximum: int
-    on_demand_base: int
-    spot_percentage: int
-    allocation_strategy: str
+    capacity: Capacity
+    primary: Sequence[Launchable]
+    fallback: Sequence[Launchable]
+    subnet_ids: Sequence[pulumi.Output[str]]
+    instance_role_arn: pulumi.Input[str]
     slots: int
     drain_seconds: int
-    policy: str
-    knobs: Mapping[str, float]
-    fallback: Fallback | None
-    max_price: str | None = None
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
 class CapacityGroup(pulumi.ComponentResource):
     """One group of GPU instances that the controller keeps at its target.
 
-    Produces: the primary Auto Scaling group (mixed instances), the fallback one (on-demand only, optionally
-    with a warm pool), and the parameters ``config``, ``target`` and ``control`` that the controller reads.
+    Produces: the primary side, an Auto Scaling group (mixed instances) or a Spot Fleet, the fallback Auto
+    Scaling group (on-demand only, optionally with a warm pool), and the parameters ``config``, ``target`` and
+    ``control`` that the controller reads. A fleet that only requests has neither fallback nor parameters.
 
-    Both groups start empty and are filled by the controller. A new template version reaches instances as they
+    Both sides start empty and are filled by the controller. A new template version reaches instances as they
     are replaced: an instance refresh would be a second writer of capacity, and end work that runs well.
     """
 
     primary_name: pulumi.Output[str]
     fallback_name: pulumi.Output[str] | None
+    is_kept: bool
 
     def __init__(
         self, name: str, args: CapacityGroupArgs, opts: pulumi.ResourceOptions | None = None
@@ -71,30 +63,52 @@ class CapacityGroup(pulumi.ComponentResource):
         """Declare the group."""
         super().__init__("gpu-spot:infra:CapacityGroup", name, None, opts)
         self._args = args
-        primary = self._auto_scaling_group(
+        is_fleet = args.capacity.kind == "spot-fleet"
+        self.primary_name = self._fleet().id if is_fleet else self._mixed_group().name
+        self.fallback_name = self._fallback().name if args.fallback else None
+        self.is_kept = args.capacity.is_kept
+        if self.is_kept:
+            self._parameters()
+        self.register_outputs({"primary": self.primary_name, "fallback": self.fallback_name})
+
+    def _fleet(self) -> SpotFleet:
+        args = self._args
+        return SpotFleet(
+            args.scope.name(args.group, "primary"),
+            SpotFleetArgs(
+                args.scope,
+                args.group,
+                args.capacity,
+                args.primary,
+                args.subnet_ids,
+                args.instance_role_arn,
+                args.ready_after,
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+
+    def _mixed_group(self) -> aws.autoscaling.Group:
+        capacity = self._args.capacity
+        return self._auto_scaling_group(
             "primary",
-            args.template,
+            self._args.primary,
             aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs(
-                on_demand_allocation_strategy="prioritized",
-                on_demand_base_capacity=args.on_demand_base,
-                on_demand_percentage_above_base_capacity=100 - args.spot_percentage,
-                spot_allocation_strategy=args.allocation_strategy,
-                spot_max_price=args.max_price,
+                on_demand_allocation_strategy=self._on_demand_strategy(),
+                on_demand_base_capacity=capacity.on_demand_base,
+                on_demand_percentage_above_base_capacity=100 - capacity.spot_percentage,
+                spot_allocation_strategy=capacity.allocation_strategy,
+                spot_max_price=str(capacity.max_price) if capacity.max_price is not None else None,
             ),
             capacity_rebalance=True,
         )
-        self.primary_name = primary.name
-        self.fallback_name = self._fallback(args.fallback).name if args.fallback else None
-        self._parameters()
-        self.register_outputs({"primary": self.primary_name, "fallback": self.fallback_name})
 
-    def _fallback(self, fallback: Fallback) -> aws.autoscaling.Group:
-        warm = fallback.warm_instances
+    def _fallback(self) -> aws.autoscaling.Group:
+        warm = self._args.capacity.fallback.warm_instances
         return self._auto_scaling_group(
             "fallback",
-            fallback.template,
+            self._args.fallback,
             aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs(
-                on_demand_allocation_strategy="prioritized",
+                on_demand_allocation_strategy=self._on_demand_strategy(),
                 on_demand_base_capacity=0,
                 on_demand_percentage_above_base_capacity=100,
             ),
@@ -120,10 +134,14 @@ class CapacityGroup(pulumi.ComponentResource):
             else None,
         )
 
+    def _on_demand_strategy(self) -> str:
+        # Requirements have no order that could be followed.
+        return "lowest-price" if self._args.capacity.instance_requirements else "prioritized"
+
     def _auto_scaling_group(
         self,
         side: str,
-        template: LaunchTemplate,
+        launchables: Sequence[Launchable],
         distribution: aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs,
         *,
         capacity_rebalance: bool,
@@ -136,21 +154,17 @@ class CapacityGroup(pulumi.ComponentResource):
         return aws.autoscaling.Group(
             name,
             min_size=0,
-            max_size=args.maximum,
+            max_size=args.capacity.maximum,
             desired_capacity=0,
-            vpc_zone_identifiers=args.subnet_ids,
+            vpc_zone_identifiers=list(args.subnet_ids),
             mixed_instances_policy=aws.autoscaling.GroupMixedInstancesPolicyArgs(
                 instances_distribution=distribution,
                 launch_template=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateArgs(
                     launch_template_specification=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
-                        launch_template_id=template.id, version=template.version
+                        launch_template_id=launchables[0].template.id,
+                        version=launchables[0].template.version,
                     ),
-                    overrides=[
-                        aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(
-                            instance_type=kind
-                        )
-                        for kind in args.instance_types
-                    ],
+                    overrides=overrides.of_group(args.capacity, launchables),
                 ),
             ),
             capacity_rebalance=capacity_rebalance,
@@ -173,22 +187,22 @@ class CapacityGroup(pulumi.ComponentResource):
         )
 
     def _parameters(self) -> None:
-        args = self._args
+        args, capacity = self._args, self._args.capacity
         config = {
-            "kind": args.kind,
+            "kind": capacity.kind,
             "primary": self.primary_name,
             "fallback": self.fallback_name,
-            "base": args.on_demand_base,
-            "spotPercentage": args.spot_percentage,
-            "max": args.maximum,
-            "slots": dict.fromkeys(args.instance_types, args.slots),
+            "base": capacity.on_demand_base,
+            "spotPercentage": capacity.spot_percentage,
+            "max": capacity.maximum,
+            "slots": dict.fromkeys(capacity.types, args.slots),
             "drainSeconds": args.drain_seconds,
-            "policy": {"name": args.policy, "knobs": dict(args.knobs)},
+            "policy": {"name": capacity.fallback.policy, "knobs": dict(capacity.fallback.knobs)},
         }
         self._parameter(
             names.PARAMETER_CONFIG, "What the controller must know", pulumi.Output.json_dumps(config)
         )
-        self._parameter(names.PARAMETER_TARGET, "How many instances to keep up", str(args.target))
+        self._parameter(names.PARAMETER_TARGET, "How many instances to keep up", str(capacity.target))
         # People change the mode by hand, and `up` leaves it as they set it.
         self._parameter(
             names.PARAMETER_CONTROL,

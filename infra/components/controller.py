@@ -21,14 +21,21 @@ _VISIBILITY: Final = 6 * _TIMEOUT
 _POWERTOOLS: Final = "017000801446:layer:AWSLambdaPowertoolsPythonV3-python313-x86_64:27"
 """AWS publishes the layer from this account. Pinned, so that no release slips in."""
 
+SERVICE: Final = "controller"
+"""What the function calls itself in logs and, as a dimension, in metrics."""
+
 
 @dataclass(frozen=True)
 class ControllerArgs:
-    """``ready_after``: what must exist before the first wake-up, and be gone only after the last one."""
+    """``ready_after``: what must exist before the first wake-up, and be gone only after the last one.
+
+    ``fleets``: whether some of the groups are Spot Fleets.
+    """
 
     scope: Scope
     state: State
     log_retention_days: int
+    fleets: bool
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -52,7 +59,9 @@ class Controller(pulumi.ComponentResource):
             opts=child,
         )
         self.wake_ups = WakeUps(
-            scope.name("wake-ups"), WakeUpsArgs(scope, _VISIBILITY), pulumi.ResourceOptions(parent=self)
+            scope.name("wake-ups"),
+            WakeUpsArgs(scope, _VISIBILITY, args.fleets),
+            pulumi.ResourceOptions(parent=self),
         )
         identity = FunctionIdentity(
             function_name,
@@ -65,6 +74,7 @@ class Controller(pulumi.ComponentResource):
                     memory_arn=args.state.memory.arn,
                     registry_arn=args.state.registry.arn,
                     log_group_arn=log.arn,
+                    fleets=args.fleets,
                 ),
             ),
             child,
@@ -88,7 +98,7 @@ class Controller(pulumi.ComponentResource):
                     names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
                     names.ENV_MEMORY_TABLE: args.state.memory.name,
                     names.ENV_REGISTRY_TABLE: args.state.registry.name,
-                    "POWERTOOLS_SERVICE_NAME": "controller",
+                    "POWERTOOLS_SERVICE_NAME": SERVICE,
                     "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
                 }
             ),

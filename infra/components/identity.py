@@ -17,13 +17,14 @@ class InstanceIdentityArgs:
 
     scope: Scope
     group: str
-    registry_arn: pulumi.Input[str]
+    access: statements.InstanceAccess
 
 
 class InstanceIdentity(pulumi.ComponentResource):
     """The identity of one group's instances. Produces: role, its policy, instance profile."""
 
     profile_arn: pulumi.Output[str]
+    role_arn: pulumi.Output[str]
 
     def __init__(
         self, name: str, args: InstanceIdentityArgs, opts: pulumi.ResourceOptions | None = None
@@ -36,19 +37,19 @@ class InstanceIdentity(pulumi.ComponentResource):
         role = aws.iam.Role(
             role_name,
             assume_role_policy=statements.document(statements.assumed_by("ec2.amazonaws.com")),
+            permissions_boundary=args.scope.permissions_boundary,
             tags=tags,
             opts=child,
         )
         aws.iam.RolePolicy(
             role_name,
             role=role.name,
-            policy=statements.document(
-                statements.instance(args.scope, group=args.group, registry_arn=args.registry_arn)
-            ),
+            policy=statements.document(statements.instance(args.scope, group=args.group, access=args.access)),
             opts=child,
         )
+        self.role_arn = role.arn
         self.profile_arn = aws.iam.InstanceProfile(role_name, role=role.name, tags=tags, opts=child).arn
-        self.register_outputs({"profileArn": self.profile_arn})
+        self.register_outputs({"profileArn": self.profile_arn, "roleArn": self.role_arn})
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ class FunctionIdentity(pulumi.ComponentResource):
         role = aws.iam.Role(
             role_name,
             assume_role_policy=statements.document(statements.assumed_by("lambda.amazonaws.com")),
+            permissions_boundary=args.scope.permissions_boundary,
             tags=args.scope.tags(role_name),
             opts=child,
         )

@@ -18,12 +18,12 @@ _ROOT_DEVICE: Final = "/dev/sda1"
 
 @dataclass(frozen=True)
 class LaunchTemplateArgs:
-    """``ami`` is an AMI id or the path of a parameter with one; ``launch_hook`` is empty without one."""
+    """``image_id`` as EC2 takes it; ``launch_hook`` is empty without one."""
 
     scope: Scope
     group: str
     side: str
-    ami: str
+    image_id: pulumi.Input[str]
     root_volume_gib: int
     slots: int
     launch_hook: str
@@ -33,11 +33,7 @@ class LaunchTemplateArgs:
 
 
 class LaunchTemplate(pulumi.ComponentResource):
-    """A launch template: GPU image, IMDSv2 only, encrypted root, tags, boot data. Produces: that template.
-
-    The image is looked up at launch (``resolve:ssm:``), not at preview: no lookup, no diff whenever AWS
-    publishes an image, and new instances start patched. To pin one, name an AMI id or your own parameter.
-    """
+    """A launch template: GPU image, IMDSv2 only, encrypted root, tags, boot data. Produces: that template."""
 
     id: pulumi.Output[str]
     version: pulumi.Output[str]
@@ -47,12 +43,11 @@ class LaunchTemplate(pulumi.ComponentResource):
     ) -> None:
         """Declare the template."""
         super().__init__("gpu-spot:infra:LaunchTemplate", name, None, opts)
-        template_name = args.scope.name(args.group, args.side)
-        tags = args.scope.tags(template_name, group=args.group, side=args.side)
+        tags = args.scope.tags(name, group=args.group, side=args.side)
         template = aws.ec2.LaunchTemplate(
-            template_name,
+            name,
             description=f"{args.side} instances of {args.group}",
-            image_id=f"resolve:ssm:{args.ami}" if args.ami.startswith("/") else args.ami,
+            image_id=args.image_id,
             iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=args.profile_arn),
             vpc_security_group_ids=[args.security_group_id],
             metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
@@ -87,9 +82,33 @@ class LaunchTemplate(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         self.id = template.id
-        # `$Latest` would hide a new version from the group: no diff, no effect on a later refresh.
+        # `$Latest` would hide a new version from a group: no diff, no effect on a later refresh.
         self.version = template.latest_version.apply(str)
         self.register_outputs({"id": self.id, "version": self.version})
+
+
+@dataclass(frozen=True)
+class Launchable:
+    """A launch template and the instance types that its image boots, the first choice first."""
+
+    template: LaunchTemplate
+    types: tuple[str, ...]
+
+
+def looked_up_at_launch(image: str) -> str:
+    """Return an image for Auto Scaling, which reads a parameter at each launch.
+
+    No lookup at preview, no diff whenever AWS publishes an image, and new instances start patched.
+    """
+    return f"resolve:ssm:{image}" if image.startswith("/") else image
+
+
+def looked_up_at_preview(image: str) -> pulumi.Input[str]:
+    """Return an image for a fleet, whose template must hold an AMI id (EC2's API, ``ImageId`` of fleets)."""
+    if not image.startswith("/"):
+        return image
+    value: pulumi.Output[str] = aws.ssm.get_parameter_output(name=image).insecure_value
+    return value
 
 
 def _boot_data(args: LaunchTemplateArgs, registry_table: str) -> str:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import pulumi
 import pulumi_aws as aws
 
+from infra import schema
+from infra.components.endpoints import Endpoints, EndpointsArgs
+from infra.components.flow_logs import FlowLogs, FlowLogsArgs
 from infra.scope import Scope
 
 _SLOT_BITS: Final = 4
@@ -18,12 +21,11 @@ _SLOT_BITS: Final = 4
 
 @dataclass(frozen=True)
 class NetworkArgs:
-    """``zones`` are zone names. No input is an output: subnets follow from the settings."""
+    """No input is an output: subnets follow from the settings."""
 
     scope: Scope
-    cidr: str
-    zones: tuple[str, ...]
-    egress: Literal["nat-gateway", "nat-gateway-per-zone"]
+    settings: schema.Network
+    log_retention_days: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +44,11 @@ def plan(cidr: str, zones: tuple[str, ...]) -> Mapping[str, ZonePlan]:
 
 
 class Network(pulumi.ComponentResource):
-    """A VPC with a private and a public subnet in each zone, and a way out for the private ones.
+    """A VPC with a private subnet in each zone, and ways out of it.
 
-    Produces: VPC, internet gateway, public route table; for each zone two subnets and a private route table;
-    one NAT gateway, or one for each zone; the workers' security group (nothing in, everything out).
+    Produces: VPC, its default security group without rules; for each zone a private subnet with a route
+    table; the workers' security group (nothing in, everything out); endpoints; flow logs if asked for. With
+    NAT: internet gateway, for each zone a public subnet, one NAT gateway or one for each zone.
     """
 
     vpc_id: pulumi.Output[str]
@@ -55,27 +58,76 @@ class Network(pulumi.ComponentResource):
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the network."""
         super().__init__("gpu-spot:infra:Network", name, None, opts)
-        self._scope = args.scope
+        self._scope, settings = args.scope, args.settings
         self._child = pulumi.ResourceOptions(parent=self)
-        blocks = plan(args.cidr, args.zones)
+        blocks = plan(settings.cidr, settings.zones)
 
-        vpc_name = self._scope.name("vpc")
+        self.vpc_id = self._vpc(settings.cidr).id
+        private = {zone: self._subnet("private", zone, block.private) for zone, block in blocks.items()}
+        # A table for each zone, even behind one gateway: changing `egress` then moves routes, not subnets.
+        tables = {zone: self._route_table("private", zone) for zone in private}
+        for zone, subnet in private.items():
+            self._associate("private", zone, subnet, tables[zone])
+        if settings.egress != "none":
+            self._way_out(blocks, tables, per_zone=settings.egress == "nat-gateway-per-zone")
+        self.private_subnet_ids = [subnet.id for subnet in private.values()]
+        self.worker_security_group_id = self._worker_security_group().id
+        Endpoints(
+            self._scope.name("endpoints"),
+            EndpointsArgs(
+                self._scope,
+                self.vpc_id,
+                self.private_subnet_ids,
+                [table.id for table in tables.values()],
+                self.worker_security_group_id,
+                interfaces=settings.endpoints == "interface",
+            ),
+            self._child,
+        )
+        if settings.flow_logs != "none":
+            FlowLogs(
+                self._scope.name("flows"),
+                FlowLogsArgs(self._scope, self.vpc_id, settings.flow_logs, args.log_retention_days),
+                self._child,
+            )
+        self.register_outputs(
+            {
+                "vpcId": self.vpc_id,
+                "privateSubnetIds": self.private_subnet_ids,
+                "workerSecurityGroupId": self.worker_security_group_id,
+            }
+        )
+
+    def _vpc(self, cidr: str) -> aws.ec2.Vpc:
+        name = self._scope.name("vpc")
         vpc = aws.ec2.Vpc(
-            vpc_name,
-            cidr_block=args.cidr,
+            name,
+            cidr_block=cidr,
             enable_dns_hostnames=True,
             enable_dns_support=True,
-            tags=self._scope.tags(vpc_name),
+            tags=self._scope.tags(name),
             opts=self._child,
         )
-        self.vpc_id = vpc.id
-        gateway_name = self._scope.name("internet")
+        # Who names no group gets this one; without rules it reaches nothing and nothing reaches it.
+        default_name = self._scope.name("default")
+        aws.ec2.DefaultSecurityGroup(
+            default_name,
+            vpc_id=vpc.id,
+            ingress=[],
+            egress=[],
+            tags=self._scope.tags(default_name),
+            opts=self._child,
+        )
+        return vpc
+
+    def _way_out(
+        self, blocks: Mapping[str, ZonePlan], tables: Mapping[str, aws.ec2.RouteTable], *, per_zone: bool
+    ) -> None:
+        name = self._scope.name("internet")
         gateway = aws.ec2.InternetGateway(
-            gateway_name, vpc_id=vpc.id, tags=self._scope.tags(gateway_name), opts=self._child
+            name, vpc_id=self.vpc_id, tags=self._scope.tags(name), opts=self._child
         )
         public = {zone: self._subnet("public", zone, block.public) for zone, block in blocks.items()}
-        private = {zone: self._subnet("private", zone, block.private) for zone, block in blocks.items()}
-
         out = self._route_table("public")
         route = aws.ec2.Route(
             self._scope.name("public-out"),
@@ -86,29 +138,20 @@ class Network(pulumi.ComponentResource):
         )
         for zone, subnet in public.items():
             self._associate("public", zone, subnet, out)
-
-        nat_zones = args.zones if args.egress == "nat-gateway-per-zone" else args.zones[:1]
-        nats = {zone: self._nat(zone, public[zone], after=route) for zone in nat_zones}
-        # A table for each zone, even behind one gateway: changing `egress` then moves routes, not subnets.
-        for zone, subnet in private.items():
-            table = self._route_table("private", zone)
+        first = next(iter(public))
+        nats = {
+            zone: self._nat(zone, subnet, after=route)
+            for zone, subnet in public.items()
+            if per_zone or zone == first
+        }
+        for zone, table in tables.items():
             aws.ec2.Route(
                 self._scope.name("private-out", zone),
                 route_table_id=table.id,
                 destination_cidr_block="0.0.0.0/0",
-                nat_gateway_id=nats.get(zone, nats[nat_zones[0]]).id,
+                nat_gateway_id=nats.get(zone, nats[first]).id,
                 opts=self._child,
             )
-            self._associate("private", zone, subnet, table)
-        self.private_subnet_ids = [subnet.id for subnet in private.values()]
-        self.worker_security_group_id = self._worker_security_group().id
-        self.register_outputs(
-            {
-                "vpcId": self.vpc_id,
-                "privateSubnetIds": self.private_subnet_ids,
-                "workerSecurityGroupId": self.worker_security_group_id,
-            }
-        )
 
     def _subnet(self, side: str, zone: str, cidr: str) -> aws.ec2.Subnet:
         name = self._scope.name(side, zone)

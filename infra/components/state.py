@@ -45,6 +45,7 @@ class State(pulumi.ComponentResource):
             ttl=aws.dynamodb.TableTtlArgs(attribute_name=ttl, enabled=True) if ttl else None,
             point_in_time_recovery=aws.dynamodb.TablePointInTimeRecoveryArgs(enabled=True),
             server_side_encryption=aws.dynamodb.TableServerSideEncryptionArgs(enabled=True),
+            deletion_protection_enabled=self._scope.protect,
             tags=self._scope.tags(name),
-            opts=pulumi.ResourceOptions(parent=self),
+            opts=self._scope.stateful(self),
         )

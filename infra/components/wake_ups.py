@@ -18,14 +18,25 @@ _QUEUE_KEEPS: Final = 3600
 """Seconds. The minute's schedule makes an older wake-up worthless."""
 _ATTEMPTS: Final = 5
 """Before the dead-letter queue; Lambda's guide advises at least five."""
+_FLEET_EVENTS: Final = (
+    "EC2 Spot Fleet State Change",
+    "EC2 Spot Fleet Spot Instance Request Change",
+    "EC2 Spot Fleet Instance Change",
+    "EC2 Spot Fleet Error",
+)
+"""Without "Information", which tells of prices and says nothing that an observation misses."""
 
 
 @dataclass(frozen=True)
 class WakeUpsArgs:
-    """``visibility_seconds`` is for how long a message in work stays hidden from other readers."""
+    """``visibility_seconds`` is for how long a message in work stays hidden from other readers.
+
+    ``fleets``: whether Spot Fleets' events wake, too.
+    """
 
     scope: Scope
     visibility_seconds: int
+    fleets: bool
 
 
 class WakeUps(pulumi.ComponentResource):
@@ -33,7 +44,9 @@ class WakeUps(pulumi.ComponentResource):
 
     queue_arn: pulumi.Output[str]
     queue_url: pulumi.Output[str]
+    queue_name: pulumi.Output[str]
     dead_letter_url: pulumi.Output[str]
+    dead_letter_name: pulumi.Output[str]
 
     def __init__(self, name: str, args: WakeUpsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the queue and what feeds it."""
@@ -48,7 +61,8 @@ class WakeUps(pulumi.ComponentResource):
                 {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": _ATTEMPTS}
             ),
         )
-        rules = [self._rule(short, pattern) for short, pattern in event_patterns(args.scope.prefix).items()]
+        patterns = event_patterns(args.scope.prefix, fleets=args.fleets)
+        rules = [self._rule(short, pattern) for short, pattern in patterns.items()]
         rules.append(self._rule("every-minute", None))
         self._policy("wake-ups", queue, rules)
         self._policy("dead-letters", dead_letters, rules)
@@ -61,6 +75,7 @@ class WakeUps(pulumi.ComponentResource):
                 opts=self._child,
             )
         self.queue_arn, self.queue_url, self.dead_letter_url = queue.arn, queue.url, dead_letters.url
+        self.queue_name, self.dead_letter_name = queue.name, dead_letters.name
         self.register_outputs({"queueUrl": self.queue_url, "deadLetterUrl": self.dead_letter_url})
 
     def _queue(
@@ -106,13 +121,13 @@ class WakeUps(pulumi.ComponentResource):
         )
 
 
-def event_patterns(group_prefix: str) -> dict[str, dict[str, Any]]:
+def event_patterns(group_prefix: str, *, fleets: bool) -> dict[str, dict[str, Any]]:
     """Return EventBridge patterns by short name.
 
-    EC2's events carry no tags: those of the whole account come in, and the controller ignores the others'.
+    EC2's and fleets' events carry no tags: those of the whole account come in, and the others' only wake.
     """
     ours = {"AutoScalingGroupName": [{"prefix": group_prefix}]}
-    return {
+    patterns: dict[str, dict[str, Any]] = {
         "interruption": {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]},
         "rebalance": {"source": ["aws.ec2"], "detail-type": ["EC2 Instance Rebalance Recommendation"]},
         "state-change": {
@@ -132,3 +147,6 @@ def event_patterns(group_prefix: str) -> dict[str, dict[str, Any]]:
             "detail": ours,
         },
     }
+    if fleets:
+        patterns["fleet"] = {"source": ["aws.ec2spotfleet"], "detail-type": list(_FLEET_EVENTS)}
+    return patterns

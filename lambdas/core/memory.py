@@ -6,12 +6,15 @@ item stays far below DynamoDB's 400 KB.
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation
+from lambdas.core.history import History, follow, from_json, to_json
 from lambdas.core.model import Market, Observation
 
 FORMAT: Final = 1
@@ -20,6 +23,9 @@ FORGET_SECONDS: Final = 900.0
 RELEASE_SECONDS: Final = 300.0
 """How long a release is believed: an instance that stands longer was not let go after all."""
 BOOT_SAMPLES: Final = 20
+PLAIN_LENGTH: Final = 64_000
+"""Longer text is stored compressed: the marks of 10,000 instances would not fit into an item otherwise."""
+_COMPRESSED: Final = "zlib:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +35,8 @@ class Memory:
     ``doomed`` is the deadline by instance id, from events or observation; ``at_risk`` when a rebalance
     recommendation was heard; ``released`` when we let an instance go, so that a notice which we caused
     starts nothing; ``boots`` the newest boot times in seconds by market; ``booted`` the instances already
-    counted there; ``alarmed`` what people have been told and is still so.
+    counted there; ``alarmed`` what people have been told and is still so; ``history`` what was learned about
+    the spot pools.
     """
 
     doomed: Mapping[str, float] = field(default_factory=dict)
@@ -38,6 +45,7 @@ class Memory:
     boots: Mapping[Market, tuple[float, ...]] = field(default_factory=dict)
     booted: frozenset[str] = frozenset()
     alarmed: frozenset[str] = frozenset()
+    history: History = field(default_factory=History)
 
     def boot_seconds(self, market: Market, default: float) -> float:
         """Return the boot time to plan with: the longest of the newest launches, ``default`` before any."""
@@ -61,6 +69,7 @@ def note(memory: Memory, events: Iterable[Event], now: float) -> Memory:
 def learn(memory: Memory, observation: Observation, now: float) -> Memory:
     """Return the memory after one look: observed deadlines added, boot times learned, the gone forgotten."""
     present = {i.id for i in observation.instances}
+    history = follow(memory.history, observation, memory.doomed, memory.released, now)
     doomed = _fresh(memory.doomed, present, now)
     at_risk = _fresh(memory.at_risk, present, now)
     boots = {market: list(samples) for market, samples in memory.boots.items()}
@@ -82,6 +91,7 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
         released={i: at for i, at in memory.released.items() if at + RELEASE_SECONDS > now},
         boots={market: tuple(samples[-BOOT_SAMPLES:]) for market, samples in boots.items()},
         booted=frozenset(booted),
+        history=history,
     )
 
 
@@ -90,8 +100,8 @@ def _fresh(marks: Mapping[str, float], present: set[str], now: float) -> dict[st
 
 
 def dump(memory: Memory) -> str:
-    """Return the memory as JSON, equal memories as equal text."""
-    return json.dumps(
+    """Return the memory as JSON, compressed where it is long; equal memories as equal text."""
+    text = json.dumps(
         {
             "format": FORMAT,
             "doomed": dict(memory.doomed),
@@ -100,15 +110,19 @@ def dump(memory: Memory) -> str:
             "boots": {str(market): list(samples) for market, samples in memory.boots.items()},
             "booted": sorted(memory.booted),
             "alarmed": sorted(memory.alarmed),
+            "history": to_json(memory.history),
         },
         sort_keys=True,
         separators=(",", ":"),
     )
+    if len(text) <= PLAIN_LENGTH:
+        return text
+    return _COMPRESSED + base64.b64encode(zlib.compress(text.encode(), level=1)).decode()
 
 
 def parse(text: str) -> Memory:
     """Return the memory in ``text``; raise ``ValueError`` for text of another format."""
-    raw: Any = json.loads(text)
+    raw: Any = json.loads(_plain(text))
     found = raw.get("format") if isinstance(raw, dict) else raw
     if found != FORMAT:
         raise ValueError(f"memory has format {found!r}, {FORMAT} is needed")
@@ -119,4 +133,14 @@ def parse(text: str) -> Memory:
         boots={Market(market): tuple(samples) for market, samples in raw["boots"].items()},
         booted=frozenset(raw["booted"]),
         alarmed=frozenset(raw["alarmed"]),
+        history=from_json(raw["history"]) if "history" in raw else History(),
     )
+
+
+def _plain(text: str) -> str:
+    if not text.startswith(_COMPRESSED):
+        return text
+    try:
+        return zlib.decompress(base64.b64decode(text.removeprefix(_COMPRESSED), validate=True)).decode()
+    except zlib.error as error:
+        raise ValueError(f"memory cannot be decompressed: {error}") from None

@@ -64,7 +64,8 @@ class Situation:
 
     def lasting(self, instances: Iterable[Instance]) -> tuple[Instance, ...]:
         """Return those that are ready and have no notice: the ones to count on."""
-        return tuple(i for i in instances if self.is_ready(i) and not self.is_doomed(i))
+        doomed = self.memory.doomed  # without a notice, ready is whoever has been heard
+        return tuple(i for i in instances if i.ready_since is not None and i.id not in doomed)
 
     @property
     def committed_fallback(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from lambdas.core.events import InterruptionNotice
@@ -52,6 +54,17 @@ def test_memory_survives_storage() -> None:
         note(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW), observe(spot("i-1"), on_demand("o")), NOW
     )
     assert parse(dump(memory)) == memory
+
+
+def test_the_memory_of_the_largest_group_fits_into_an_item() -> None:
+    draw = random.Random(1)
+    fleet = [spot(f"i-{draw.getrandbits(68):017x}") for _ in range(10_000)]
+    memory = learn(Memory(), observe(*fleet), NOW)
+    text = dump(memory)
+    assert len(text) < 400_000
+    assert parse(text) == memory
+    with pytest.raises(ValueError, match="memory cannot be decompressed"):
+        parse(text[: len("zlib:") + 2000])
 
 
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"format":0}', "{}"])

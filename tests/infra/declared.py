@@ -15,11 +15,13 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DEV = ROOT / "Pulumi.dev.yaml"
+STACKS = ("dev", "fleet", "prod")
 RUNNER = Path(__file__).with_name("program.py")
 
 
 @dataclass(frozen=True)
 class Run:
+    stack: str
     declared: list[dict[str, Any]]
     lookups: list[str]
     exports: dict[str, Any]
@@ -36,7 +38,7 @@ class Run:
         }
 
     def the(self, kind: str, name: str) -> dict[str, Any]:
-        return self.of(kind)[f"gpu-spot-dev-{name}"]
+        return self.of(kind)[f"gpu-spot-{self.stack}-{name}"]
 
 
 @cache
@@ -48,12 +50,17 @@ def run(mode: str, stack_file: Path = DEV, stack: str = "dev", again: int = 0) -
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    return Run(**json.loads(done.stdout))
+    return Run(stack, **json.loads(done.stdout))
 
 
-def variant(tmp_path: Path, change: Callable[[dict[str, Any]], None]) -> Path:
-    """Write the dev stack file with ``change`` applied to its configuration."""
-    content = yaml.safe_load(DEV.read_text("utf-8"))
+def shipped(stack: str, mode: str = "known", again: int = 0) -> Run:
+    """Run one of the environments that ship."""
+    return run(mode, ROOT / f"Pulumi.{stack}.yaml", stack, again)
+
+
+def variant(tmp_path: Path, change: Callable[[dict[str, Any]], None], base: Path = DEV) -> Path:
+    """Write a stack file (dev's) with ``change`` applied to its configuration."""
+    content = yaml.safe_load(base.read_text("utf-8"))
     change(content["config"])
     path = tmp_path / "Pulumi.variant.yaml"
     path.write_text(yaml.safe_dump(content), "utf-8")

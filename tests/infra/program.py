@@ -33,6 +33,7 @@ LOOKUPS = {
         "id": "aws",
         "reverseDnsPrefix": "com.amazonaws",
     },
+    "aws:ssm/getParameter:getParameter": {"insecureValue": "ami-0123456789abcdef0", "name": "image"},
 }
 
 
@@ -67,6 +68,9 @@ class Monitor(mocks.MockMonitor):
                     "custom": request.custom,
                     "inputs": plain(rpc.deserialize_properties(request.object)),
                     "ignore_changes": list(request.ignoreChanges),
+                    "replace_on_changes": list(request.replaceOnChanges),
+                    "protect": request.protect,
+                    "parent": request.parent.rpartition("::")[2],
                 }
             )
         return super().RegisterResource(request)

@@ -15,22 +15,35 @@ import pytest
 from infra.components import controller, wake_ups
 from infra.scope import Scope
 from infra.settings import SettingsError
-from lambdas.core import names
-from tests.infra.declared import RUNNER, run, variant
+from lambdas.core import names, policies
+from tests.infra.declared import RUNNER, STACKS, run, shipped, variant
 
 UNKNOWN = "<unknown>"
 
 UNTAGGED = {  # these have no tags of their own in AWS
+    "aws:cloudwatch/dashboard:Dashboard",
     "aws:cloudwatch/eventTarget:EventTarget",
     "aws:ec2/route:Route",
     "aws:ec2/routeTableAssociation:RouteTableAssociation",
+    "aws:ecr/lifecyclePolicy:LifecyclePolicy",
+    "aws:efs/fileSystemPolicy:FileSystemPolicy",
+    "aws:efs/mountTarget:MountTarget",
     "aws:iam/rolePolicy:RolePolicy",
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
+    "aws:s3/bucketPolicy:BucketPolicy",
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+    "aws:s3/bucketVersioning:BucketVersioning",
+    "aws:sns/topicPolicy:TopicPolicy",
     "aws:sqs/queuePolicy:QueuePolicy",
 }
 
 
-def test_a_first_preview_declares_what_an_update_declares() -> None:
-    first, again, known = run("unknown"), run("unknown", again=1), run("known")
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_first_preview_declares_what_an_update_declares(stack: str) -> None:
+    first, again, known = shipped(stack, "unknown"), shipped(stack, "unknown", 1), shipped(stack)
     assert first.identities() == again.identities() == known.identities()
     assert max(Counter(first.identities()).values()) == 1
 
@@ -59,16 +72,29 @@ def test_ignored_changes_are_exactly_what_others_than_pulumi_set() -> None:
     }
 
 
-def test_every_resource_that_can_carries_the_stack_tag() -> None:
-    for one in run("known").declared:
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_resource_that_can_carries_the_stack_tag(stack: str) -> None:
+    for one in shipped(stack).declared:
         if not one["custom"] or one["type"] in UNTAGGED:
             continue
         tags = one["inputs"].get("tags", {})
         if isinstance(tags, list):
             assert all(tag["propagateAtLaunch"] for tag in tags), one["name"]
             tags = {tag["key"]: tag["value"] for tag in tags}
-        assert tags.get(names.TAG_STACK) == "dev", (one["type"], one["name"])
+        assert tags.get(names.TAG_STACK) == stack, (one["type"], one["name"])
         assert tags.get("Name"), (one["type"], one["name"])
+
+
+def test_what_holds_data_is_protected_in_production_and_nothing_else_is() -> None:
+    protected = {one["type"] for one in shipped("prod").declared if one["protect"]}
+    assert protected == {
+        "aws:dynamodb/table:Table",
+        "aws:ecr/repository:Repository",
+        "aws:efs/fileSystem:FileSystem",
+        "aws:s3/bucket:Bucket",
+    }
+    assert all(table["deletionProtectionEnabled"] for table in shipped("prod").of("Table").values())
+    assert not [one["name"] for one in shipped("dev").declared if one["protect"]]
 
 
 @pytest.mark.parametrize("side", ["primary", "fallback"])
@@ -118,7 +144,7 @@ def test_the_fallback_is_on_demand_with_a_warm_pool_of_fixed_size() -> None:
     assert (
         group["mixedInstancesPolicy"]["instancesDistribution"]["onDemandPercentageAboveBaseCapacity"] == 100
     )
-    assert (group["warmPool"]["minSize"], group["warmPool"]["maxGroupPreparedCapacity"]) == (2, 2)
+    assert (group["warmPool"]["minSize"], group["warmPool"]["maxGroupPreparedCapacity"]) == (8, 8)
 
 
 def test_the_controller_finds_a_group_as_the_contract_says() -> None:
@@ -134,7 +160,7 @@ def test_the_controller_finds_a_group_as_the_contract_says() -> None:
         "max": 16,
         "slots": {"g6.xlarge": 1, "g5.xlarge": 1, "g4dn.xlarge": 1, "g6e.xlarge": 1},
         "drainSeconds": 0,
-        "policy": {"name": "ready-handover", "knobs": {}},
+        "policy": {"name": policies.DEFAULT, "knobs": {}},
     }
     assert parameters[f"{root}/inference/target"] == "8"
     assert json.loads(parameters[f"{root}/inference/control"]) == {"mode": "automatic"}
@@ -182,7 +208,7 @@ def test_every_wake_up_goes_to_the_one_queue_and_a_lost_one_to_the_dead_letters(
 def test_the_groups_physical_names_match_the_event_pattern() -> None:
     prefix = Scope("dev", "us-west-2", "1", "aws").prefix
     assert all(name.startswith(prefix) for name in run("known").of("Group"))
-    assert wake_ups.event_patterns(prefix)["launch"]["detail"] == {
+    assert wake_ups.event_patterns(prefix, fleets=False)["launch"]["detail"] == {
         "AutoScalingGroupName": [{"prefix": prefix}]
     }
 
@@ -202,7 +228,7 @@ def test_without_fallback_there_is_no_second_group(tmp_path: Path) -> None:
     assert list(known.of("LaunchTemplate")) == ["gpu-spot-dev-inference-primary"]
     config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
     assert config["fallback"] is None
-    assert config["policy"]["name"] == "ready-handover"
+    assert config["policy"]["name"] == policies.DEFAULT
 
 
 def test_two_services_and_a_gateway_in_each_zone(tmp_path: Path) -> None:
@@ -241,6 +267,17 @@ def test_wrong_settings_end_the_program_before_anything_is_declared(tmp_path: Pa
         "SettingsError: gpu-spot:services[0].capacity.spotPercentage: 140, allowed: at most 100"
         in done.stderr
     )
+
+
+def test_a_warning_reaches_the_engine_and_ends_nothing(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:network"]["zones"] = ["us-west-2a"]
+        config["gpu-spot:services"][0]["capacity"]["instanceTypes"] = ["g5.xlarge"]
+
+    command = [sys.executable, RUNNER, "unknown", "dev", variant(tmp_path, change)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert "one type in one zone is a single capacity pool" in done.stderr
 
 
 @pytest.mark.parametrize("stack", ["dev.eu", "dev_1", "-dev", ""])

@@ -13,7 +13,7 @@ import pytest
 from botocore import xform_name
 
 from lambdas.core import names
-from tests.infra.declared import run
+from tests.infra.declared import STACKS, shipped
 
 LAMBDAS = Path(names.__file__).parents[1]
 
@@ -21,8 +21,14 @@ LAMBDAS = Path(names.__file__).parents[1]
 NO_RESOURCE_LEVEL = {
     "autoscaling:DescribeAutoScalingGroups",
     "autoscaling:DescribeScalingActivities",
+    "cloudwatch:PutMetricData",
     "ec2:DescribeInstances",
     "ec2:DescribeSpotInstanceRequests",
+    # The reference names the fleet as a resource of these three, but no condition on it was tried on AWS.
+    "ec2:DescribeSpotFleetInstances",
+    "ec2:DescribeSpotFleetRequestHistory",
+    "ec2:DescribeSpotFleetRequests",
+    "ecr:GetAuthorizationToken",
     "ssmmessages:CreateControlChannel",
     "ssmmessages:CreateDataChannel",
     "ssmmessages:OpenControlChannel",
@@ -30,8 +36,17 @@ NO_RESOURCE_LEVEL = {
     # Its resource is the instance itself, unknown when the role is made.
     "ssm:UpdateInstanceInformation",
 }
+OURS = "gpu-spot-(dev|fleet|prod)-|/gpu-spot/(dev|fleet|prod)/"
+# Fleets and instances have no names of ours: their tags say whose they are.
+BY_TAG = {"MoveFleets", "EndFleetInstances"}
 # Calls of the Systems Manager agent that botocore has no client for.
 AGENT_PROTOCOL = {action for action in NO_RESOURCE_LEVEL if action.startswith(("ssm:", "ssmmessages:"))}
+NO_OPERATION = AGENT_PROTOCOL | {
+    "elasticfilesystem:ClientMount",  # checked when the file system is mounted
+    "elasticfilesystem:ClientWrite",
+    "s3:ListBucket",  # of the operation ListObjectsV2
+}
+CLIENTS = {"elasticfilesystem": "efs"}  # where boto3 names a service otherwise than IAM
 # What AWS does with the role, not our code.
 BY_AWS = {
     "logs:CreateLogStream",
@@ -42,26 +57,39 @@ BY_AWS = {
 }
 
 
-def documents() -> list[tuple[str, dict[str, Any]]]:
-    declared = run("known").declared
-    texts = [
-        (one["name"], one["inputs"][key])
-        for one in declared
+def documents(stack: str) -> list[tuple[str, dict[str, Any]]]:
+    return [
+        (one["name"], json.loads(one["inputs"][key]))
+        for one in shipped(stack).declared
         for key in ("policy", "assumeRolePolicy")
-        if isinstance(one["inputs"].get(key), str)
+        if isinstance(one["inputs"].get(key), str) and "Statement" in one["inputs"][key]
     ]
-    assert len(texts) == 6
-    return [(name, json.loads(text)) for name, text in texts]
+
+
+def statements_of(stack: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(name, statement) for name, document in documents(stack) for statement in document["Statement"]]
+
+
+def the(sid: str, stack: str = "dev") -> dict[str, Any]:
+    [statement] = [statement for _, statement in statements_of(stack) if statement["Sid"] == sid]
+    return statement
 
 
 @pytest.fixture(scope="module")
 def all_statements() -> list[tuple[str, dict[str, Any]]]:
-    return [(name, statement) for name, document in documents() for statement in document["Statement"]]
+    found = [statement for stack in STACKS for statement in statements_of(stack)]
+    assert len(found) > 60
+    return found
+
+
+def is_allowed(statement: dict[str, Any]) -> bool:
+    return statement["Effect"] == "Allow"
 
 
 def test_no_action_is_a_wildcard(all_statements: list[tuple[str, dict[str, Any]]]) -> None:
     for name, statement in all_statements:
-        assert not [action for action in statement["Action"] if "*" in action], (name, statement["Sid"])
+        if is_allowed(statement):
+            assert not [action for action in statement["Action"] if "*" in action], (name, statement["Sid"])
 
 
 def test_every_resource_is_ours_unless_aws_offers_no_narrower_one(
@@ -72,44 +100,119 @@ def test_every_resource_is_ours_unless_aws_offers_no_narrower_one(
             if resource == "*":
                 assert set(statement["Action"]) <= NO_RESOURCE_LEVEL, (name, statement["Sid"])
             else:
-                assert "gpu-spot-dev-" in resource or "/gpu-spot/dev/" in resource, resource
+                assert re.search(OURS, resource) or statement["Sid"] in BY_TAG, (name, resource)
+                if statement["Sid"] in BY_TAG:
+                    assert "aws:ResourceTag/gpu-spot:stack" in statement["Condition"]["StringEquals"]
 
 
-def test_groups_are_moved_by_name_and_tag(all_statements: list[tuple[str, dict[str, Any]]]) -> None:
-    moving = [s for _, s in all_statements if s["Sid"] in ("MoveCapacity", "CompleteLaunchHook")]
-    assert len(moving) == 2
-    for statement in moving:
-        assert statement["Condition"]["StringEquals"]["aws:ResourceTag/gpu-spot:stack"] == "dev"
+def test_groups_are_moved_by_name_and_tag() -> None:
+    for sid in ("MoveCapacity", "CompleteLaunchHook"):
+        assert the(sid)["Condition"]["StringEquals"]["aws:ResourceTag/gpu-spot:stack"] == "dev"
 
 
-def test_an_instance_writes_only_its_own_groups_workers(
-    all_statements: list[tuple[str, dict[str, Any]]],
-) -> None:
-    (statement,) = [s for _, s in all_statements if s["Sid"] == "ReportWorkers"]
-    assert statement["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": ["inference"]}
-    assert statement["Condition"]["Null"] == {"dynamodb:LeadingKeys": "false"}
+def test_an_instance_writes_only_its_own_groups_workers() -> None:
+    condition = the("ReportWorkers")["Condition"]
+    assert condition["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": ["inference"]}
+    assert condition["Null"] == {"dynamodb:LeadingKeys": "false"}
+
+
+def test_an_instance_sends_metrics_only_into_our_namespace() -> None:
+    assert the("SendMetrics")["Condition"] == {"StringEquals": {"cloudwatch:namespace": "gpu-spot"}}
+
+
+def test_only_a_stack_with_a_fleet_may_move_fleets() -> None:
+    assert not [s for _, s in statements_of("dev") if "Fleet" in s["Sid"]]
+    ended = the("EndFleetInstances", "fleet")
+    assert ended["Condition"]["StringEquals"] == {
+        "aws:ResourceTag/gpu-spot:stack": "fleet",
+        "aws:ResourceTag/gpu-spot:side": "primary",
+    }
+
+
+def test_a_fleet_hands_out_no_role_but_its_instances() -> None:
+    statement = the("HandOutOneRole", "fleet")
+    assert (statement["Effect"], statement["Action"]) == ("Deny", ["iam:PassRole"])
+    assert statement["NotResource"] == ["arn:gpu-spot-fleet-inference-instance"]
+
+
+def test_the_file_system_allows_named_principals_and_denies_plain_text() -> None:
+    allowed, denied = (
+        the("MountThroughMountTargets", "prod"),
+        [
+            statement
+            for name, statement in statements_of("prod")
+            if name == "gpu-spot-prod-files" and statement["Sid"] == "OnlyOverTls"
+        ],
+    )
+    assert allowed["Principal"] == {"AWS": "arn:aws:iam::123456789012:root"}
+    assert denied[0]["Effect"] == "Deny"
+    assert denied[0]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    mounted = the("MountFiles", "prod")
+    assert mounted["Condition"]["StringEquals"]["elasticfilesystem:AccessPointArn"] == [
+        "arn:gpu-spot-prod-files-checkpoints",
+        "arn:gpu-spot-prod-files-artifacts",
+    ]
 
 
 def test_every_action_exists(all_statements: list[tuple[str, dict[str, Any]]]) -> None:
     session = botocore.session.get_session()
     for _, statement in all_statements:
-        for action in statement["Action"]:
+        for action in statement["Action"] if is_allowed(statement) else ():
             service, operation = action.split(":")
-            if action in AGENT_PROTOCOL:
+            if action in NO_OPERATION:
                 continue
+            service = CLIENTS.get(service, service)
             assert operation in session.get_service_model(service).operation_names, action
 
 
-def test_the_controller_may_call_what_it_calls_and_nothing_else(
-    all_statements: list[tuple[str, dict[str, Any]]],
-) -> None:
-    granted = {
+def granted_to_the_controller(stack: str) -> set[str]:
+    return {
         action
-        for name, statement in all_statements
-        if name == "gpu-spot-dev-controller-function" and statement["Sid"] != "Assume"
+        for name, statement in statements_of(stack)
+        if name == f"gpu-spot-{stack}-controller-function" and statement["Sid"] != "Assume"
         for action in statement["Action"]
     }
-    assert granted - BY_AWS == called_operations()
+
+
+def test_the_controller_may_call_what_it_calls_and_nothing_else() -> None:
+    called = called_operations()
+    assert granted_to_the_controller("fleet") - BY_AWS == called
+    assert granted_to_the_controller("dev") - BY_AWS == {
+        action for action in called if "Fleet" not in action and action != "ec2:TerminateInstances"
+    }
+
+
+# What is granted to others than the controller, and who uses it.
+USES = {
+    "autoscaling:CompleteLifecycleAction": "the worker, once it is set up",
+    "cloudwatch:PutMetricData": "the CloudWatch agent",
+    "dynamodb:UpdateItem": "the worker's heartbeat",
+    "ecr:BatchCheckLayerAvailability": "Docker, to pull worker images",
+    "ecr:BatchGetImage": "Docker, to pull worker images",
+    "ecr:GetAuthorizationToken": "Docker, to log in to the registry",
+    "ecr:GetDownloadUrlForLayer": "Docker, to pull worker images",
+    "elasticfilesystem:ClientMount": "the mount of the file system",
+    "elasticfilesystem:ClientWrite": "the mount of the file system",
+    "logs:CreateLogStream": "the flow logs service",
+    "logs:DescribeLogStreams": "the flow logs service",
+    "logs:PutLogEvents": "the flow logs service",
+    "s3:GetObject": "a worker that reads a dataset",
+    "s3:ListBucket": "a worker that reads a dataset",
+    "ssm:GetParameter": "the CloudWatch agent, to read its configuration",
+    **dict.fromkeys(AGENT_PROTOCOL, "the Systems Manager agent"),
+}
+
+
+def test_every_permission_beside_the_controllers_has_a_user() -> None:
+    granted = {
+        action
+        for stack in STACKS
+        for name, statement in statements_of(stack)
+        if not name.endswith("controller-function") and is_allowed(statement) and "Resource" in statement
+        if "Principal" not in statement
+        for action in statement["Action"]
+    }
+    assert granted == set(USES)
 
 
 def called_operations() -> set[str]:
@@ -122,17 +225,28 @@ def called_operations() -> set[str]:
     }
     found: set[str] = set()
     for path in LAMBDAS.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        tree = ast.parse(path.read_text("utf-8"))
+        # An adapter of one service calls its client `client`; the type that it imports tells which.
+        imported = {
+            (node.module or "").removeprefix("mypy_boto3_").partition(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mypy_boto3_")
+        }
+        for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
                 continue
-            service = re.sub(r".*\.", "", ast.unparse(node.func.value))
+            receiver = re.sub(r".*\.", "", ast.unparse(node.func.value))
             operation = node.func.attr
             if operation == "get_paginator" and isinstance(node.args[0], ast.Constant):
                 operation = str(node.args[0].value)
-            if (service, operation) in actions:
-                found.add(actions[service, operation])
+            services = imported if receiver == "client" else {receiver}
+            found |= {actions[service, operation] for service in services if (service, operation) in actions}
     return found
 
 
 def test_the_calls_of_the_adapters_are_found() -> None:
-    assert {"autoscaling:SetDesiredCapacity", "dynamodb:PutItem"} <= called_operations()
+    assert {
+        "autoscaling:SetDesiredCapacity",
+        "dynamodb:PutItem",
+        "ec2:ModifySpotFleetRequest",
+    } <= called_operations()

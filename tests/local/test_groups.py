@@ -8,6 +8,7 @@ from botocore.exceptions import ClientError
 from gpu_spot.local.cloud import ON_DEMAND_CAPACITY_REFUSAL, SPOT_CAPACITY_REFUSAL
 from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.local.fleet import TERMINATED_VISIBLE_SECONDS
+from tests.local.test_functions import bodies
 from tests.local.world import START, Running
 
 
@@ -212,3 +213,37 @@ def test_on_demand_gets_no_notice(running: Running) -> None:
     instance = running.cloud.launch("inference", "fallback", "g5.xlarge", "us-west-2a", "on-demand")
     with pytest.raises(LocalCloudError, match="on-demand"):
         running.cloud.notice(instance, START + 120)
+
+
+def test_a_launch_waits_for_its_hook_until_the_worker_is_heard(running: Running) -> None:
+    autoscaling, view = running.clients("autoscaling"), running.cloud.group("inference")
+
+    def state() -> tuple[str, str]:
+        (group,) = autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[view.fallback])[
+            "AutoScalingGroups"
+        ]
+        activities = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.fallback)
+        return group["Instances"][0]["LifecycleState"], activities["Activities"][0]["StatusCode"]
+
+    hook = {"AutoScalingGroupName": view.fallback, "LifecycleHookName": "worker-started"}
+    autoscaling.put_lifecycle_hook(**hook, LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING")
+    try:
+        instance = running.cloud.launch("inference", "fallback", "g5.xlarge", "us-west-2a", "on-demand")
+        assert state() == ("Pending:Wait", "MidLifecycleAction")
+        assert bodies(running)[-1]["detail-type"] == "EC2 Instance-launch Lifecycle Action"
+        running.cloud.heartbeat([instance])
+        assert state() == ("InService", "Successful")
+        (event,) = bodies(running)
+        assert event["detail-type"] == "EC2 Instance Launch Successful"
+        running.cloud.heartbeat([instance])
+        assert bodies(running) == []
+    finally:
+        autoscaling.delete_lifecycle_hook(**hook)
+
+
+def test_a_started_warm_instance_is_dated_anew(running: Running) -> None:
+    running.cloud.fill_warm_pools()
+    (waiting,) = running.cloud.warm("inference")
+    running.cloud.set_time(START + 600)
+    running.cloud.start_warm("inference", waiting.id)
+    assert running.instance(waiting.id)["LaunchTime"].timestamp() == START + 600

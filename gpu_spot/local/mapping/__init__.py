@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpu_spot.local.mapping import compute, identity, messaging, network, serverless
+from gpu_spot.local.mapping import (
+    compute,
+    fleet,
+    identity,
+    messaging,
+    monitoring,
+    network,
+    serverless,
+    storage,
+)
 from gpu_spot.local.mapping.base import Spec
 
 SPECS: Final[dict[str, Spec]] = {
     **network.SPECS,
     **identity.SPECS,
     **compute.SPECS,
+    **fleet.SPECS,
     **messaging.SPECS,
     **serverless.SPECS,
+    **storage.SPECS,
+    **monitoring.SPECS,
 }

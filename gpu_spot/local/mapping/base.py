@@ -14,8 +14,9 @@ from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.local.sandbox import ACCOUNT, Clients
 from gpu_spot.local.shapes import UnmatchedInputError, convert, key_values, member
 
-TagStyle = Literal["none", "ec2", "list", "map"]
-"""How an operation takes tags: not at all, by EC2's ``CreateTags``, as ``Key``/``Value``, or as a mapping."""
+TagStyle = Literal["none", "ec2", "list", "map", "after"]
+"""How tags are set: not at all, by EC2's ``CreateTags``, by the operation itself as ``Key``/``Value`` or as a
+mapping, or by the follow-up calls."""
 
 
 @dataclass(slots=True)
@@ -208,7 +209,7 @@ def _put_tags(spec: Spec, draft: Draft, client: Any, tags: Mapping[str, str]) ->
     if not tags or spec.tags not in ("list", "map"):
         return
     shape = _input_shape(spec, client)
-    name = member(shape, "tags")
+    name = spec.rename.get("tags") or member(shape, "tags")
     if name is None:
         raise draft.fail(f"input 'tags' has no mapping to {spec.operation} in the local cloud")
     draft.params[name] = convert(dict(tags), shape.members[name], "tags")

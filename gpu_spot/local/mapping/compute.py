@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gpu_spot.local.mapping.base import Draft, Made, Spec
+from gpu_spot.local.mapping.requirements import expand
 
 _HOOK_NAMES: Final = {"name": "lifecycleHookName"}
 _TEMPLATE_NAMES: Final = {"vpcSecurityGroupIds": "securityGroupIds", "securityGroupNames": "securityGroups"}
@@ -42,6 +43,11 @@ def _check_bounds(draft: Draft) -> None:
 
 def _group(draft: Draft) -> None:
     _check_bounds(draft)
+    policy = draft.inputs.get("mixedInstancesPolicy")
+    if policy and policy["launchTemplate"].get("overrides"):
+        launch = policy["launchTemplate"]
+        plain = expand(draft, launch["overrides"])
+        draft.inputs["mixedInstancesPolicy"] = {**policy, "launchTemplate": {**launch, "overrides": plain}}
     subnets = draft.take("vpcZoneIdentifiers")
     if subnets:
         draft.put(VPCZoneIdentifier=",".join(subnets))

@@ -67,6 +67,13 @@ SPECS: dict[str, Spec] = {
         lambda made: f"{made.params['RoleName']}/{made.params['PolicyArn']}",
         rename={"role": "RoleName"},
     ),
+    "aws:iam/openIdConnectProvider:OpenIdConnectProvider": Spec(
+        "iam.create_open_id_connect_provider",
+        "OpenIDConnectProviderArn",
+        rename={"clientIdLists": "ClientIDList"},
+        tags="list",
+        outputs=lambda made: {"arn": made.id},
+    ),
     "aws:iam/instanceProfile:InstanceProfile": Spec(
         "iam.create_instance_profile",
         "=InstanceProfileName",

@@ -115,6 +115,30 @@ def _single_rule(draft: Draft) -> None:
     draft.put(GroupId=draft.need("securityGroupId"), IpPermissions=[permission])
 
 
+def _default_group(draft: Draft) -> None:
+    vpc = draft.need("vpcId")
+    draft.put(Filters=[{"Name": "vpc-id", "Values": [vpc]}, {"Name": "group-name", "Values": ["default"]}])
+
+
+def _default_group_rules(made: Made) -> None:
+    ec2, group = made.clients("ec2"), made.find("SecurityGroups[0]")
+    for rules, revoke in (
+        (group["IpPermissions"], ec2.revoke_security_group_ingress),
+        (group["IpPermissionsEgress"], ec2.revoke_security_group_egress),
+    ):
+        if rules:
+            revoke(GroupId=made.id, IpPermissions=rules)
+    _group_rules(made)
+
+
+def _flow_log(draft: Draft) -> None:
+    for key, kind in (("vpcId", "VPC"), ("subnetId", "Subnet"), ("eniId", "NetworkInterface")):
+        resource = draft.take(key)
+        if resource:
+            draft.put(ResourceIds=[resource], ResourceType=kind)
+    draft.put(DeliverLogsPermissionArn=draft.take("iamRoleArn"))
+
+
 def _endpoint(draft: Draft) -> None:
     draft.put(PolicyDocument=json_text(draft.take("policy")))
 
@@ -202,6 +226,22 @@ SPECS: dict[str, Spec] = {
         takes=frozenset({"ingress", "egress"}),
         outputs=lambda made: {"arn": made.arn("ec2", f"security-group/{made.id}")},
         no_effect={"revokeRulesOnDelete": _WAITS},
+    ),
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": Spec(
+        "ec2.describe_security_groups",
+        "SecurityGroups[0].GroupId",
+        tags="ec2",
+        shape=_default_group,
+        after=_default_group_rules,
+        takes=frozenset({"ingress", "egress"}),
+        outputs=lambda made: {"arn": made.arn("ec2", f"security-group/{made.id}")},
+    ),
+    "aws:ec2/flowLog:FlowLog": Spec(
+        "ec2.create_flow_logs",
+        "FlowLogIds[0]",
+        tags="ec2",
+        shape=_flow_log,
+        outputs=lambda made: {"arn": made.arn("ec2", f"vpc-flow-log/{made.id}")},
     ),
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _RULE,
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": Spec(

@@ -7,24 +7,33 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from lambdas.core.plan import Policy
+from lambdas.core.policies.expected_cost import ExpectedCost
 from lambdas.core.policies.ready_handover import ReadyHandover
 
-DEFAULT: Final = ReadyHandover.name
+DEFAULT: Final = ExpectedCost.name
 
-_POLICIES: Final[dict[str, type[Any]]] = {policy.name: policy for policy in (ReadyHandover,)}
+_POLICIES: Final[dict[str, type[Any]]] = {policy.name: policy for policy in (ExpectedCost, ReadyHandover)}
 
 NAMES: Final = tuple(_POLICIES)
 
 
 def build(name: str, knobs: Mapping[str, float] | None = None) -> Policy:
-    """Return the policy ``name`` with its knobs set; raise ``ValueError`` naming what is unknown."""
+    """Return the policy ``name`` with its knobs set; raise ``ValueError`` naming what is unknown.
+
+    Knobs are spelled as in the config: ``shortageCost`` sets the field ``shortage_cost``.
+    """
     if name not in _POLICIES:
         raise ValueError(f"policy {name!r} is unknown, allowed: {', '.join(NAMES)}")
     policy = _POLICIES[name]
-    allowed = {field.name for field in dataclasses.fields(policy)}
+    fields = {_camel(field.name): field.name for field in dataclasses.fields(policy)}
     for knob in knobs or {}:
-        if knob not in allowed:
-            listed = ", ".join(sorted(allowed)) or "none"
+        if knob not in fields:
+            listed = ", ".join(sorted(fields)) or "none"
             raise ValueError(f"policy {name!r} has no knob {knob!r}, allowed: {listed}")
-    built: Policy = policy(**(knobs or {}))
+    built: Policy = policy(**{fields[knob]: value for knob, value in (knobs or {}).items()})
     return built
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.title() for word in others)

@@ -1,0 +1,54 @@
+"""The markets that the capacity benchmark replays: those of the traces' README, or the model's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpu_spot.market.model import draw
+from gpu_spot.market.trace import PoolTrace, load
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A market, how many workers shall be ready on it, and how many instances a sample stands for."""
+
+    name: str
+    traces: tuple[PoolTrace, ...]
+    target: int
+    pool_size: int | None = None
+
+
+_PROBED = "availability/1-node/aws-02-15-2023"
+_SIZES = "availability/1-node/aws-10-26-2022"
+_FOUR = "preemption/4-node/aws-08-03-2023"
+_HELD = "preemption/1-node/aws-04-22-2023"
+# name, folder, file pattern, target, pool size
+_README: tuple[tuple[str, str, str, int, int | None], ...] = (
+    ("us-west-2 x3 N=4", _PROBED, "us-west-2*.json", 4, None),
+    ("us-east-1 x4 N=4", _PROBED, "us-east-1*.json", 4, None),
+    ("v100_1 x2 N=4", _SIZES, "*_v100_1.json", 4, None),
+    ("v100_8 x2 N=4", _SIZES, "*_v100_8.json", 4, None),
+    ("4-node x3 N=4", _FOUR, "*.json", 4, None),
+    ("4-node x3 N=8", _FOUR, "*.json", 8, None),
+    ("preempt x4 N=2 pool size 1", _HELD, "*.json", 2, 1),
+    ("preempt x4 N=4 pool size 8", _HELD, "*.json", 4, 8),
+)
+
+
+def real(root: Path) -> list[Scenario]:
+    """Return the scenarios of the traces' README; raise ``TraceError`` where the folder lacks one."""
+    return [
+        Scenario(name, load(_files(root / folder, pattern)), target, size)
+        for name, folder, pattern, target, size in _README
+    ]
+
+
+def modelled(days: float = 30) -> list[Scenario]:
+    """Return markets of three pools drawn from the fitted model."""
+    return [Scenario(f"model {seed} x3 N=4", draw(3, 24 * days, seed), 4) for seed in (1, 2, 3, 4)]
+
+
+def _files(folder: Path, pattern: str) -> Iterable[Path]:
+    return sorted(folder.glob(pattern)) or [folder / pattern]  # a missing one is load's to name

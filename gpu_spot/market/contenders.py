@@ -1,0 +1,101 @@
+"""Everything that a replay can compare: the policies that a stack may choose, and the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_spot.market.baselines.checker_2018 import Checker2018
+from gpu_spot.market.baselines.on_demand import OnDemand
+from gpu_spot.market.baselines.spot_only import SpotOnly
+from gpu_spot.market.baselines.spothedge import DynamicPlacer, SpotHedge
+from gpu_spot.market.baselines.spothedge_ideal import SpotHedgeIdeal
+from gpu_spot.market.baselines.static_mix import StaticMix
+from gpu_spot.market.groups import Allocation, GroupShape, Spread
+from lambdas.core import policies
+from lambdas.core.model import Pool
+from lambdas.core.plan import Policy
+from lambdas.core.policies.expected_cost import ExpectedCost
+
+FRONTIER: Final = (0.0, 1.2, 3.0, 10.0, 30.0, 55.0, 80.0, 100.0, 150.0, 200.0, 250.0, 300.0, 500.0, 1000.0)
+"""The values of ``shortageCost`` at which ``all`` replays our policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A policy with the group that it needs: ``notices`` says whether its group acts on notices."""
+
+    name: str
+    policy: Policy
+    notices: bool = True
+    spot_percentage: int = 100
+    allocation: Callable[[], Allocation] = Spread
+
+    @property
+    def default(self) -> bool:
+        """Whether a stack uses this one when its config names none."""
+        return self.name == policies.DEFAULT
+
+    def shape(self, pools: Iterable[Pool]) -> GroupShape:
+        """Return the shape of the group for this contender."""
+        return GroupShape(
+            tuple(pools),
+            spot_percentage=self.spot_percentage,
+            capacity_rebalance=self.notices,
+            allocation=self.allocation,
+        )
+
+
+BASELINES: Final = (
+    Contender(OnDemand.name, OnDemand()),
+    Contender(SpotOnly.name, SpotOnly(), notices=False),
+    Contender(
+        StaticMix.name,
+        StaticMix(),
+        notices=False,
+        spot_percentage=100 - StaticMix.on_demand_percentage,
+    ),
+    Contender(Checker2018.name, Checker2018(), notices=False),
+    Contender(SpotHedge.name, SpotHedge(), notices=False, allocation=DynamicPlacer),
+    Contender(SpotHedgeIdeal.name, SpotHedgeIdeal()),
+)
+_BASELINES: Final = {contender.name: contender for contender in BASELINES}
+
+
+def at(shortage_cost: float) -> Contender:
+    """Return our policy at a shortage cost, as ``NAME@VALUE``."""
+    return Contender(f"{ExpectedCost.name}@{shortage_cost:g}", ExpectedCost(shortage_cost))
+
+
+def everyone() -> tuple[Contender, ...]:
+    """Return all: the baselines, the policies of a stack as they come, and ours along its frontier."""
+    deployable = (Contender(name, policies.build(name)) for name in policies.NAMES)
+    return (*BASELINES, *deployable, *(at(value) for value in FRONTIER))
+
+
+def named(text: str) -> tuple[Contender, ...]:
+    """Return the contenders in ``NAME[,NAME…]`` or ``all``; ``NAME@VALUE`` sets our policy's shortage cost.
+
+    Raises ``ValueError`` naming what is unknown and what is allowed.
+    """
+    if text == "all":
+        return everyone()
+    return tuple(_one(name.strip()) for name in text.split(","))
+
+
+def _one(text: str) -> Contender:
+    name, _, value = text.partition("@")
+    if value or "@" in text:
+        if name != ExpectedCost.name:
+            raise ValueError(f"policy {text!r}: only {ExpectedCost.name} takes a value after @")
+        try:
+            return at(float(value))
+        except ValueError:
+            raise ValueError(f"policy {text!r}: {value!r} given, a number ≥ 0 is needed after @") from None
+    if name in _BASELINES:
+        return _BASELINES[name]
+    if name not in policies.NAMES:
+        allowed = ", ".join(("all", *_BASELINES, *policies.NAMES, f"{ExpectedCost.name}@VALUE"))
+        raise ValueError(f"policy {name!r} is unknown, allowed: {allowed}")
+    return Contender(name, policies.build(name))

@@ -1,0 +1,107 @@
+"""Replay contenders over one market and say what each comes to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from gpu_spot.market.bound import bound
+from gpu_spot.market.contenders import Contender
+from gpu_spot.market.engine import Replay
+from gpu_spot.market.fleet import LightFleet
+from gpu_spot.market.ledger import Ledger
+from gpu_spot.market.rules import TICK_SECONDS, Rules
+from gpu_spot.market.spot import SpotMarket
+from gpu_spot.market.trace import PoolTrace
+from lambdas.core.model import Group, Pool
+
+INSTANCE_TYPE = "any"
+"""Traces name pools, not types; a decision does not depend on the type's name."""
+CEILING = 4
+"""A replayed group may hold this many times its target, so that no ceiling hides what a policy wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one policy came to on one market.
+
+    ``availability``, ``full_fraction`` and ``wasted_fraction`` are shares, ``cost`` and ``bound`` fractions
+    of all-on-demand, ``cost_vs_bound`` their ratio; ``ticks`` (60 s each) are those counted, ``seconds`` the
+    time that the replay took.
+    """
+
+    policy: str
+    default: bool
+    target: int
+    pools: int
+    ticks: int
+    availability: float
+    full_fraction: float
+    cost: float
+    cost_vs_bound: float
+    bound: float
+    launches_per_day: float
+    interruptions_per_day: float
+    wasted_fraction: float
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as JSON values."""
+        return asdict(self)
+
+
+def play(
+    market: SpotMarket, rules: Rules, contender: Contender, target: int, *, keep_spans: bool = False
+) -> Ledger:
+    """Return the account of one contender on a market; ``keep_spans`` also keeps what happened when."""
+    pools = tuple(Pool(INSTANCE_TYPE, name) for name in market.names)
+    # The dynamic placer's state and the fleet's memory live for one run only.
+    group = Group("replay", target, CEILING * target, drain_seconds=rules.drain_seconds)
+    fleet = LightFleet(group, contender.policy)
+    replay = Replay(market, rules, fleet, contender.shape(pools), target, keep_spans=keep_spans)
+    return replay.run()
+
+
+def compare(
+    traces: Sequence[PoolTrace],
+    rules: Rules,
+    contenders: Iterable[Contender],
+    target: int,
+    pool_size: int | None = None,
+) -> Iterator[Outcome]:
+    """Yield what each contender comes to on the same market, in the given order.
+
+    Raises ``ValueError`` for a target below 1 and ``TraceError`` for traces that cannot be replayed.
+    """
+    if target < 1:
+        raise ValueError(f"target is {target}, at least 1 is needed")
+    market = SpotMarket(traces, rules, pool_size)
+    least = bound(market, rules, target)
+    for contender in contenders:
+        started = time.perf_counter()
+        ledger = play(market, rules, contender, target)
+        seconds = time.perf_counter() - started
+        yield _outcome(contender, ledger, least, len(market.names), seconds)
+
+
+def _outcome(contender: Contender, ledger: Ledger, least: float, pools: int, seconds: float) -> Outcome:
+    days = ledger.counted * TICK_SECONDS / 86400
+    launches = sum(count for kind, count in ledger.counts.items() if kind.startswith("launch-"))
+    return Outcome(
+        policy=contender.name,
+        default=contender.default,
+        target=ledger.target,
+        pools=pools,
+        ticks=ledger.counted,
+        availability=ledger.availability,
+        full_fraction=ledger.full_fraction,
+        cost=ledger.cost,
+        cost_vs_bound=ledger.cost / least,
+        bound=least,
+        launches_per_day=launches / days,
+        interruptions_per_day=ledger.counts.get("interruption", 0) / days,
+        wasted_fraction=ledger.wasted_fraction,
+        seconds=seconds,
+    )

@@ -1,0 +1,227 @@
+"""What wakes a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.scope import Scope
+from lambdas.core import names
+
+_MINUTE: Final = 60
+_FIVE_MINUTES: Final = 300
+
+_Inputs = Mapping[str, pulumi.Input[str]]
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """One alarm: ``statistic`` of a metric at or above ``at_least`` in ``needed`` of ``periods`` periods.
+
+    ``period`` is in seconds. ``silence`` says what no data means.
+    """
+
+    name: str
+    says: str
+    namespace: str
+    metric: str
+    dimensions: _Inputs
+    statistic: Literal["Average", "Maximum", "Minimum", "Sum"]
+    at_least: int
+    period: int = _MINUTE
+    periods: int = 1
+    needed: int = 1
+    silence: Literal["breaching", "notBreaching"] = "notBreaching"
+    below: bool = False
+
+
+@dataclass(frozen=True)
+class Watched:
+    """One capacity group: its ceiling of on-demand instances, and the patience with it in minutes."""
+
+    name: str
+    on_demand_ceiling: int
+    shortage_minutes: int
+    on_demand_minutes: int
+
+
+@dataclass(frozen=True)
+class AlarmsArgs:
+    """``queue`` and ``dead_letters`` are names, ``service`` is what the function calls itself in metrics."""
+
+    scope: Scope
+    topic_arn: pulumi.Input[str]
+    groups: tuple[Watched, ...]
+    function: pulumi.Input[str]
+    service: str
+    queue: pulumi.Input[str]
+    dead_letters: pulumi.Input[str]
+
+
+class Alarms(pulumi.ComponentResource):
+    """Produces an alarm for each thing that only a person can mend; the topic hears its end, too."""
+
+    arns: list[pulumi.Output[str]]
+
+    def __init__(self, name: str, args: AlarmsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the alarms."""
+        super().__init__("gpu-spot:infra:Alarms", name, None, opts)
+        self.arns = [self._alarm(args, alarm).arn for alarm in alarms(args)]
+        self.register_outputs({})
+
+    def _alarm(self, args: AlarmsArgs, alarm: Alarm) -> aws.cloudwatch.MetricAlarm:
+        name = args.scope.name(alarm.name)
+        return aws.cloudwatch.MetricAlarm(
+            name,
+            alarm_description=alarm.says,
+            namespace=alarm.namespace,
+            metric_name=alarm.metric,
+            dimensions=alarm.dimensions,
+            statistic=alarm.statistic,
+            comparison_operator="LessThanThreshold" if alarm.below else "GreaterThanOrEqualToThreshold",
+            threshold=alarm.at_least,
+            period=alarm.period,
+            evaluation_periods=alarm.periods,
+            datapoints_to_alarm=alarm.needed,
+            treat_missing_data=alarm.silence,
+            alarm_actions=[args.topic_arn],
+            ok_actions=[args.topic_arn],
+            tags=args.scope.tags(name),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+
+def alarms(args: AlarmsArgs) -> Iterator[Alarm]:
+    """Yield all alarms of a stack."""
+    yield from _of_function(args.function)
+    yield from _of_queues(args)
+    for group in args.groups:
+        yield from _of_group(group, group_dimensions(args.scope.stack, group.name, args.service))
+
+
+def group_dimensions(stack: str, group: str, service: str) -> dict[str, str]:
+    """Return the dimensions under which the controller reports a group."""
+    return {"group": group, "stack": stack, "service": service}
+
+
+def _of_function(function: pulumi.Input[str]) -> Iterator[Alarm]:
+    of = {"FunctionName": function}
+    yield Alarm(
+        "controller-silent",
+        "The controller has not run for five minutes: nobody keeps the groups full.",
+        "AWS/Lambda",
+        "Invocations",
+        of,
+        "Sum",
+        at_least=1,
+        period=_FIVE_MINUTES,
+        silence="breaching",
+        below=True,
+    )
+    yield Alarm(
+        "controller-errors",
+        "Runs of the controller fail.",
+        "AWS/Lambda",
+        "Errors",
+        of,
+        "Sum",
+        at_least=1,
+        periods=5,
+        needed=3,
+    )
+    yield Alarm(
+        "controller-throttles",
+        "Runs of the controller are refused for lack of concurrency.",
+        "AWS/Lambda",
+        "Throttles",
+        of,
+        "Sum",
+        at_least=1,
+        periods=5,
+        needed=3,
+    )
+
+
+def _of_queues(args: AlarmsArgs) -> Iterator[Alarm]:
+    yield Alarm(
+        "wake-ups-old",
+        "A wake-up has waited for more than five minutes.",
+        "AWS/SQS",
+        "ApproximateAgeOfOldestMessage",
+        {"QueueName": args.queue},
+        "Maximum",
+        at_least=300,
+    )
+    yield Alarm(
+        "dead-letters",
+        "A wake-up could not be handled or delivered; the message tells which.",
+        "AWS/SQS",
+        "ApproximateNumberOfMessagesVisible",
+        {"QueueName": args.dead_letters},
+        "Maximum",
+        at_least=1,
+    )
+
+
+def _of_group(group: Watched, of: _Inputs) -> Iterator[Alarm]:
+    yield Alarm(
+        f"{group.name}-shortage",
+        f"{group.name} lacks ready instances for {group.shortage_minutes} minutes.",
+        names.METRIC_NAMESPACE,
+        "Shortage",
+        of,
+        "Minimum",
+        at_least=1,
+        periods=group.shortage_minutes,
+        needed=group.shortage_minutes,
+    )
+    periods = group.on_demand_minutes * _MINUTE // _FIVE_MINUTES
+    yield Alarm(
+        f"{group.name}-on-demand",
+        f"{group.name} pays for more than {group.on_demand_ceiling} on-demand instances "
+        f"for {group.on_demand_minutes} minutes.",
+        names.METRIC_NAMESPACE,
+        "OnDemand",
+        of,
+        "Minimum",
+        at_least=group.on_demand_ceiling + 1,
+        period=_FIVE_MINUTES,
+        periods=periods,
+        needed=periods,
+    )
+    yield Alarm(
+        f"{group.name}-above-max",
+        f"{group.name} runs more instances than its maximum for ten minutes.",
+        names.METRIC_NAMESPACE,
+        "AboveMaximum",
+        of,
+        "Minimum",
+        at_least=1,
+        periods=10,
+        needed=10,
+    )
+    yield Alarm(
+        f"{group.name}-refused",
+        f"Launches of {group.name} are refused for limits, permissions or configuration.",
+        names.METRIC_NAMESPACE,
+        "Alarms",
+        of,
+        "Sum",
+        at_least=1,
+        period=_FIVE_MINUTES,
+    )
+    yield Alarm(
+        f"{group.name}-unkept",
+        f"The controller cannot look after {group.name}; its log says why.",
+        names.METRIC_NAMESPACE,
+        "ControllerErrors",
+        of,
+        "Sum",
+        at_least=1,
+        periods=5,
+        needed=3,
+    )

@@ -1,0 +1,287 @@
+"""The shape of ``capacity``: one shape wherever it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal
+from math import ceil
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from infra import accelerators as catalogue
+from infra.accelerators import Architecture
+from infra.schema.base import Count, Image, Model
+from lambdas.core import policies
+
+AllocationStrategy: TypeAlias = Literal[
+    "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
+]
+Weight: TypeAlias = Annotated[int, Field(ge=1, le=999)]
+
+
+class Range(Model):
+    """Bounds, both included; no ``max`` means no upper bound."""
+
+    min: Annotated[int, Field(ge=1, le=100_000)] = 1
+    max: Annotated[int, Field(ge=1, le=100_000)] | None = None
+
+    @field_validator("max")
+    @classmethod
+    def _not_below_min(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is not None and value < info.data.get("min", value):
+            raise ValueError(f"{value} is below min, allowed: at least {info.data['min']}")
+        return value
+
+    def holds(self, value: int) -> bool:
+        """Return whether ``value`` lies within the bounds."""
+        return self.min <= value and (self.max is None or value <= self.max)
+
+
+class InstanceRequirements(Model):
+    """Instance types by what they have. Accelerators: how many, of which kind, GiB of memory on each.
+
+    What an image cannot boot is never taken: AWS chooses among the catalogue's types that match.
+    """
+
+    architecture: Architecture = "x86_64"
+    accelerators: Range = Field(default_factory=Range)
+    accelerator_names: tuple[str, ...] = ()
+    accelerator_memory_gib: Range = Field(default_factory=Range, alias="acceleratorMemoryGiB")
+    vcpus: Range = Field(default_factory=Range)
+    memory_gib: Range = Field(default_factory=Range, alias="memoryGiB")
+
+    @field_validator("accelerator_names")
+    @classmethod
+    def _known_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        known = sorted({t.family.accelerator for t in catalogue.CATALOGUE.values() if _is_nvidia(t)})
+        for name in names:
+            if name not in known:
+                raise ValueError(f"{name!r} is not a known accelerator, allowed: {', '.join(known)}")
+        return names
+
+    def matching(self, ami: str | None, amis: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the catalogue's NVIDIA types that match and that a known image boots; no bare metal."""
+        return tuple(
+            known.name
+            for known in catalogue.CATALOGUE.values()
+            if _is_nvidia(known)
+            and known.family.architecture == self.architecture
+            and (known.family.needs_ami is None or ami is not None or known.family.name in amis)
+            and (not self.accelerator_names or known.family.accelerator in self.accelerator_names)
+            and self.accelerators.holds(known.accelerators)
+            and self.accelerator_memory_gib.holds(known.family.memory_gib)
+            and not known.name.endswith(".metal")
+        )
+
+
+def _is_nvidia(known: catalogue.InstanceType) -> bool:
+    return known.family.vendor == "nvidia"
+
+
+class Fallback(Model):
+    """The on-demand group behind the primary one. ``warm_instances`` stand by, stopped."""
+
+    enabled: bool = True
+    warm_instances: Count = 0
+    policy: str = policies.DEFAULT
+    knobs: dict[str, float] = Field(default_factory=dict)
+
+    @field_validator("warm_instances")
+    @classmethod
+    def _warm_only_if_enabled(cls, count: int, info: ValidationInfo) -> int:
+        if count and info.data.get("enabled") is False:
+            raise ValueError(f"{count} without a fallback, allowed: 0 where enabled is false")
+        return count
+
+    @field_validator("policy")
+    @classmethod
+    def _known_policy(cls, name: str) -> str:
+        policies.build(name)
+        return name
+
+    @field_validator("knobs")
+    @classmethod
+    def _known_knobs(cls, knobs: dict[str, float], info: ValidationInfo) -> dict[str, float]:
+        if "policy" in info.data:
+            policies.build(info.data["policy"], knobs)
+        return knobs
+
+
+def _default_fallback(given: dict[str, Any]) -> Fallback:
+    return Fallback(enabled=given.get("fleet_type") != "request")
+
+
+class Capacity(Model):
+    """How many instances of what, and how they are paid for. Counts are instances.
+
+    ``target`` is what is kept up. ``min`` and ``max`` bound it, and ``max`` (by default twice the target)
+    bounds primary and fallback together. A fleet of ``fleet_type`` ``request`` asks once: nothing replaces
+    what it loses, nothing moves its capacity. Only there ``weights`` are capacity units of a type.
+    ``on_demand_ceiling`` is for the alarm: how many on-demand instances are too many for long.
+    """
+
+    kind: Literal["mixed-asg", "spot-fleet"]
+    fleet_type: Literal["maintain", "request"] = "maintain"
+    target: Count
+    min: Count = 0
+    fallback: Fallback = Field(default_factory=_default_fallback)
+    max: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    on_demand_base: Count = 0
+    spot_percentage: Annotated[int, Field(ge=0, le=100)] = 100
+    on_demand_ceiling: Count | None = None
+    ami: Image | None = None
+    amis: dict[str, Image] = Field(default_factory=dict)
+    instance_types: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] | None = None
+    instance_requirements: InstanceRequirements | None = None
+    weights: dict[str, Weight] = Field(default_factory=dict)
+    allocation_strategy: AllocationStrategy = "price-capacity-optimized"
+    max_price: Annotated[Decimal, Field(ge=Decimal("0.001"), le=1000)] | None = None
+    root_volume_gib: Annotated[int, Field(alias="rootVolumeGiB", ge=75, le=16_384)] = 125
+
+    @property
+    def maximum(self) -> int:
+        """The most instances of primary and fallback together."""
+        return self.max if self.max is not None else max(1, 2 * self.target)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the controller keeps it at its target."""
+        return self.fleet_type == "maintain"
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The instance types that may be started, the first choice first."""
+        if self.instance_requirements is not None:
+            return self.instance_requirements.matching(self.ami, self.amis)
+        return self.instance_types or ()
+
+    @property
+    def images(self) -> Mapping[str, tuple[str, ...]]:
+        """Instance types by the image that boots them (AMI id or parameter path), the first choice first."""
+        images: dict[str, tuple[str, ...]] = {}
+        for name in self.types:
+            image = catalogue.image(name, self.ami, self.amis)
+            images[image] = (*images.get(image, ()), name)
+        return images
+
+    @property
+    def ceiling(self) -> int:
+        """The alarm's ceiling: by default what the mix itself asks for, and half of what should be spot."""
+        if self.on_demand_ceiling is not None:
+            return self.on_demand_ceiling
+        above_base = max(0, self.target - self.on_demand_base)
+        spot = above_base * self.spot_percentage // 100
+        return self.target - spot + ceil(spot / 2)
+
+    @field_validator("fleet_type")
+    @classmethod
+    def _only_of_a_fleet(cls, value: str, info: ValidationInfo) -> str:
+        if value == "request" and info.data.get("kind") == "mixed-asg":
+            raise ValueError("'request' is for a fleet, allowed with kind 'mixed-asg': 'maintain'")
+        return value
+
+    @field_validator("target")
+    @classmethod
+    def _asks_for_something(cls, value: int, info: ValidationInfo) -> int:
+        if value == 0 and info.data.get("fleet_type") == "request":
+            raise ValueError("0 with fleetType 'request', allowed: at least 1")
+        return value
+
+    @field_validator("min")
+    @classmethod
+    def _min_below_target(cls, value: int, info: ValidationInfo) -> int:
+        return _within_target(value, info)
+
+    @field_validator("fallback")
+    @classmethod
+    def _no_fallback_of_a_request(cls, fallback: Fallback, info: ValidationInfo) -> Fallback:
+        if fallback.enabled and info.data.get("fleet_type") == "request":
+            raise ValueError("a fleet of type 'request' is never replenished, allowed: enabled: false")
+        return fallback
+
+    @field_validator("max")
+    @classmethod
+    def _max_leaves_headroom(cls, value: int | None, info: ValidationInfo) -> int | None:
+        given = info.data
+        if "target" not in given or "fallback" not in given:
+            return value
+        most = value if value is not None else max(1, 2 * given["target"])
+        # With a fallback, a swap between spot and on-demand holds one instance more for a while.
+        least = given["target"] + given["fallback"].enabled
+        if most < least:
+            raise ValueError(f"{most} is too little for the target, allowed: at least {least}")
+        if given["fallback"].warm_instances > most:
+            warm = given["fallback"].warm_instances
+            raise ValueError(f"{most} is less than fallback.warmInstances, allowed: at least {warm}")
+        return value
+
+    @field_validator("on_demand_base")
+    @classmethod
+    def _base_within_target(cls, value: int, info: ValidationInfo) -> int:
+        return _within_target(value, info)
+
+    @field_validator("spot_percentage")
+    @classmethod
+    def _fleets_share_is_its_base(cls, value: int, info: ValidationInfo) -> int:
+        if value != 100 and info.data.get("kind") == "spot-fleet":
+            raise ValueError(f"{value} with kind 'spot-fleet', allowed: 100 (use onDemandBase)")
+        return value
+
+    @field_validator("amis")
+    @classmethod
+    def _images_of_families(cls, amis: dict[str, str]) -> dict[str, str]:
+        for family in amis:
+            if family not in catalogue.FAMILIES:
+                known = ", ".join(catalogue.FAMILIES)
+                raise ValueError(f"{family!r} is not a known family, allowed: {known}")
+        return amis
+
+    @field_validator("instance_types")
+    @classmethod
+    def _bootable_types(cls, names: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        for name in names or ():
+            if (names or ()).count(name) > 1:
+                raise ValueError(f"{name!r} is listed twice, allowed: each type once")
+        if names and "ami" in info.data and "amis" in info.data:
+            catalogue.check_mix(names, info.data["ami"], info.data["amis"])
+        return names
+
+    @field_validator("instance_requirements")
+    @classmethod
+    def _types_one_way(
+        cls, wanted: InstanceRequirements | None, info: ValidationInfo
+    ) -> InstanceRequirements | None:
+        if not {"instance_types", "ami", "amis"} <= info.data.keys():
+            return wanted
+        if (wanted is None) == (info.data["instance_types"] is None):
+            given = "neither" if wanted is None else "both"
+            raise ValueError(f"{given} of instanceTypes and instanceRequirements, allowed: one of the two")
+        if wanted is not None and not wanted.matching(info.data["ami"], info.data["amis"]):
+            raise ValueError("no known accelerator type matches, allowed: what leaves at least one")
+        return wanted
+
+    @field_validator("weights")
+    @classmethod
+    def _weights_of_all_types(cls, weights: dict[str, int], info: ValidationInfo) -> dict[str, int]:
+        if not weights:
+            return weights
+        if info.data.get("fleet_type") != "request":
+            raise ValueError("the controller counts instances, allowed: with fleetType 'request'")
+        types = info.data.get("instance_types")
+        if types is None or set(types) != set(weights):
+            raise ValueError("weights and instanceTypes differ, allowed: a weight for each type, no other")
+        return weights
+
+    @field_validator("allocation_strategy")
+    @classmethod
+    def _order_needs_types(cls, value: str, info: ValidationInfo) -> str:
+        if value == "capacity-optimized-prioritized" and info.data.get("instance_requirements"):
+            raise ValueError(f"{value!r} needs an order, allowed with instanceRequirements: the others")
+        return value
+
+
+def _within_target(value: int, info: ValidationInfo) -> int:
+    if value > info.data.get("target", value):
+        raise ValueError(f"{value} is above the target, allowed: 0 to {info.data['target']}")
+    return value

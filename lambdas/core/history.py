@@ -1,0 +1,164 @@
+"""What a group has learned about its spot pools: how long they have lived, how often they are lost.
+
+The controller cannot see a pool's capacity, only its own instances: a pool is *up* from the first launch that
+succeeds until its instances are taken. If the launch before was refused, the pool has only just come back;
+otherwise its age is unknown, and a typical one is assumed.
+
+A history changes only when something happens, so an unchanged group needs no write.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from lambdas.core.model import Market, Observation, RefusalKind, Side
+
+SCALE: Final = 0.85
+"""Losses of a pool come at rate ``SCALE / (OFFSET + age)``; fitted by ``bench/fit_hazard.py`` to the 0/1
+traces of the public skypilot-org/spot-traces. Each pool's own factor is learned on top of it."""
+OFFSET: Final = 1200.0
+UNKNOWN_AGE: Final = 6000.0
+"""The age in seconds at which that rate equals one over the mean up-run: a run met at a random moment."""
+PRIOR_LOSSES: Final = 4.0
+"""How many losses the prior is worth against what was learned."""
+UNANNOUNCED: Final = 0.1
+PRIOR_NOTICES: Final = 20.0
+_KEPT: Final = 0.95
+"""What a loss leaves of the weight of those before: about the newest twenty count."""
+_MOST_POOLS: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRecord:
+    """What is known of one pool.
+
+    ``since`` (epoch seconds) is when its run was first seen, ``None`` while nothing of ours lives there, and
+    ``start_age`` how many seconds old it was then; ``losses`` of runs stand against the losses ``expected``
+    over them, both fading.
+    """
+
+    since: float | None = None
+    start_age: float = 0.0
+    losses: float = 0.0
+    expected: float = 0.0
+
+    def age(self, now: float) -> float:
+        """Return the age of the current run in seconds, 0 if there is none."""
+        return 0.0 if self.since is None else self.start_age + max(0.0, now - self.since)
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What is remembered of all pools of a group.
+
+    ``living`` is the pool of each spot instance of the primary group seen last; ``refused`` whether spot was
+    short then; ``losses`` and ``unannounced`` count pool losses, fading.
+    """
+
+    pools: Mapping[str, PoolRecord] = field(default_factory=dict)
+    living: Mapping[str, str] = field(default_factory=dict)
+    refused: bool = False
+    losses: float = 0.0
+    unannounced: float = 0.0
+
+    def record(self, pool: object) -> PoolRecord:
+        """Return what is known of a pool."""
+        return self.pools.get(str(pool), PoolRecord())
+
+    def factor(self, pool: object = None) -> float:
+        """Return how much more often than a typical pool this one is lost; ``None``: a pool not yet seen."""
+        losses = sum(record.losses for record in self.pools.values())
+        expected = sum(record.expected for record in self.pools.values())
+        group = (losses + PRIOR_LOSSES) / (expected + PRIOR_LOSSES)
+        own = self.record(pool)
+        return (own.losses + PRIOR_LOSSES * group) / (own.expected + PRIOR_LOSSES)
+
+    @property
+    def unannounced_share(self) -> float:
+        """The share of losses that come without a notice."""
+        return (self.unannounced + UNANNOUNCED * PRIOR_NOTICES) / (self.losses + PRIOR_NOTICES)
+
+
+def follow(
+    history: History,
+    observation: Observation,
+    doomed: Mapping[str, float],
+    released: Mapping[str, float],
+    now: float,
+) -> History:
+    """Return the history after one look; ``doomed`` and ``released`` as remembered before and in it."""
+    living = {
+        i.id: str(i.pool) for i in observation.instances if i.side is Side.PRIMARY and i.market is Market.SPOT
+    }
+    refusal = observation.refusal(Side.PRIMARY)
+    refused = refusal is not None and refusal.kind is RefusalKind.CAPACITY
+    if living == history.living and refused == history.refused:
+        return history
+    pools = dict(history.pools)
+    losses, unannounced = history.losses, history.unannounced
+    gone = {i: pool for i, pool in history.living.items() if i not in living}
+    for pool in sorted(set(gone.values())):
+        taken = [i for i, at in gone.items() if at == pool and i not in released]
+        survivors = pool in living.values()
+        if taken:
+            losses = losses * _KEPT + 1
+            unannounced = unannounced * _KEPT + all(i not in doomed for i in taken)
+        if taken or not survivors:
+            pools[pool] = _ended(pools.get(pool, PoolRecord()), now, lost=bool(taken), survivors=survivors)
+    for instance in observation.instances:
+        pool = living.get(instance.id, "")
+        if pool and pools.get(pool, PoolRecord()).since is None:
+            start_age = 0.0 if history.refused else UNKNOWN_AGE
+            pools[pool] = replace(
+                pools.get(pool, PoolRecord()), since=min(now, instance.launched_at), start_age=start_age
+            )
+    return History(_bounded(pools), living, refused, losses, unannounced)
+
+
+def expected_losses(start: float, end: float) -> float:
+    """Return how many losses a typical pool sees between two ages in seconds."""
+    return SCALE * math.log((OFFSET + end) / (OFFSET + start))
+
+
+def _ended(record: PoolRecord, now: float, *, lost: bool, survivors: bool) -> PoolRecord:
+    expected = 0.0
+    if record.since is not None:
+        expected = expected_losses(record.start_age, record.age(now))
+    kept = _KEPT if lost else 1.0
+    return PoolRecord(
+        since=now if survivors else None,
+        start_age=record.age(now) if survivors else 0.0,
+        losses=record.losses * kept + lost,
+        expected=record.expected * kept + expected,
+    )
+
+
+def _bounded(pools: Mapping[str, PoolRecord]) -> dict[str, PoolRecord]:
+    """Keep the pools that live and, of the others, those with most history."""
+    order = sorted(pools, key=lambda p: (pools[p].since is None, -pools[p].expected, p))
+    return {pool: pools[pool] for pool in sorted(order[:_MOST_POOLS])}
+
+
+def to_json(history: History) -> dict[str, Any]:
+    """Return the history as JSON values."""
+    return {
+        "pools": {pool: asdict(record) for pool, record in history.pools.items()},
+        "living": dict(history.living),
+        "refused": history.refused,
+        "losses": history.losses,
+        "unannounced": history.unannounced,
+    }
+
+
+def from_json(raw: Mapping[str, Any]) -> History:
+    """Return the history in JSON values, as ``to_json`` wrote them."""
+    return History(
+        pools={pool: PoolRecord(**record) for pool, record in raw["pools"].items()},
+        living=dict(raw["living"]),
+        refused=bool(raw["refused"]),
+        losses=float(raw["losses"]),
+        unannounced=float(raw["unannounced"]),
+    )

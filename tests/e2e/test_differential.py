@@ -1,0 +1,91 @@
+"""The replay in memory and the local cloud are one market: the same controller decides the same in both.
+
+Everything between them is compared: program, archives, EventBridge, SQS, AWS's APIs and the adapters.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from gpu_spot.market.engine import Replay
+from gpu_spot.market.fleet import LightFleet
+from gpu_spot.rehearsal import told
+from lambdas.core import policies
+from lambdas.core.memory import Memory
+from tests.e2e.world import isolated, living, load, small
+
+Actions: TypeAlias = dict[float, tuple[str, ...]]
+Account: TypeAlias = dict[str, Any]
+HOURS = 24
+POOL_SIZE = 2
+"""Less than the target: a group gets a part of what it wants, and is refused the rest."""
+SEED = 13
+"""Of the fitted model's first markets the one with the most interruptions and refusals."""
+
+
+def described(action: Any) -> str:
+    fields = {name: getattr(action, name) for name in action.__slots__}
+    return told({"action": type(action).__name__, **fields})
+
+
+def account(replay: Replay, memory: Memory) -> Account:
+    """Return what a replay came to, and what the controller learned in it."""
+    ledger, history = replay.ledger, memory.history
+    learned = {
+        f"{pool} {name}": value
+        for pool, record in history.pools.items()
+        for name, value in asdict(record).items()
+        if value is not None
+    }
+    return {
+        "availability": ledger.availability,
+        "cost": ledger.cost,
+        "full": ledger.full_fraction,
+        "wasted": ledger.wasted_fraction,
+        **ledger.counts,
+        **learned,
+        "losses": history.losses,
+        "unannounced": history.unannounced,
+        **{f"boots {market}": sum(boots) for market, boots in memory.boots.items()},
+    }
+
+
+def both(stack: str, policy: str, seed: int, files: list[Path]) -> tuple[list[Actions], list[Account]]:
+    """Replay the same market against both fleets; return what was done when, and what it came to."""
+    config = load(stack, small(4, **{"fallback.policy": policy}))
+    with living(config, seed) as world:
+        light = LightFleet(world.group.group, world.group.policy, decisions=[])
+        in_memory = world.replay(light, HOURS, files, POOL_SIZE)
+        in_memory.run(HOURS * 60)
+        fleet = world.fleet()
+        in_cloud = world.replay(fleet, HOURS, files, POOL_SIZE)
+        in_cloud.run(HOURS * 60)
+        remembered = fleet.store.load(fleet.group).memory
+    assert light.decisions is not None
+    wanted: Actions = {}
+    for at, decision in light.decisions:
+        wanted[at] = wanted.get(at, ()) + tuple(described(action) for action in decision.actions)
+    done: Actions = {}
+    for line in fleet.decisions:
+        done[line.at] = done.get(line.at, ()) + line.actions
+    acted = [{at: actions for at, actions in each.items() if actions} for each in (wanted, done)]
+    return acted, [account(in_memory, light.memory), account(in_cloud, remembered)]
+
+
+@pytest.mark.parametrize(
+    ("stack", "policy"), [*(("dev", name) for name in policies.NAMES), ("fleet", policies.DEFAULT)]
+)
+def test_the_same_decisions_tick_by_tick(stack: str, policy: str, traces: Path | None) -> None:
+    week = traces / "availability" / "1-node" / "aws-02-15-2023" if traces else None
+    files = sorted(week.glob("us-west-2*.json")) if week else []
+    (wanted, done), (in_memory, in_cloud) = isolated(both, stack, policy, SEED, files)
+    assert len(wanted) > 20
+    for at in sorted(wanted.keys() | done.keys()):
+        assert (at, done.get(at)) == (at, wanted.get(at))
+    assert in_cloud == pytest.approx(in_memory)
+    assert in_memory["interruption"] > 0
+    assert in_memory["launch-on-demand"] > 0

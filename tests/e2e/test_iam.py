@@ -1,0 +1,107 @@
+"""The controller may do what it does, and nothing else: its recorded calls against its deployed role."""
+
+from __future__ import annotations
+
+import copy
+import json
+from dataclasses import replace
+from typing import Any, Final
+
+from gpu_spot.local.functions import Call
+from gpu_spot.local.permissions import Request, allowed_actions, allows
+from gpu_spot.local.sandbox import ACCOUNT
+from lambdas.core import names
+from tests.e2e.calls import Authorisation
+from tests.e2e.world import World, isolated, living, load, small
+
+HOURS = 6
+SEED = 13
+
+NOT_ITS_OWN_CALLS: Final = {
+    "logs:CreateLogStream": "Lambda writes the function's log with the function's role",
+    "logs:PutLogEvents": "Lambda writes the function's log with the function's role",
+    "sqs:ReceiveMessage": "Lambda polls the queue with the function's role",
+    "sqs:DeleteMessage": "Lambda polls the queue with the function's role",
+    "sqs:GetQueueAttributes": "Lambda polls the queue with the function's role",
+}
+
+
+def policies(world: World) -> list[dict[str, Any]]:
+    """Return the documents of the controller's role, inline and attached."""
+    iam = world.clients("iam")
+    (function,) = (
+        function
+        for function in world.deployment.of_type("aws:lambda/function:Function")
+        if function.outputs["name"] == world.deployment.outputs["controllerFunction"]
+    )
+    role = function.inputs["role"].rpartition("/")[2]
+    documents = [
+        iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
+        for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
+    ]
+    for attached in iam.list_attached_role_policies(RoleName=role)["AttachedPolicies"]:
+        policy = iam.get_policy(PolicyArn=attached["PolicyArn"])["Policy"]
+        version = iam.get_policy_version(
+            PolicyArn=attached["PolicyArn"], VersionId=policy["DefaultVersionId"]
+        )
+        documents.append(version["PolicyVersion"]["Document"])
+    return [json.loads(d) if isinstance(d, str) else d for d in documents]
+
+
+def recorded(stack: str) -> tuple[list[dict[str, Any]], list[Request]]:
+    """Return the controller's policies, and what it asked of IAM in a replay."""
+    with living(load(stack, small()), SEED) as world:
+        authorisation = Authorisation(world.clients)
+        asked: dict[str, Request] = {}
+
+        def heard(call: Call) -> None:
+            for request in authorisation.requests(call):
+                asked.setdefault(repr(request), request)
+
+        world.cloud.listen(heard)
+        world.replay(world.fleet(), HOURS).run(HOURS * 60)
+        _scale_in(world)
+        return policies(world), list(asked.values())
+
+
+def _scale_in(world: World) -> None:
+    """Give the primary side more than a new target needs, so that the controller lets members of it go."""
+    cloud, view = world.cloud, world.view
+    launched = [
+        cloud.launch(view.name, "primary", view.instance_types[0], view.zones[0], "spot") for _ in range(4)
+    ]
+    target = names.group_parameter(world.deployment.stack, view.name, names.PARAMETER_TARGET)
+    world.clients("ssm").put_parameter(Name=target, Value="2", Overwrite=True)
+    cloud.heartbeat(launched)
+    cloud.tick_schedule()
+    cloud.run_functions()
+    assert len(cloud.alive(view.name, "primary")) == 2
+
+
+def without(documents: list[dict[str, Any]], action: str) -> list[dict[str, Any]]:
+    """Return the documents with one action taken out."""
+    kept = copy.deepcopy(documents)
+    for document in kept:
+        for statement in document["Statement"]:
+            statement["Action"] = [one for one in statement["Action"] if one != action]
+    return kept
+
+
+def test_the_controllers_role_allows_what_it_does_and_no_more() -> None:
+    used: set[str] = set()
+    granted: set[str] = set()
+    for stack in ("dev", "fleet"):
+        documents, asked = isolated(recorded, stack)
+        assert [request for request in asked if not allows(documents, request)] == []
+        for request in asked:
+            assert not allows(without(documents, request.action), request)
+            if request.resource != "*":
+                foreign = request.resource.replace(ACCOUNT, "210987654321")
+                assert not allows(documents, replace(request, resource=foreign))
+            if request.context:
+                other = {**request.context, f"aws:ResourceTag/{names.TAG_STACK}": ["other"]}
+                assert not allows(documents, replace(request, context=other))
+        granted |= allowed_actions(documents)
+        used |= {request.action for request in asked}
+    assert used.isdisjoint(NOT_ITS_OWN_CALLS)
+    assert granted - used == set(NOT_ITS_OWN_CALLS)

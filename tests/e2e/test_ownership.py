@@ -1,0 +1,153 @@
+"""Who owns what: the program declares bounds, mix and templates, the controller moves capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from gpu_spot.local.second_run import Change, up
+from gpu_spot.market.fleet import LightFleet
+from gpu_spot.market.ledger import Span
+from gpu_spot.market.rules import TICK_SECONDS
+from tests.e2e.world import CAPACITY, START, World, isolated, living, load, small
+
+HOURS = 8
+SEED = 13
+GROUP = "aws:autoscaling/group:Group"
+TEMPLATE = "aws:ec2/launchTemplate:LaunchTemplate"
+ALARM = "aws:cloudwatch/metricAlarm:MetricAlarm"
+PARAMETER = "aws:ssm/parameter:Parameter"
+Facts = dict[tuple[str, str], Any]
+
+
+def facts(world: World) -> Facts:
+    """Return what stands in AWS of all that the controller could reach, by (thing, field)."""
+    found: Facts = {}
+    for group in world.clients("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]:
+        found |= {(group["AutoScalingGroupName"], key): group[key] for key in group.keys() - {"Instances"}}
+    for fleet in world.clients("ec2").describe_spot_fleet_requests()["SpotFleetRequestConfigs"]:
+        config = fleet["SpotFleetRequestConfig"]
+        seen = {key: value for key, value in config.items() if "Fulfilled" not in key}
+        found |= {(fleet["SpotFleetRequestId"], key): value for key, value in seen.items()}
+    for parameter in world.clients("ssm").get_parameters_by_path(Path="/gpu-spot", Recursive=True)[
+        "Parameters"
+    ]:
+        found[parameter["Name"], "Value"] = parameter["Value"]
+    for template in world.clients("ec2").describe_launch_templates()["LaunchTemplates"]:
+        found[template["LaunchTemplateId"], "LatestVersionNumber"] = template["LatestVersionNumber"]
+    return found
+
+
+def after_a_storm(stack: str) -> tuple[set[str], tuple[Change, ...], bool]:
+    """Return the fields that the controller has moved, what a second run changes, and if it did anything."""
+    config = load(stack, small())
+    with living(config, SEED) as world:
+        before = facts(world)
+        # Stopped in the middle: at the end of a storm everything might be as it was.
+        with pytest.raises(StormError):
+            world.replay(world.fleet(), HOURS).run(HOURS * 60, Storm(world).stop)
+        moved = facts(world)
+        differing = {key[1] for key in before.keys() | moved.keys() if before.get(key) != moved.get(key)}
+        _, changes = up(world.clients, config, world.deployment)
+        return differing, changes, facts(world) == moved
+
+
+class StormError(Exception):
+    """Spot is short and on-demand stands in."""
+
+
+@dataclass
+class Storm:
+    """Watches a replay, and does something once in its middle: when on-demand stands in for spot."""
+
+    world: World
+    overrides: dict[str, Any] = field(default_factory=dict)
+    changes: tuple[Change, ...] = ()
+    struck_at: float | None = None
+    survivors: tuple[set[str], set[str]] = (set(), set())
+
+    def strikes(self, tick: int, span: Span) -> bool:
+        return self.struck_at is None and tick > 60 and span.on_demand > 0 and span.refused
+
+    def stop(self, tick: int, span: Span) -> None:
+        if self.strikes(tick, span):
+            raise StormError
+
+    def up(self, tick: int, span: Span) -> None:
+        if self.strikes(tick, span):
+            self.struck_at = START + tick * TICK_SECONDS
+            before = self.world.cloud.alive(self.world.view.name)
+            config = load(self.world.deployment.stack, self.overrides)
+            _, self.changes = up(self.world.clients, config, self.world.deployment)
+            self.survivors = (before, self.world.cloud.alive(self.world.view.name))
+
+
+def through_a_storm(stack: str, change: dict[str, Any]) -> dict[str, Any]:
+    """Change the stack in the middle of a storm; return what that changed, and how both replays served."""
+    overrides = small()
+    with living(load(stack, overrides), SEED) as world:
+        light = LightFleet(world.group.group, world.group.policy)
+        calm = world.replay(light, HOURS).run(HOURS * 60)
+        storm = Storm(world, {**overrides, **change})
+        stormy = world.replay(world.fleet(), HOURS).run(HOURS * 60, storm.up)
+        assert storm.struck_at is not None
+        sizes = {
+            disk(world, instance)
+            for page in world.clients("ec2").get_paginator("describe_instances").paginate()
+            for reservation in page["Reservations"]
+            for instance in reservation["Instances"]
+            if instance["State"]["Name"] == "running" and instance["LaunchTime"].timestamp() > storm.struck_at
+        }
+    return {
+        "changes": storm.changes,
+        "survivors": storm.survivors,
+        "sizes": sizes,
+        "served": [(ledger.availability, ledger.cost, ledger.counts) for ledger in (calm, stormy)],
+    }
+
+
+def disk(world: World, instance: Any) -> int:
+    volume = instance["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
+    return int(world.clients("ec2").describe_volumes(VolumeIds=[volume])["Volumes"][0]["Size"])
+
+
+@pytest.mark.parametrize(
+    ("stack", "owned"),
+    [
+        ("dev", {"DesiredCapacity"}),
+        ("fleet", {"DesiredCapacity", "TargetCapacity", "ExcessCapacityTerminationPolicy"}),
+    ],
+)
+def test_what_the_controller_moves_is_no_difference(stack: str, owned: set[str]) -> None:
+    moved, changes, untouched = isolated(after_a_storm, stack)
+    assert moved == owned
+    assert changes == ()
+    assert untouched
+
+
+def test_a_changed_mix_changes_its_group_alone() -> None:
+    changes = isolated(changed, "dev", {f"{CAPACITY}.spotPercentage": 50})
+    assert {(change.type, change.name, *sorted(change.inputs)) for change in changes} == {
+        (GROUP, "gpu-spot-dev-inference-primary", "mixedInstancesPolicy"),
+        (PARAMETER, "gpu-spot-dev-inference-config", "insecureValue"),
+        # How much on-demand is too much for long depends on the mix.
+        (ALARM, "gpu-spot-dev-inference-on-demand", "alarmDescription", "threshold"),
+    }
+
+
+def changed(stack: str, change: dict[str, Any]) -> tuple[Change, ...]:
+    with living(load(stack, small()), SEED) as world:
+        return up(world.clients, load(stack, {**small(), **change}), world.deployment)[1]
+
+
+@pytest.mark.parametrize("stack", ["dev", "fleet"])
+def test_an_up_in_the_middle_of_a_storm_loses_no_worker(stack: str) -> None:
+    found = isolated(through_a_storm, stack, {f"{CAPACITY}.rootVolumeGiB": 200})
+    assert {change.type for change in found["changes"]} == {TEMPLATE, GROUP}
+    before, after = found["survivors"]
+    assert before == after != set()
+    undisturbed, disturbed = found["served"]
+    assert disturbed == undisturbed
+    assert found["sizes"] == {200}

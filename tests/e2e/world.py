@@ -1,0 +1,98 @@
+"""A deployed stack and its market for tests, in a process of its own: Pulumi's and moto's state is global."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from gpu_spot.local import stackfile
+from gpu_spot.local.clock import Clock, simulated
+from gpu_spot.local.cloud import GroupView, LocalCloud
+from gpu_spot.local.program import run as deploy
+from gpu_spot.local.record import Deployment
+from gpu_spot.local.sandbox import Clients, sandbox
+from gpu_spot.market import model, placement, trace
+from gpu_spot.market.engine import GroupShape, Replay
+from gpu_spot.market.fleet import Fleet
+from gpu_spot.market.rules import Rules
+from gpu_spot.market.spot import SpotMarket
+from gpu_spot.rehearsal import CloudFleet
+from lambdas.aws import settings
+from lambdas.aws.memory import MemoryStore
+from lambdas.aws.settings import GroupSettings
+from lambdas.core import names
+
+REPOSITORY = Path(__file__).parents[2]
+START = 1_767_571_200.0
+CAPACITY = "services[0].capacity"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def isolated(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a function of a module in a fresh process and return its result."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *args, **kwargs).result(timeout=240)
+
+
+@dataclass(frozen=True)
+class World:
+    """A stack in the local cloud, with its first group."""
+
+    config: stackfile.StackConfig
+    clients: Clients
+    deployment: Deployment
+    clock: Clock
+    cloud: LocalCloud
+    seed: int
+
+    @property
+    def view(self) -> GroupView:
+        return self.cloud.groups()[0]
+
+    @property
+    def group(self) -> GroupSettings:
+        return settings.read(self.clients("ssm"), names.parameter_root(self.deployment.stack))[0][
+            self.view.name
+        ]
+
+    def fleet(self) -> CloudFleet:
+        store = MemoryStore(self.clients("dynamodb"), self.deployment.outputs["memoryTable"])
+        return CloudFleet(self.cloud, self.view.name, store)
+
+    def replay(self, fleet: Fleet, hours: float, files: Sequence[Path] = (), pool_size: int = 8) -> Replay:
+        """Return a replay of the files, or of a market drawn from the fitted model where there are none."""
+        traces = trace.load(files) if files else model.draw(len(self.view.zones), hours, self.seed)
+        rules = Rules(seed=self.seed)
+        market = SpotMarket(traces, rules, pool_size)
+        pools = placement.assign([t.name for t in traces], sorted(self.view.zones), self.view.instance_types)
+        shape = GroupShape(pools, self.group.group.base, self.group.group.spot_percentage)
+        return Replay(market, rules, fleet, shape, self.group.group.target, start=START)
+
+
+def load(stack: str, overrides: Mapping[str, Any] | None = None) -> stackfile.StackConfig:
+    return stackfile.load(REPOSITORY, stack, overrides)
+
+
+def small(target: int = 4, **more: Any) -> dict[str, Any]:
+    """Overrides for a group of ``target`` instances, all warm behind it; ``more`` goes below ``capacity``."""
+    own = {"target": target, "max": 2 * target, "fallback.warmInstances": target, **more}
+    return {f"{CAPACITY}.{key}": value for key, value in own.items()}
+
+
+@contextlib.contextmanager
+def living(config: stackfile.StackConfig, seed: int = 1) -> Iterator[World]:
+    with simulated(START) as clock, sandbox(config.region, seed) as clients:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
+            deployment = deploy(clients, config)
+        with contextlib.closing(LocalCloud(clients, deployment, clock)) as cloud:
+            cloud.fill_warm_pools()
+            yield World(config, clients, deployment, clock, cloud, seed)

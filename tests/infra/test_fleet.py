@@ -1,0 +1,162 @@
+"""A Spot Fleet as the primary side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from infra.components import overrides
+from infra.schema.capacity import AllocationStrategy
+from lambdas.core import names, policies
+from tests.infra.declared import ROOT, Run, run, shipped, variant
+
+FLEET_FILE = ROOT / "Pulumi.fleet.yaml"
+
+
+def fleet(known: Run) -> dict[str, Any]:
+    return known.the("SpotFleetRequest", "inference-primary")
+
+
+def changed(tmp_path: Path, **capacity: Any) -> Run:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0]["capacity"] |= capacity
+
+    return run("known", variant(tmp_path, change, FLEET_FILE), "fleet")
+
+
+def test_it_starts_empty_and_the_controller_owns_its_capacities() -> None:
+    [declared] = [one for one in shipped("fleet").declared if one["type"].endswith(":SpotFleetRequest")]
+    assert (declared["inputs"]["targetCapacity"], declared["inputs"]["onDemandTargetCapacity"]) == (0, 0)
+    assert declared["ignore_changes"] == [
+        "targetCapacity",
+        "onDemandTargetCapacity",
+        "excessCapacityTerminationPolicy",
+    ]
+    assert declared["replace_on_changes"] == []
+
+
+def test_it_asks_for_every_type_in_every_subnet_in_order() -> None:
+    [config] = fleet(shipped("fleet"))["launchTemplateConfigs"]
+    pools = [(o["instanceType"], o["subnetId"], o["priority"]) for o in config["overrides"]]
+    assert len(set(pools)) == 12
+    assert [kind for kind, _, priority in pools if priority == 0] == ["g6.xlarge"] * 3
+    assert [priority for _, _, priority in pools] == sorted(p for _, _, p in pools)
+
+
+def test_a_new_template_version_does_not_replace_it() -> None:
+    [config] = fleet(shipped("fleet"))["launchTemplateConfigs"]
+    assert config["launchTemplateSpecification"]["version"] == "$Latest"
+
+
+def test_its_template_holds_an_image_id_because_fleets_read_no_parameters() -> None:
+    known = shipped("fleet")
+    assert known.the("LaunchTemplate", "inference-primary")["imageId"] == "ami-0123456789abcdef0"
+    assert known.the("LaunchTemplate", "inference-fallback")["imageId"].startswith("resolve:ssm:/aws/")
+
+
+def test_nobody_but_the_controller_ends_its_instances_and_deleting_it_ends_them_all() -> None:
+    given = fleet(shipped("fleet"))
+    assert given["fleetType"] == "maintain"
+    assert given["excessCapacityTerminationPolicy"] == "NoTermination"
+    assert given["terminateInstancesOnDelete"] == "true"
+    assert given["instanceInterruptionBehaviour"] == "terminate"
+
+
+def test_what_would_come_back_as_a_replacing_change_is_said() -> None:
+    given = fleet(shipped("fleet"))
+    assert (given["loadBalancers"], given["targetGroupArns"], given["instancePoolsToUseCount"]) == ([], [], 1)
+
+
+def test_its_instances_carry_the_tags_by_which_the_controller_finds_them() -> None:
+    template = shipped("fleet").the("LaunchTemplate", "inference-primary")
+    [tags] = [s["tags"] for s in template["tagSpecifications"] if s["resourceType"] == "instance"]
+    assert (tags[names.TAG_STACK], tags[names.TAG_GROUP], tags[names.TAG_SIDE]) == (
+        "fleet",
+        "inference",
+        "primary",
+    )
+
+
+def test_the_controller_finds_it_by_its_request_id() -> None:
+    known = shipped("fleet")
+    assert json.loads(known.the("Parameter", "inference-config")["insecureValue"]) == {
+        "kind": "spot-fleet",
+        "primary": "gpu-spot-fleet-inference-primary-id",
+        "fallback": "gpu-spot-fleet-inference-fallback",
+        "base": 0,
+        "spotPercentage": 100,
+        "max": 16,
+        "slots": {"g6.xlarge": 1, "g5.xlarge": 1, "g4dn.xlarge": 1, "g6e.xlarge": 1},
+        "drainSeconds": 0,
+        "policy": {"name": policies.DEFAULT, "knobs": {}},
+    }
+
+
+def test_the_same_fallback_stands_behind_it() -> None:
+    of_fleet = shipped("fleet").the("Group", "inference-fallback")
+    of_mix = shipped("dev").the("Group", "inference-fallback")
+    assert of_fleet["warmPool"] == of_mix["warmPool"]
+    assert of_fleet["suspendedProcesses"] == of_mix["suspendedProcesses"]
+    assert len(shipped("fleet").of("Group")) == 1
+
+
+def test_its_events_wake_the_controller_and_only_where_there_is_a_fleet() -> None:
+    pattern = json.loads(shipped("fleet").the("EventRule", "fleet")["eventPattern"])
+    assert pattern["source"] == ["aws.ec2spotfleet"]
+    assert "EC2 Spot Fleet Error" in pattern["detail-type"]
+    assert "gpu-spot-dev-fleet" not in shipped("dev").of("EventRule")
+
+
+def test_only_fleets_of_this_account_may_take_its_role() -> None:
+    [statement] = json.loads(shipped("fleet").the("Role", "inference-fleet")["assumeRolePolicy"])["Statement"]
+    assert statement["Principal"] == {"Service": "spotfleet.amazonaws.com"}
+    assert statement["Condition"]["StringEquals"] == {"aws:SourceAccount": "123456789012"}
+
+
+def test_every_strategy_of_the_settings_has_the_fleets_word() -> None:
+    assert set(overrides.FLEET_STRATEGIES) == set(AllocationStrategy.__args__)  # type: ignore[attr-defined]
+
+
+def test_prices_and_requirements_reach_it(tmp_path: Path) -> None:
+    wanted = {"acceleratorNames": ["L4"], "accelerators": {"max": 1}, "memoryGiB": {"min": 16, "max": 64}}
+    known = changed(tmp_path, maxPrice=0.9, instanceTypes=None, instanceRequirements=wanted)
+    given = fleet(known)
+    assert (given["spotPrice"], given["onDemandAllocationStrategy"]) == ("0.9", "lowestPrice")
+    choices = given["launchTemplateConfigs"][0]["overrides"]
+    assert len(choices) == 3
+    assert all("priority" not in choice and "instanceType" not in choice for choice in choices)
+    asked = choices[0]["instanceRequirements"]
+    assert asked["memoryMib"] == {"min": 16_384, "max": 65_536}
+    assert asked["acceleratorCount"] == {"min": 1, "max": 1}
+    assert {kind.partition(".")[0] for kind in asked["allowedInstanceTypes"]} == {"g6", "gr6"}
+    config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
+    assert set(config["slots"]) == set(asked["allowedInstanceTypes"])
+
+
+def test_a_request_fleet_asks_once_and_nobody_keeps_it(tmp_path: Path) -> None:
+    weights = {"g6.xlarge": 1, "g6.12xlarge": 4}
+    known = changed(
+        tmp_path,
+        fleetType="request",
+        fallback={"enabled": False},
+        onDemandBase=2,
+        instanceTypes=list(weights),
+        weights=weights,
+    )
+    [declared] = [one for one in known.declared if one["type"].endswith(":SpotFleetRequest")]
+    given = declared["inputs"]
+    assert (given["targetCapacity"], given["onDemandTargetCapacity"]) == (8, 2)
+    assert "excessCapacityTerminationPolicy" not in given
+    # It cannot be modified: asking for another capacity is asking anew.
+    assert declared["ignore_changes"] == []
+    assert declared["replace_on_changes"] == ["targetCapacity", "onDemandTargetCapacity"]
+    weighed = {
+        o["instanceType"]: o["weightedCapacity"] for o in given["launchTemplateConfigs"][0]["overrides"]
+    }
+    assert weighed == weights
+    assert not known.of("Group")
+    assert list(known.of("Parameter")) == ["gpu-spot-fleet-inference-agent"]
+    assert "gpu-spot-fleet-fleet" not in known.of("EventRule")
+    assert known.exports["groups"]["inference"].get("control") is None
+    assert not [name for name in known.of("MetricAlarm") if "inference" in name]

@@ -1,0 +1,127 @@
+"""Alarms and dashboard watch metrics that exist, under the names by which they are sent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lambdas.core import names
+from lambdas.handlers import controller
+from tests.infra.declared import run, shipped, variant
+
+FACTS = dict.fromkeys(("target", "ready", "spot", "on_demand", "doomed", "above_maximum"), 1)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, str]]:
+    """Dimensions by name of all metrics that the handler sends in the function's declared environment."""
+    for name, value in shipped("dev").the("Function", "controller")["environment"]["variables"].items():
+        monkeypatch.setenv(name, value)
+    controller._gauge("inference", FACTS)
+    for counter in ("Alarms", "ControllerErrors"):
+        controller._count(counter, "inference")
+    found: dict[str, dict[str, str]] = {}
+    for line in capsys.readouterr().out.splitlines():
+        entry = json.loads(line)
+        [metrics] = entry["_aws"]["CloudWatchMetrics"]
+        assert metrics["Namespace"] == names.METRIC_NAMESPACE
+        [keys] = metrics["Dimensions"]
+        found |= {metric["Name"]: {key: entry[key] for key in keys} for metric in metrics["Metrics"]}
+    return found
+
+
+def test_alarms_watch_what_the_controller_sends(sent: dict[str, dict[str, str]]) -> None:
+    ours = [a for a in shipped("dev").of("MetricAlarm").values() if a["namespace"] == names.METRIC_NAMESPACE]
+    assert {a["metricName"] for a in ours} == {
+        "Shortage",
+        "OnDemand",
+        "AboveMaximum",
+        "Alarms",
+        "ControllerErrors",
+    }
+    for alarm in ours:
+        assert alarm["dimensions"] == sent[alarm["metricName"]], alarm["metricName"]
+
+
+def dashboard() -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(shipped("dev").the("Dashboard", "board")["dashboardBody"])
+    return body
+
+
+def test_the_dashboard_draws_what_the_controller_sends(sent: dict[str, dict[str, str]]) -> None:
+    drawn = [
+        line
+        for widget in dashboard()["widgets"]
+        for line in widget["properties"].get("metrics", [])
+        if line[0] == names.METRIC_NAMESPACE and not line[1].startswith("nvidia_smi_")
+    ]
+    assert {line[1] for line in drawn} == {"Target", "Ready", "Spot", "OnDemand", "Doomed", "Shortage"}
+    for _, metric, *dimensions, _options in drawn:
+        assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == sent[metric]
+
+
+def test_the_dashboard_draws_what_the_agent_sends() -> None:
+    configuration = json.loads(shipped("dev").the("Parameter", "inference-agent")["insecureValue"])
+    assert configuration["metrics"]["namespace"] == names.METRIC_NAMESPACE
+    gpus = configuration["metrics"]["metrics_collected"]["nvidia_gpu"]
+    [added_up] = configuration["metrics"]["aggregation_dimensions"]
+    drawn = [
+        line
+        for widget in dashboard()["widgets"]
+        for line in widget["properties"].get("metrics", [])
+        if line[1].startswith("nvidia_smi_")
+    ]
+    assert drawn
+    for _, metric, *dimensions, _options in drawn:
+        assert metric.removeprefix("nvidia_smi_") in gpus["measurement"]
+        assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == gpus["append_dimensions"]
+        assert set(added_up) == set(gpus["append_dimensions"])
+
+
+def test_widgets_fill_rows_without_overlap() -> None:
+    taken = set()
+    for widget in dashboard()["widgets"]:
+        assert widget["x"] + widget["width"] <= 24
+        cells = {(widget["x"] + i, widget["y"]) for i in range(widget["width"])}
+        assert not cells & taken
+        taken |= cells
+
+
+def test_every_alarm_reaches_the_topic_and_says_when_it_is_over() -> None:
+    for name, alarm in shipped("prod").of("MetricAlarm").items():
+        assert alarm["alarmActions"] == alarm["okActions"] == ["arn:gpu-spot-prod-alarms"], name
+        assert alarm["alarmDescription"].endswith("."), name
+        # CloudWatch evaluates at most a day of periods.
+        assert alarm["period"] * alarm["evaluationPeriods"] <= 86_400, name
+
+
+def test_silence_of_the_controller_is_an_alarm() -> None:
+    alarm = shipped("dev").the("MetricAlarm", "controller-silent")
+    assert (alarm["treatMissingData"], alarm["comparisonOperator"]) == ("breaching", "LessThanThreshold")
+
+
+def test_every_queue_and_the_function_are_watched() -> None:
+    alarms = shipped("dev").of("MetricAlarm").values()
+    watched = {value for alarm in alarms for value in alarm["dimensions"].values()}
+    assert {"gpu-spot-dev-wake-ups", "gpu-spot-dev-dead-letters", "gpu-spot-dev-controller"} <= watched
+
+
+def test_patience_ceiling_and_listener_follow_the_settings(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:monitoring"] = {
+            "email": "ops@example.com",
+            "shortageMinutes": 3,
+            "onDemandMinutes": 15,
+        }
+        config["gpu-spot:services"][0]["capacity"]["onDemandCeiling"] = 2
+
+    known = run("known", variant(tmp_path, change))
+    shortage = known.the("MetricAlarm", "inference-shortage")
+    assert (shortage["evaluationPeriods"], shortage["datapointsToAlarm"]) == (3, 3)
+    ceiling = known.the("MetricAlarm", "inference-on-demand")
+    assert (ceiling["threshold"], ceiling["evaluationPeriods"], ceiling["period"]) == (3, 3, 300)
+    assert known.the("TopicSubscription", "alarms")["endpoint"] == "ops@example.com"
+    assert not shipped("dev").of("TopicSubscription")

@@ -1,0 +1,46 @@
+"""The benchmark of the checker in small; the whole one is ``make bench-checker``."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.checker import KINDS, figures, main, measure
+from bench.checker import broken as broken_in
+from lambdas.core import policies
+
+
+def test_calls_grow_only_with_pages_and_decisions_are_fast(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "checker.json"
+    assert main(["--out", str(out), "--sizes", "10", "1000", "1500"]) == 0
+    result = json.loads(out.read_text())
+    assert result["policies"].keys() == set(policies.NAMES)
+    calm = result["policies"][policies.DEFAULT]["mixed-asg, calm"]
+    assert calm["10"]["calls_total"] == calm["1000"]["calls_total"] == calm["1500"]["calls_total"] - 2
+    assert "1500" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_of_ten_thousand_is_looked_after_in_few_calls(kind: str) -> None:
+    found = measure(kind, 10_000, "ready-handover", share_noticed=0.1)
+    assert found["calls_total"] <= 40
+    assert found["calls"]["set_desired_capacity"] == 1
+    assert found["memory_bytes"] < 400_000
+
+
+def test_what_does_not_hold_is_told() -> None:
+    found = figures([10], ["ready-handover"])
+    assert broken_in(found) == []
+    name, sizes = next(iter(found["ready-handover"].items()))
+    sizes["20"] = copy.deepcopy(sizes["10"]) | {"decide_ms": 51.0, "memory_bytes": 500_000}
+    sizes["20"]["calls_beyond_further_pages"] += 1
+    assert broken_in(found) == [
+        f"ready-handover, {name}: calls beyond further pages are [8, 9], not equal",
+        f"ready-handover, {name}, 20: decide() takes 51.0 ms",
+        f"ready-handover, {name}, 20: memory has 500000 bytes",
+    ]

@@ -1,0 +1,73 @@
+"""Deploy the dev stack with four services of different capacity; print the types each side may launch.
+
+A script, because a process holds one deployment.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from gpu_spot.local.program import deploy
+from gpu_spot.local.sandbox import Clients, sandbox
+
+ROOT = Path(__file__).resolve().parents[2]
+AMI = "ami-0123456789abcdef0"
+L4 = {"acceleratorNames": ["L4"], "accelerators": {"max": 1}, "memoryGiB": {"max": 64}, "vcpus": {"min": 8}}
+
+
+def capacity(**values: Any) -> dict[str, Any]:
+    return {"target": 2, "allocationStrategy": "capacity-optimized", **values}
+
+
+SERVICES = {
+    "images": capacity(kind="mixed-asg", instanceTypes=["g5.xlarge", "p3.2xlarge"], amis={"p3": AMI}),
+    "wanted": capacity(kind="mixed-asg", instanceRequirements=L4),
+    "fleet": capacity(kind="spot-fleet", instanceRequirements=L4),
+    "batch": capacity(
+        kind="spot-fleet",
+        fleetType="request",
+        instanceTypes=["g5.xlarge", "g5.12xlarge"],
+        weights={"g5.xlarge": 1, "g5.12xlarge": 4},
+    ),
+}
+
+
+def overrides(clients: Clients) -> dict[str, Any]:
+    groups = clients("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+    return {
+        group["AutoScalingGroupName"].rpartition("-")[0].removeprefix("gpu-spot-dev-"): [
+            (one["InstanceType"], "LaunchTemplateSpecification" in one)
+            for one in group["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
+        ]
+        for group in groups
+    }
+
+
+def main() -> None:
+    services = [{"name": name, "capacity": capacity} for name, capacity in SERVICES.items()]
+    with sandbox("us-west-2") as clients:
+        deployment = deploy(clients, ROOT, "dev", {"services": services})
+        fleets = deployment.of_type("aws:ec2/spotFleetRequest:SpotFleetRequest")
+        described = clients("ec2").describe_spot_fleet_requests()["SpotFleetRequestConfigs"]
+        targets = {
+            one["SpotFleetRequestId"]: one["SpotFleetRequestConfig"]["TargetCapacity"] for one in described
+        }
+        seen = {
+            "groups": overrides(clients),
+            "fleets": {fleet.name: targets[fleet.id] for fleet in fleets},
+            "images": sorted(
+                version["LaunchTemplateData"]["ImageId"]
+                for version in clients("ec2").describe_launch_template_versions(Versions=["$Latest"])[
+                    "LaunchTemplateVersions"
+                ]
+                if "images" in version["LaunchTemplateName"]
+            ),
+        }
+    sys.stdout.write(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Images for single families, instance requirements and request fleets reach the local cloud, too."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.local.mapping.base import Draft
+from gpu_spot.local.mapping.requirements import expand
+
+SCRIPT = Path(__file__).with_name("capacities.py")
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, Any]:
+    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def test_a_type_with_an_image_of_its_own_starts_from_a_template_of_its_own(seen: dict[str, Any]) -> None:
+    for side in ("primary", "fallback"):
+        assert seen["groups"][f"images-{side}"] == [["g5.xlarge", False], ["p3.2xlarge", True]]
+    assert [image for image in seen["images"] if image.startswith("ami-")] == ["ami-0123456789abcdef0"] * 2
+
+
+def test_requirements_become_the_types_that_meet_them(seen: dict[str, Any]) -> None:
+    # At least 8 vCPUs leave out xlarge, at most 64 GiB leave out the bigger ones and gr6.
+    wanted = [["g6.2xlarge", False], ["g6.4xlarge", False]]
+    assert seen["groups"]["wanted-primary"] == seen["groups"]["fleet-fallback"] == wanted
+
+
+def test_a_request_fleet_asks_at_once_and_has_no_group_behind_it(seen: dict[str, Any]) -> None:
+    assert seen["fleets"] == {"gpu-spot-dev-batch-primary": 2, "gpu-spot-dev-fleet-primary": 0}
+    assert not [name for name in seen["groups"] if name.startswith("batch")]
+
+
+def test_a_requirement_that_is_not_emulated_is_named() -> None:
+    draft = Draft("aws:autoscaling/group:Group", "g", "urn", None, {})  # type: ignore[arg-type]
+    wanted = {"instanceRequirements": {"allowedInstanceTypes": ["g5.xlarge"], "localStorage": "required"}}
+    with pytest.raises(LocalCloudError, match=r"instanceRequirements\.localStorage is not emulated locally"):
+        expand(draft, [wanted])

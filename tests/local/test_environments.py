@@ -1,0 +1,106 @@
+"""Every environment that ships is really created, and plain boto3 sees what its stack file asks for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).with_name("environment.py")
+AWS = "com.amazonaws.us-west-2"
+
+
+@cache
+def seen(stack: str) -> dict[str, Any]:
+    done = subprocess.run([sys.executable, SCRIPT, stack], capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize("stack", ["dev", "fleet", "prod"])
+def test_what_every_stack_has(stack: str) -> None:
+    here = seen(stack)
+    assert here["network"]["gateways"] == [f"{AWS}.dynamodb", f"{AWS}.s3"]
+    assert here["network"]["default_rules"] == []
+    watched = here["monitoring"]
+    assert watched["heard_by"] == [watched["topic"]]
+    assert len(watched["alarms"]) == 10
+    assert watched["alarms"][f"gpu-spot-{stack}-inference-shortage"] == "Shortage"
+    assert watched["widgets"] == 7
+
+
+def test_a_small_stack_has_nothing_that_it_did_not_ask_for() -> None:
+    here = seen("dev")
+    assert (here["network"]["nats"], here["network"]["interfaces"], here["network"]["flow_logs"]) == (
+        1,
+        [],
+        [],
+    )
+    assert here["storage"] == {"buckets": {}, "repositories": [], "files": None}
+    assert here["monitoring"]["budgets"] == []
+    assert here["fleets"] == []
+
+
+def test_the_fleet_waits_for_the_controller() -> None:
+    [fleet] = seen("fleet")["fleets"]
+    assert fleet == {
+        "id": seen("fleet")["groups"]["inference"]["primary"],
+        "target": 0,
+        "strategy": "priceCapacityOptimized",
+    }
+
+
+def test_production_reaches_aws_through_endpoints_only() -> None:
+    here = seen("prod")["network"]
+    assert (here["nats"], here["subnets"]) == (0, 4)
+    assert here["interfaces"] == [[4, 1, True]] * 11
+    assert here["flow_logs"] == [[True, "ALL", "cloud-watch-logs"]]
+
+
+def test_production_keeps_files_buckets_and_images() -> None:
+    here = seen("prod")["storage"]
+    assert here["files"] == {
+        "encrypted": True,
+        "mount_targets": 4,
+        "access_points": ["/artifacts", "/checkpoints"],
+        "lifecycle": [
+            {"TransitionToIA": "AFTER_30_DAYS"},
+            {"TransitionToPrimaryStorageClass": "AFTER_1_ACCESS"},
+        ],
+        "effects": ["Allow", "Deny"],
+    }
+    assert {name: bucket["rules"] for name, bucket in here["buckets"].items()} == {
+        "datasets": ["old-versions"],
+        "artifacts": ["expire", "old-versions"],
+    }
+    for bucket in here["buckets"].values():
+        assert all(bucket["private"].values())
+        assert len(bucket["private"]) == 4
+        assert (bucket["versions"], bucket["encryption"], bucket["denied"]) == ("Enabled", "AES256", "Deny")
+        assert bucket["tags"]["gpu-spot:stack"] == "prod"
+        assert bucket["tags"]["environment"] == "production"
+    assert here["repositories"] == [{"tags": "IMMUTABLE", "scanned": True, "keeps": 30}]
+
+
+def test_production_has_a_budget_for_what_carries_its_tag() -> None:
+    here = seen("prod")["monitoring"]
+    [(limit, filters)] = here["budgets"]
+    assert (float(limit["Amount"]), limit["Unit"]) == (12_000, "USD")
+    assert filters == {"TagKeyValue": ["user:gpu-spot:stack$prod"]}
+    assert here["notifications"] == [2]
+
+
+def test_what_is_not_emulated_is_said() -> None:
+    fleet_inputs = [line for line in seen("fleet")["no_effect"] if "SpotFleetRequest" in line]
+    assert [line.partition(": ")[2] for line in fleet_inputs] == [
+        "excessCapacityTerminationPolicy",
+        "replaceUnhealthyInstances",
+        "terminateInstancesOnDelete",
+        "waitForFulfillment",
+    ]

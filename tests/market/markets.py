@@ -1,0 +1,22 @@
+"""Small markets for tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpu_spot.market.rules import Rules
+from gpu_spot.market.spot import SpotMarket
+from gpu_spot.market.trace import PoolTrace
+
+QUICK: dict[str, Any] = {"warm_up_ticks": 0}
+
+
+def trace(*samples: int, name: str = "a", gap: float = 60.0) -> PoolTrace:
+    """Return a trace with one sample a tick."""
+    return PoolTrace(name, gap, samples)
+
+
+def market(*traces: PoolTrace, pool_size: int = 1, **rules: Any) -> tuple[SpotMarket, Rules]:
+    """Return a market without warm-up, and its rules."""
+    chosen = Rules(**{**QUICK, **rules})
+    return SpotMarket(traces, chosen, pool_size), chosen

@@ -1,0 +1,167 @@
+"""The replay engine against its rules, one small market each."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from gpu_spot.market.contenders import everyone, named
+from gpu_spot.market.engine import GroupShape, Replay
+from gpu_spot.market.fleet import LightFleet
+from gpu_spot.market.ledger import Ledger
+from gpu_spot.market.model import draw
+from gpu_spot.market.rules import Rules
+from gpu_spot.market.runs import play
+from gpu_spot.market.spot import SpotMarket
+from gpu_spot.market.trace import PoolTrace, TraceError
+from lambdas.core.model import Group, Pool
+from lambdas.core.policies import build
+from tests.market.markets import market, trace
+
+
+def told(ledger: Ledger, kind: str) -> list[tuple[int, int]]:
+    return [(h.tick, h.count) for h in ledger.happenings if h.kind == kind]
+
+
+def ready(ledger: Ledger) -> list[int]:
+    return [span.ready for span in ledger.spans for _ in range(span.ticks)]
+
+
+def run(name: str, *traces: PoolTrace, target: int = 1, pool_size: int = 1, **rules: Any) -> Ledger:
+    sold, chosen = market(*traces, pool_size=pool_size, **rules)
+    (contender,) = named(name)
+    return play(sold, chosen, contender, target, keep_spans=True)
+
+
+def test_an_instance_is_paid_from_launch_and_ready_a_cold_start_later() -> None:
+    ledger = run("spot-only", trace(*[1] * 10))
+    assert ready(ledger) == [0, 0, 0, 1, 1, 1, 1, 1, 1, 1]
+    assert ledger.cost == pytest.approx(0.3)
+    assert ledger.availability == pytest.approx(0.7)
+
+
+def test_a_launch_beyond_capacity_fails_and_costs_nothing() -> None:
+    ledger = run("spot-only", trace(*[1] * 10), target=3)
+    assert ledger.counts["launch-spot"] == 1
+    assert ledger.cost == pytest.approx(0.3 / 3)
+
+
+def test_an_unannounced_drop_takes_the_excess_at_once() -> None:
+    ledger = run("spot-only", trace(3, 3, 3, 3, 3, 1, 1, 1), target=3, notice=0.0)
+    assert told(ledger, "interruption") == [(5, 2)]
+    assert ready(ledger) == [0, 0, 0, 3, 3, 1, 1, 1]
+
+
+def test_an_announced_drop_is_told_two_minutes_ahead() -> None:
+    ledger = run("ready-handover", trace(*[1] * 8, *[0] * 8), notice=1.0)
+    assert told(ledger, "notice") == [(6, 1)]
+    assert told(ledger, "interruption") == [(8, 1)]
+    assert ready(ledger)[3:] == [1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1]  # its successor is there at 7
+
+
+def test_just_in_time_the_successor_comes_at_the_drain_and_not_before() -> None:
+    # The first boot is learned while spot boots; the successor is then started a boot before the end.
+    ledger = run("expected-cost@10", trace(*[1] * 10, *[0] * 8), notice=1.0)
+    assert told(ledger, "notice") == [(8, 1)]
+    assert told(ledger, "launch-on-demand") == [(0, 1), (9, 1)]
+    assert ready(ledger)[3:] == [1] * 15
+
+
+def test_draining_brings_the_end_forward() -> None:
+    ledger = run("expected-cost@10", trace(*[1] * 10, *[0] * 8), notice=1.0, drain_seconds=60.0)
+    assert told(ledger, "launch-on-demand") == [(0, 1), (8, 1)]
+    assert min(ready(ledger)[3:]) == 1
+
+
+def test_a_pool_that_calls_back_is_not_bought_in() -> None:
+    ledger = run("spot-only", trace(*[1] * 8, *[0] * 8), target=1, pool_size=8, notice=1.0)
+    assert told(ledger, "launch-spot") == [(0, 1)]
+    late = run("ready-handover", trace(*[1] * 8, *[0] * 8), target=1, pool_size=8, notice=1.0)
+    assert told(late, "launch-spot") == [(0, 1)]
+
+
+@pytest.mark.parametrize("contender", everyone(), ids=lambda c: c.name)
+def test_skipping_ticks_changes_nothing(contender: Any) -> None:
+    class EveryTick(Replay):
+        def _next(self, tick: int) -> int:
+            return tick + 1
+
+    rules = Rules(seed=3, notice=0.5)
+    sold = SpotMarket(draw(3, 72, 11), rules)
+    pools = tuple(Pool("any", name) for name in sold.names)
+    accounts = []
+    for engine in (Replay, EveryTick):
+        fleet = LightFleet(Group("replay", 4, 16), contender.policy)
+        replay = engine(sold, rules, fleet, contender.shape(pools), 4, keep_spans=True)
+        ledger = replay.run()
+        accounts.append((ledger.happenings, ready(ledger), pytest.approx(ledger.cost)))
+    assert accounts[0] == accounts[1]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"on_demand_refusal": 0.3},
+        {"api_failure": 0.3},
+        {"retry_seconds": 600.0},
+        {"look_seconds": 300.0},
+    ],
+    ids=lambda t: next(iter(t)),
+)
+def test_trouble_costs_availability_and_is_skipped_exactly(trouble: dict[str, float]) -> None:
+    class EveryTick(Replay):
+        def _next(self, tick: int) -> int:
+            return tick + 1
+
+    def account(engine: type[Replay], **rules: float) -> Ledger:
+        chosen = Rules(seed=3, **rules)  # type: ignore[arg-type]
+        sold = SpotMarket(draw(3, 120, 11), chosen)
+        shape = GroupShape(tuple(Pool("any", name) for name in sold.names))
+        return engine(
+            sold, chosen, LightFleet(Group("replay", 4, 16), build("ready-handover")), shape, 4
+        ).run()
+
+    quiet, troubled = account(Replay), account(Replay, **trouble)
+    if "retry_seconds" not in trouble:  # a late retry costs money: on-demand stays longer
+        assert troubled.availability < quiet.availability
+    else:
+        assert troubled.cost > quiet.cost
+    assert ready(troubled) == ready(account(EveryTick, **trouble))
+
+
+def test_rebalance_recommendations_are_heard_ahead_of_the_notice() -> None:
+    sold, rules = market(trace(*[1] * 20, *[0] * 5), notice=1.0, rebalance_seconds=300.0)
+    fleet = LightFleet(Group("replay", 1, 4), build("ready-handover"), decisions=[])
+    Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 1).run()
+    assert fleet.decisions is not None
+    risky = [now for now, decision in fleet.decisions if decision.memory.at_risk]
+    assert min(risky) == 60.0 * (18 - 5)
+
+
+def test_real_prices_count_where_they_are_asked_for() -> None:
+    priced = PoolTrace("a", 60.0, (1,) * 10, prices=(1.0,) * 5 + (2.0,) * 5)
+    ledger = run("spot-only", priced, on_demand_price=4.0)
+    assert ledger.cost == pytest.approx((5 * 0.25 + 5 * 0.5) / 10)
+    with pytest.raises(TraceError, match="trace a has no prices"):
+        run("spot-only", trace(1, 1), on_demand_price=4.0)
+
+
+def test_forty_five_days_of_seven_pools_take_seconds() -> None:
+    sold = SpotMarket(draw(7, 45 * 24, 2), rules := Rules())
+    started = time.process_time()
+    play(sold, rules, named("expected-cost")[0], 4)
+    assert time.process_time() - started < 5.0
+
+
+def test_memory_does_not_grow_with_the_length_of_a_run() -> None:
+    peaks = []
+    for days in (1, 10, 40):  # the first run imports and caches
+        sold, rules = SpotMarket(draw(3, days * 24, 2), Rules()), Rules()
+        tracemalloc.start()
+        play(sold, rules, named("expected-cost")[0], 4)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < peaks[1] + 200_000  # bytes; the market itself, loaded before, is not counted

@@ -154,6 +154,13 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
                 f"`{cheaper['policy']}` is {100 * cheaper['by']:.1f} % cheaper than `{_IDEAL}` at no lower "
                 "mean availability."
             )
+        ratios = ", ".join(
+            f"{name} {ratio:.3f}" for name, ratio in found["frontier_cost_over_baseline"].items()
+        )
+        lines.append(
+            "What our frontier, straight between its points and ending in spot-only and on-demand, costs at "
+            f"each baseline's availability ÷ what the baseline costs: {ratios}."
+        )
         parts += [*lines, table(head, rows)]
     replace_part(docs / "performance.md", "capacity", "\n\n".join(parts))
 

@@ -19,15 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lambdas.aws.act import Actor
-from lambdas.aws.auto_scaling import AutoScaling
-from lambdas.aws.controller import Controller, Outcome
-from lambdas.aws.memory import MemoryStore
-from lambdas.aws.observe import Observer
-from lambdas.aws.registry import Registry
-from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, parse
-from lambdas.aws.side import Capacity
-from lambdas.aws.spot_fleet import SpotFleet
+from lambdas.aws.controller import Controller, Outcome, Place, build
+from lambdas.aws.settings import parse
 from lambdas.core import policies
 from lambdas.core.availability import decide
 from lambdas.core.events import Event, InterruptionNotice
@@ -41,6 +34,7 @@ MOST_ITEM_BYTES = 400_000
 """The most that a DynamoDB item may hold."""
 NOW = 1_000_000.0
 ROOT = "/gpu-spot/dev/groups"
+PLACE = Place("dev", ROOT, "memory", "registry", "queue")
 GROUP = "inference"
 
 
@@ -82,23 +76,7 @@ def scene(kind: str, size: int, policy: str, noticed: int) -> Scene:
             primary, instance_id, spot=True, launched=NOW - 7200, heartbeat=NOW - 5, since=NOW - 7020
         )
     events = [InterruptionNotice(instance_id, NOW + 120) for instance_id in ids[:noticed]]
-    return Scene(aws, _controller(aws), events)
-
-
-def _controller(aws: FakeAws) -> Controller:
-    dynamodb, ec2 = aws.client("dynamodb"), aws.client("ec2")
-    capacity: dict[str, Capacity] = {
-        AUTO_SCALING: AutoScaling(aws.client("autoscaling")),
-        SPOT_FLEET: SpotFleet(ec2),
-    }
-    return Controller(
-        aws.client("ssm"),
-        ROOT,
-        Observer("dev", capacity, ec2, Registry(dynamodb, "registry")),
-        MemoryStore(dynamodb, "memory"),
-        Actor(capacity),
-        lambda: NOW,
-    )
+    return Scene(aws, build(aws.client, PLACE, lambda: NOW), events)
 
 
 def measure(kind: str, size: int, policy: str, share_noticed: float = 0.0) -> dict[str, Any]:

@@ -11,7 +11,12 @@ from typing import Final
 from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.market.trace import TraceError
 
-_COMMANDS: Final = ("gpu_spot.demo", "gpu_spot.deploy", "gpu_spot.market.deadline.command")
+_COMMANDS: Final = (
+    "gpu_spot.demo",
+    "gpu_spot.deploy",
+    "gpu_spot.replay",
+    "gpu_spot.market.deadline.command",
+)
 
 
 def parser() -> argparse.ArgumentParser:

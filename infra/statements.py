@@ -256,6 +256,7 @@ def controller(
             ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"],
             [queue_arn],
         ),
+        Statement("WakeItself", ["sqs:SendMessage"], [queue_arn]),
         Statement(
             "ReadGroups",
             ["ssm:GetParametersByPath"],

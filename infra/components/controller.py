@@ -98,6 +98,7 @@ class Controller(pulumi.ComponentResource):
                     names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
                     names.ENV_MEMORY_TABLE: args.state.memory.name,
                     names.ENV_REGISTRY_TABLE: args.state.registry.name,
+                    names.ENV_QUEUE_URL: self.wake_ups.queue_url,
                     "POWERTOOLS_SERVICE_NAME": SERVICE,
                     "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
                 }

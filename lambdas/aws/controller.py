@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lambdas.aws import settings as parameters
 from lambdas.aws.act import Actor
+from lambdas.aws.alarm_clock import AlarmClock
+from lambdas.aws.auto_scaling import AutoScaling
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.observe import Observer
-from lambdas.aws.settings import GroupSettings
+from lambdas.aws.registry import Registry
+from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings
+from lambdas.aws.side import Capacity
+from lambdas.aws.spot_fleet import SpotFleet
 from lambdas.core.availability import Decision, decide
 from lambdas.core.events import Event
 from lambdas.core.memory import note
@@ -18,6 +23,17 @@ from lambdas.core.model import Mode
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a stack's controller finds what is its own: names and addresses of deployed resources."""
+
+    stack: str
+    root: str
+    memory_table: str
+    registry_table: str
+    queue_url: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,7 @@ class Controller:
     observer: Observer
     store: MemoryStore
     actor: Actor
+    alarm_clock: AlarmClock
     clock: Callable[[], float]
 
     def run(self, events: Sequence[Event] = ()) -> list[Outcome]:
@@ -63,7 +80,28 @@ class Controller:
         if acts or changed:
             # Claim first, act after: of two copies that saw the same, one acts.
             self.store.save(name, decision.memory, decision.wake_at, remembered.version)
+        if decision.wake_at is not None and decision.wake_at != remembered.wake_at:
+            # What is due between two minutes of the schedule: a just-in-time start, the end of a drain.
+            self.alarm_clock.set(decision.wake_at - now)
         if acts:
             for action in decision.actions:
                 self.actor.perform(action, settings)
         return Outcome(name, decision, carried_out=acts)
+
+
+def build(client: Callable[[str], Any], place: Place, clock: Callable[[], float]) -> Controller:
+    """Return the controller of one stack; ``client`` gives the boto3 client of a service by its name."""
+    dynamodb, ec2 = client("dynamodb"), client("ec2")
+    capacity: dict[str, Capacity] = {
+        AUTO_SCALING: AutoScaling(client("autoscaling")),
+        SPOT_FLEET: SpotFleet(ec2),
+    }
+    return Controller(
+        ssm=client("ssm"),
+        root=place.root,
+        observer=Observer(place.stack, capacity, ec2, Registry(dynamodb, place.registry_table)),
+        store=MemoryStore(dynamodb, place.memory_table),
+        actor=Actor(capacity),
+        alarm_clock=AlarmClock(client("sqs"), place.queue_url),
+        clock=clock,
+    )

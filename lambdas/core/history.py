@@ -70,9 +70,13 @@ class History:
 
     def factor(self, pool: object = None) -> float:
         """Return how much more often than a typical pool this one is lost; ``None``: a pool not yet seen."""
-        losses = sum(record.losses for record in self.pools.values())
-        expected = sum(record.expected for record in self.pools.values())
-        group = (losses + PRIOR_LOSSES) / (expected + PRIOR_LOSSES)
+        losses = expected = PRIOR_LOSSES
+        for record in self.pools.values():
+            losses += record.losses
+            expected += record.expected
+        group = losses / expected
+        if pool is None:
+            return group
         own = self.record(pool)
         return (own.losses + PRIOR_LOSSES * group) / (own.expected + PRIOR_LOSSES)
 

@@ -89,7 +89,7 @@ class Situation:
 
     @property
     def above_maximum(self) -> int:
-        """How many instances stand above the ceiling: AWS launches successors of the doomed before they end."""
+        """How many stand above the ceiling: AWS launches successors of the doomed before they end."""
         return max(0, len(self.primary) + len(self.fallback) + self.leaving - self.group.maximum)
 
     def count(self, market: Market) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import boto3
@@ -13,15 +13,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from botocore.config import Config
 
-from lambdas.aws.act import Actor
-from lambdas.aws.auto_scaling import AutoScaling
-from lambdas.aws.controller import Controller, Outcome
-from lambdas.aws.memory import MemoryStore
-from lambdas.aws.observe import Observer
-from lambdas.aws.registry import Registry
-from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET
-from lambdas.aws.side import Capacity
-from lambdas.aws.spot_fleet import SpotFleet
+from lambdas.aws.controller import Controller, Outcome, Place, build
 from lambdas.core import names
 from lambdas.core.events import Event, MalformedEventError, parse
 from lambdas.core.model import Action, Alarm, Market
@@ -54,21 +46,14 @@ def handler(event: dict[str, Any], _context: object) -> dict[str, list[dict[str,
 
 @cache
 def _controller() -> Controller:
-    dynamodb = boto3.client("dynamodb", config=_CLIENT)
-    ec2 = boto3.client("ec2", config=_CLIENT)
-    capacity: dict[str, Capacity] = {
-        AUTO_SCALING: AutoScaling(boto3.client("autoscaling", config=_CLIENT)),
-        SPOT_FLEET: SpotFleet(ec2),
-    }
-    registry = Registry(dynamodb, os.environ[names.ENV_REGISTRY_TABLE])
-    return Controller(
-        ssm=boto3.client("ssm", config=_CLIENT),
+    place = Place(
+        stack=os.environ[names.ENV_STACK],
         root=os.environ[names.ENV_PARAMETER_ROOT],
-        observer=Observer(os.environ[names.ENV_STACK], capacity, ec2, registry),
-        store=MemoryStore(dynamodb, os.environ[names.ENV_MEMORY_TABLE]),
-        actor=Actor(capacity),
-        clock=time.time,
+        memory_table=os.environ[names.ENV_MEMORY_TABLE],
+        registry_table=os.environ[names.ENV_REGISTRY_TABLE],
+        queue_url=os.environ[names.ENV_QUEUE_URL],
     )
+    return build(partial(boto3.client, config=_CLIENT), place, time.time)
 
 
 def _report(outcome: Outcome) -> None:

@@ -7,6 +7,7 @@ moto launches what it likes for Auto Scaling groups and never pages by 1,000; he
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from botocore.exceptions import ClientError
+
+from lambdas.core.events import Wake, parse
 
 PAGE = {
     "describe_instances": 1000,
@@ -34,6 +37,7 @@ class FakeAws:
     slots: list[dict[str, Any]] = field(default_factory=list)
     fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
+    delayed: list[int] = field(default_factory=list)
     marked: dict[str, float] = field(default_factory=dict)
     activities: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     memory: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -145,6 +149,11 @@ class FakeAws:
 
     # Single calls.
 
+    def _send_message(self, QueueUrl: str, MessageBody: str, DelaySeconds: int) -> None:
+        assert QueueUrl == "queue"
+        assert parse(json.loads(MessageBody)) == Wake("gpu-spot Wake-up")
+        self.delayed.append(DelaySeconds)
+
     def _describe_spot_fleet_requests(self, SpotFleetRequestIds: list[str]) -> Any:
         return {"SpotFleetRequestConfigs": [self.fleets[n] for n in SpotFleetRequestIds if n in self.fleets]}
 
@@ -207,6 +216,7 @@ class FakeAws:
 
 _METHODS = {
     "ssm": (),
+    "sqs": ("send_message",),
     "ec2": (
         "describe_spot_fleet_requests",
         "describe_spot_fleet_request_history",

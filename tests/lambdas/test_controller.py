@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 
-from lambdas.aws.act import Actor
-from lambdas.aws.auto_scaling import AutoScaling
-from lambdas.aws.controller import Controller, Outcome
+from lambdas.aws.alarm_clock import LONGEST_DELAY, AlarmClock
+from lambdas.aws.controller import Controller, Outcome, Place, build
 from lambdas.aws.memory import ConflictError, MemoryStore
 from lambdas.aws.observe import Observer
-from lambdas.aws.registry import STALE_SECONDS, Registry
-from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, parse
-from lambdas.aws.side import Capacity
-from lambdas.aws.spot_fleet import SpotFleet
+from lambdas.aws.registry import STALE_SECONDS
+from lambdas.aws.settings import parse
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.memory import Memory
 from lambdas.core.model import Alarm, Release, SetDesired, Side
@@ -56,20 +53,7 @@ def aws() -> FakeAws:
 
 
 def controller(aws: FakeAws, now: float = NOW) -> Controller:
-    dynamodb = aws.client("dynamodb")
-    ec2 = aws.client("ec2")
-    capacity: dict[str, Capacity] = {
-        AUTO_SCALING: AutoScaling(aws.client("autoscaling")),
-        SPOT_FLEET: SpotFleet(ec2),
-    }
-    return Controller(
-        aws.client("ssm"),
-        ROOT,
-        Observer("dev", capacity, ec2, Registry(dynamodb, "registry")),
-        MemoryStore(dynamodb, "memory"),
-        Actor(capacity),
-        lambda: now,
-    )
+    return build(aws.client, Place("dev", ROOT, "memory", "registry", "queue"), lambda: now)
 
 
 def only(outcomes: list[Outcome]) -> Outcome:
@@ -233,6 +217,21 @@ def test_releasing_what_is_gone_already_is_no_error(aws: FakeAws) -> None:
     settings = parse("inference", {"config": config(), "target": "4"})
     controller(aws).actor.perform(Release(Side.FALLBACK, ("i-gone",), "why"), settings)
     assert aws.calls["terminate_instance_in_auto_scaling_group"] == 1
+
+
+def test_it_wakes_itself_when_a_drain_begins_and_only_once(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/config"] = config(drainSeconds=30)
+    for _ in range(2):
+        controller(aws).run([InterruptionNotice("i-0", NOW + 119.5)])
+    assert aws.delayed == [90]
+
+
+def test_what_lies_beyond_the_longest_delay_is_left_to_the_schedule(aws: FakeAws) -> None:
+    clock = AlarmClock(aws.client("sqs"), "queue")
+    clock.set(LONGEST_DELAY + 1)
+    clock.set(LONGEST_DELAY)
+    clock.set(-5)
+    assert aws.delayed == [900, 0]
 
 
 def test_calls_grow_only_with_pages(aws: FakeAws) -> None:

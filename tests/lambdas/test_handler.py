@@ -115,13 +115,20 @@ def test_metrics_are_one_namespace_with_the_group_as_dimension(
 
 
 def test_the_controller_is_built_from_the_deployed_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in (names.ENV_STACK, names.ENV_PARAMETER_ROOT, names.ENV_MEMORY_TABLE, names.ENV_REGISTRY_TABLE):
+    for name in (
+        names.ENV_QUEUE_URL,
+        names.ENV_STACK,
+        names.ENV_PARAMETER_ROOT,
+        names.ENV_MEMORY_TABLE,
+        names.ENV_REGISTRY_TABLE,
+    ):
         monkeypatch.setenv(name, f"value of {name}")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-west-2")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     built = entry._controller.__wrapped__()
     assert isinstance(built, Controller)
     assert built.observer.stack == "value of GPU_SPOT_STACK"
+    assert built.alarm_clock.queue_url == "value of GPU_SPOT_QUEUE_URL"
     assert built.root == "value of GPU_SPOT_PARAMETER_ROOT"
     assert built.store.table == "value of GPU_SPOT_MEMORY_TABLE"
     assert built.observer.registry.table == "value of GPU_SPOT_REGISTRY_TABLE"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from lambdas.core.history import OFFSET, SCALE
-from lambdas.core.model import Instance, Market
+from lambdas.core.model import Instance, Market, Pool
 from lambdas.core.plan import Plan
 from lambdas.core.situation import Situation
 
@@ -24,6 +24,23 @@ class Place:
 
     missing: float
     filled: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the policy reckons with: learned boots in seconds, and how long spot is not to be relied on.
+
+    ``factor`` and ``young_until`` (an age in seconds) are those of a pool not yet seen; ``staying`` are the
+    instances without a notice; ``trusted_at`` says by instance from when its unannounced loss costs less than
+    a twin.
+    """
+
+    boot: float
+    spot_boot: float
+    factor: float
+    young_until: float
+    staying: Sequence[Instance]
+    trusted_at: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,19 +69,15 @@ class ExpectedCost:
     def plan(self, situation: Situation) -> Plan:
         """Return what to hold now."""
         now, target = situation.now, situation.group.target
-        boot = situation.memory.boot_seconds(Market.ON_DEMAND, UNKNOWN_BOOT)
+        outlook = self._outlook(situation)
         lasting = situation.lasting(situation.primary)
-        young = [
-            i
-            for i in situation.primary
-            if not situation.is_doomed(i) and self._trusted_at(situation, i) > now
-        ]
-        primary = self._primary(situation, bool(young))
-        waits = self._room(situation, primary)
-        wanted, moments = 0, [self._trusted_at(situation, i) for i in young]
-        for place in self._places(situation, len(lasting), primary):
-            start_by = place.missing - boot if waits else now
-            if not self._worth(place, boot, situation):
+        young = {i.id for i in outlook.staying if outlook.trusted_at[i.id] > now}
+        primary = self._primary(situation, outlook, bool(young))
+        waits = self._room(situation, outlook, primary)
+        wanted, moments = 0, [outlook.trusted_at[i] for i in young]
+        for place in self._places(situation, outlook, len(lasting), primary):
+            start_by = place.missing - outlook.boot if waits else now
+            if not self._worth(place, outlook, now):
                 moments.append(place.filled)  # what is overdue then does not count any longer
             elif start_by <= now:
                 wanted += 1
@@ -72,18 +85,38 @@ class ExpectedCost:
             else:
                 moments.append(start_by)
         # A twin stays, it is not bought: on-demand stood in while its spot instance booted.
-        twins = min(target, wanted + sum(i in young for i in lasting), situation.committed_fallback)
+        twins = min(target, wanted + sum(i.id in young for i in lasting), situation.committed_fallback)
         return Plan(
             on_demand=max(wanted, twins),
             reason=(
                 f"target {target}, {len(lasting)} primary ready and staying, {len(young)} in young pools, "
-                f"{sum(situation.is_doomed(i) for i in situation.primary)} doomed"
+                f"{len(situation.primary) - len(outlook.staying)} doomed"
             ),
             primary=primary,
             wake_at=min((t for t in moments if now < t < math.inf), default=None),
         )
 
-    def _places(self, situation: Situation, lasting: int, primary: int) -> Iterator[Place]:
+    def _outlook(self, situation: Situation) -> Outlook:
+        memory, history = situation.memory, situation.memory.history
+        boot = memory.boot_seconds(Market.ON_DEMAND, UNKNOWN_BOOT)
+        # At this age of a typical pool an unannounced loss costs less than a twin: hazard × worth = 1.
+        scale = SCALE * history.unannounced_share * boot * self.shortage_cost
+        staying = [i for i in situation.primary if not situation.is_doomed(i)]
+        born: dict[Pool, float] = {}
+        for pool in {i.pool for i in staying if i.market is Market.SPOT}:
+            record = history.record(pool)
+            since = situation.now if record.since is None else record.since
+            born[pool] = since - record.start_age + scale * history.factor(pool) - OFFSET
+        return Outlook(
+            boot=boot,
+            spot_boot=memory.boot_seconds(Market.SPOT, UNKNOWN_BOOT),
+            factor=(factor := history.factor()),
+            young_until=scale * factor - OFFSET,
+            staying=staying,
+            trusted_at={i.id: born[i.pool] if i.market is Market.SPOT else -math.inf for i in staying},
+        )
+
+    def _places(self, situation: Situation, outlook: Outlook, lasting: int, primary: int) -> Iterator[Place]:
         """Yield the places that are or will be empty, those missing longest first."""
         now, target = situation.now, situation.group.target
         ends = sorted(
@@ -94,63 +127,45 @@ class ExpectedCost:
         empty = max(0, target - lasting - len(ends))
         kept = max(0, target - lasting - empty)  # doomed instances that the target still needs
         missing = [now] * empty + ends[len(ends) - kept :]
-        arrivals = sorted(self._arrivals(situation))
+        arrivals = sorted(self._arrivals(situation, outlook))
         if not situation.memory.history.refused:
             # What the group lacks it launches at once, unless spot is short.
-            staying = sum(not situation.is_doomed(i) for i in situation.primary)
-            spot_boot = situation.memory.boot_seconds(Market.SPOT, UNKNOWN_BOOT)
-            arrivals += [now + spot_boot] * max(0, primary - staying)
+            arrivals += [now + outlook.spot_boot] * max(0, primary - len(outlook.staying))
         arrivals += [math.inf] * (len(missing) - len(arrivals))
         for start, filled in zip(missing, arrivals, strict=False):
             yield Place(start, filled)
 
-    def _arrivals(self, situation: Situation) -> Iterator[float]:
+    def _arrivals(self, situation: Situation, outlook: Outlook) -> Iterator[float]:
         """Yield when each primary instance that boots is due, of those that are not overdue."""
-        for instance in situation.primary:
-            if instance.ready_since is None and not situation.is_doomed(instance):
+        for instance in outlook.staying:
+            if instance.ready_since is None:
                 boot = situation.memory.boot_seconds(instance.market, UNKNOWN_BOOT)
-                due = max(instance.launched_at + boot, self._trusted_at(situation, instance))
+                due = max(instance.launched_at + boot, outlook.trusted_at[instance.id])
                 if due > situation.now:
                     yield due
 
-    def _worth(self, place: Place, boot: float, situation: Situation) -> bool:
+    def _worth(self, place: Place, outlook: Outlook, now: float) -> bool:
         """Say whether on-demand for this place is worth its money; the same answer as long as it boots."""
         if place.filled == math.inf:
             return self.shortage_cost > 1
-        spot_boot = situation.memory.boot_seconds(Market.SPOT, UNKNOWN_BOOT)
-        launched = place.filled - spot_boot
-        missing = max(launched, place.missing if place.missing > situation.now else launched)
-        start = max(launched, missing - boot)
-        lost = 1 - math.exp(-SCALE * situation.memory.history.factor() * spot_boot / (OFFSET + spot_boot))
-        won = max(0.0, place.filled - max(missing, start + boot)) + lost * boot
+        launched = place.filled - outlook.spot_boot
+        missing = max(launched, place.missing if place.missing > now else launched)
+        start = max(launched, missing - outlook.boot)
+        hazard = SCALE * outlook.factor / (OFFSET + outlook.spot_boot)
+        lost = 1 - math.exp(-hazard * outlook.spot_boot)
+        won = max(0.0, place.filled - max(missing, start + outlook.boot)) + lost * outlook.boot
         return self.shortage_cost * won > place.filled - start
 
-    def _trusted_at(self, situation: Situation, instance: Instance) -> float:
-        """Return from when an unannounced loss of the instance costs less than a twin beside it."""
-        if instance.market is Market.ON_DEMAND:
-            return -math.inf
-        record = situation.memory.history.record(instance.pool)
-        since = situation.now if record.since is None else record.since
-        return since - record.start_age + self._young_until(situation, instance.pool)
-
-    def _young_until(self, situation: Situation, pool: object = None) -> float:
-        """Return the age in seconds at which a pool is old enough to rely on."""
-        history = situation.memory.history
-        boot = situation.memory.boot_seconds(Market.ON_DEMAND, UNKNOWN_BOOT)
-        return SCALE * history.factor(pool) * history.unannounced_share * boot * self.shortage_cost - OFFSET
-
-    def _primary(self, situation: Situation, young: bool) -> int:
+    def _primary(self, situation: Situation, outlook: Outlook, young: bool) -> int:
         """Return the primary group's capacity: the target, or one scout more where a pool is to be tried."""
         target = situation.group.target
-        spot_boot = situation.memory.boot_seconds(Market.SPOT, UNKNOWN_BOOT)
-        scouting = self._young_until(situation) > spot_boot / SPOT_PRICE
+        scouting = outlook.young_until > outlook.spot_boot / SPOT_PRICE
         if not scouting or not (young or situation.memory.history.refused):
             return target
-        staying = sum(not situation.is_doomed(i) for i in situation.primary)
-        return min(target, staying + (not young))
+        return min(target, len(outlook.staying) + (not young))
 
-    def _room(self, situation: Situation, primary: int) -> bool:
+    def _room(self, situation: Situation, outlook: Outlook, primary: int) -> bool:
         """Say whether the ceiling still leaves room for on-demand after the group has replaced the doomed."""
-        doomed = sum(situation.is_doomed(i) for i in situation.primary)
-        staying = len(situation.primary) - doomed
+        staying = len(outlook.staying)
+        doomed = len(situation.primary) - staying
         return max(primary, staying) + doomed + situation.group.target - staying <= situation.group.maximum

@@ -128,13 +128,16 @@ def svg(points: Sequence[Point], title: str) -> str:
     )
     line = " ".join(f"{x(p.cost):.1f},{y(p.shortage):.1f}" for p in curve(points))
     parts.append(f'<polyline points="{line}" fill="none" stroke="{_OURS}" stroke-width="2"/>')
-    for p in points:
+    labelled: list[tuple[float, float]] = []
+    for p in sorted(points, key=lambda p: p.ours):  # ours are many: they give way to the others' labels
         colour = _OURS if p.ours else _OTHERS
         label = p.name.rpartition("@")[2] if p.ours else p.name
         parts.append(
             f'<circle cx="{x(p.cost):.1f}" cy="{y(p.shortage):.1f}" r="4" fill="{colour}">'
             f"<title>{escape(p.name)}: {p.cost:.4f} × bound, {100 * p.availability:.3f} %</title></circle>"
-            f'<text x="{x(p.cost) + 7:.1f}" y="{y(p.shortage) - 5:.1f}" fill="{colour}">'
-            f"{escape(label)}</text>"
         )
+        at_x, at_y = x(p.cost) + 7, y(p.shortage) + (-5 if p.ours else 14)
+        if not any(abs(at_x - a) < 30 and abs(at_y - b) < 12 for a, b in labelled):
+            labelled.append((at_x, at_y))
+            parts.append(f'<text x="{at_x:.1f}" y="{at_y:.1f}" fill="{colour}">{escape(label)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -34,8 +34,15 @@ class Point:
 
     @property
     def ours(self) -> bool:
-        """Whether it is a point of our policy, at a value of its knob."""
-        return self.name.startswith(f"{ExpectedCost.name}@")
+        """Whether it is a point of our policy, at a value of its knob or by default."""
+        return self.name.partition("@")[0] == ExpectedCost.name
+
+    @property
+    def label(self) -> str:
+        """What stands beside the point: the value of the knob for ours, else the policy."""
+        if not self.ours:
+            return self.name
+        return self.name.partition("@")[2] or "default"
 
 
 def check(path: Path) -> None:
@@ -123,15 +130,17 @@ def svg(points: Sequence[Point], title: str) -> str:
     parts.append(
         f'<text x="{(_LEFT + _WIDTH - _RIGHT) / 2:.0f}" y="{_HEIGHT - 10}" text-anchor="middle">'
         "cost ÷ clairvoyant bound</text>"
+        f'<text x="{_WIDTH - _RIGHT}" y="20" text-anchor="end" fill="{_OURS}">'
+        f"{ExpectedCost.name}, by shortageCost</text>"
         f'<text transform="translate(16 {_HEIGHT / 2:.0f}) rotate(-90)" text-anchor="middle">'
         "worker time missing</text>"
     )
     line = " ".join(f"{x(p.cost):.1f},{y(p.shortage):.1f}" for p in curve(points))
     parts.append(f'<polyline points="{line}" fill="none" stroke="{_OURS}" stroke-width="2"/>')
     labelled: list[tuple[float, float]] = []
-    for p in sorted(points, key=lambda p: p.ours):  # ours are many: they give way to the others' labels
+    # Ours are many: they give way to the others' labels, and among them to the default's.
+    for p in sorted(points, key=lambda p: (p.ours, p.label != "default")):
         colour = _OURS if p.ours else _OTHERS
-        label = p.name.rpartition("@")[2] if p.ours else p.name
         parts.append(
             f'<circle cx="{x(p.cost):.1f}" cy="{y(p.shortage):.1f}" r="4" fill="{colour}">'
             f"<title>{escape(p.name)}: {p.cost:.4f} × bound, {100 * p.availability:.3f} %</title></circle>"
@@ -139,5 +148,5 @@ def svg(points: Sequence[Point], title: str) -> str:
         at_x, at_y = x(p.cost) + 7, y(p.shortage) + (-5 if p.ours else 14)
         if not any(abs(at_x - a) < 30 and abs(at_y - b) < 12 for a, b in labelled):
             labelled.append((at_x, at_y))
-            parts.append(f'<text x="{at_x:.1f}" y="{at_y:.1f}" fill="{colour}">{escape(label)}</text>')
+            parts.append(f'<text x="{at_x:.1f}" y="{at_y:.1f}" fill="{colour}">{escape(p.label)}</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -202,6 +202,10 @@ class FunctionRuntime:
             yield self._invoke(function, mapping, queue, batch)
 
     def _receive(self, queue: Any, size: int) -> list[Any]:
+        # SQS drops what is older than the retention; moto stops receiving at it.
+        for message in queue.messages:
+            if not self._queues.is_message_valid_based_on_retention_period(queue.name, message):
+                queue._messages.remove(message)
         batch: list[Any] = []
         while len(batch) < size:
             if not queue.messages:

@@ -115,18 +115,14 @@ def _move(situation: Situation, side: Side, wanted: int, spare: int, reason: str
 def _victims(
     situation: Situation, side: Side, staying: Sequence[Instance], surplus: int, spare: int
 ) -> list[Instance]:
-    """Choose whom to let go: the not ready first, then those at risk, then the youngest; never the base."""
+    """Choose whom to let go, in the order of release; never the base."""
     if surplus <= 0:
         return []
     lasting = set(ids(situation.lasting(staying)))
-    order = sorted(
-        staying,
-        key=lambda i: (i.id in lasting, i.id not in situation.memory.at_risk, -i.launched_at, i.pool, i.id),
-    )
     base = situation.group.base if side is Side.PRIMARY else 0
     on_demand = sum(i.market is Market.ON_DEMAND for i in staying)
     chosen: list[Instance] = []
-    for instance in order:
+    for instance in situation.release_order(staying):
         if len(chosen) == surplus:
             break
         if side is Side.PRIMARY and instance.market is Market.ON_DEMAND:

@@ -23,6 +23,8 @@ FORGET_SECONDS: Final = 900.0
 RELEASE_SECONDS: Final = 300.0
 """How long a release is believed: an instance that stands longer was not let go after all."""
 BOOT_SAMPLES: Final = 20
+LONGEST_BOOT: Final = 1800.0
+"""What takes longer is no boot but a worker that has been started again on an old instance."""
 PLAIN_LENGTH: Final = 64_000
 """Longer text is stored compressed: the marks of 10,000 instances would not fit into an item otherwise."""
 _COMPRESSED: Final = "zlib:"
@@ -81,9 +83,9 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
             at_risk.setdefault(instance.id, now)
         if instance.ready_since is not None and instance.id not in booted:
             booted.add(instance.id)
-            boots.setdefault(instance.market, []).append(
-                max(0.0, instance.ready_since - instance.launched_at)
-            )
+            boot = max(0.0, instance.ready_since - instance.launched_at)
+            if boot <= LONGEST_BOOT:
+                boots.setdefault(instance.market, []).append(boot)
     return replace(
         memory,
         doomed=doomed,

@@ -67,6 +67,15 @@ class Situation:
         doomed = self.memory.doomed  # without a notice, ready is whoever has been heard
         return tuple(i for i in instances if i.ready_since is not None and i.id not in doomed)
 
+    def release_order(self, instances: Iterable[Instance]) -> list[Instance]:
+        """Return whom to let go first: the not ready, then those at risk, then the youngest."""
+        instances = tuple(instances)
+        lasting = {i.id for i in self.lasting(instances)}
+        return sorted(
+            instances,
+            key=lambda i: (i.id in lasting, i.id not in self.memory.at_risk, -i.launched_at, i.pool, i.id),
+        )
+
     @property
     def committed_fallback(self) -> int:
         """The fallback instances that live or have been asked for."""
@@ -84,8 +93,11 @@ class Situation:
 
     @property
     def missing_spot(self) -> int:
-        """How many instances the primary group wants and does not have."""
-        return max(0, self.primary_desired - len(self.primary))
+        """How many instances the primary group should have and has not.
+
+        By the target, not the desired capacity: that one gives way to the fallback under the ceiling.
+        """
+        return max(0, self.group.target - len(self.primary))
 
     @property
     def above_maximum(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -29,6 +30,11 @@ def test_boot_times_are_learned_once_for_each_instance_and_bounded() -> None:
     assert memory.boots == {Market.ON_DEMAND: (60.0,) * BOOT_SAMPLES, Market.SPOT: (180.0,)}
     assert memory.boot_seconds(Market.ON_DEMAND, default=999.0) == 60.0
     assert Memory().boot_seconds(Market.ON_DEMAND, default=999.0) == 999.0
+
+
+def test_a_worker_started_again_on_an_old_instance_is_no_boot() -> None:
+    restarted = replace(on_demand("o", age=7200), ready_since=NOW - 10)
+    assert learn(Memory(), observe(restarted), NOW).boots == {}
 
 
 def test_marks_outlive_a_stale_answer_and_are_then_forgotten() -> None:

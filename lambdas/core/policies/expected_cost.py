@@ -137,7 +137,9 @@ class ExpectedCost:
 
     def _arrivals(self, situation: Situation, outlook: Outlook) -> Iterator[float]:
         """Yield when each primary instance that boots is due, of those that are not overdue."""
-        for instance in outlook.staying:
+        surplus = max(0, len(outlook.staying) - situation.group.target)
+        # Who is about to be let go arrives for nobody.
+        for instance in situation.release_order(outlook.staying)[surplus:]:
             if instance.ready_since is None:
                 boot = situation.memory.boot_seconds(instance.market, UNKNOWN_BOOT)
                 due = max(instance.launched_at + boot, outlook.trusted_at[instance.id])

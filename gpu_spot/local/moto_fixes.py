@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 from unittest import mock
 
 from botocore import parsers
 from moto.awslambda.models import LambdaBackend
 from moto.core import serialize
 from moto.core.utils import get_value
+from moto.iam.access_control import PermissionResult
+from moto.s3.models import FakeBucket
 from moto.sqs.models import sqs_backends
 
 from gpu_spot.local import moto_fleets, moto_groups
+
+_PLAIN_TEXT: Final = {"Bool": {"aws:SecureTransport": "false"}}
 
 
 @contextlib.contextmanager
@@ -28,6 +33,7 @@ def applied() -> Iterator[None]:
             "create_event_source_mapping",
             _without_polling(LambdaBackend.create_event_source_mapping),
         ),
+        mock.patch.object(FakeBucket, "get_permission", _regarding_tls(FakeBucket.get_permission)),
         mock.patch.object(serialize.AttributePicker, "__call__", _picking()),
         mock.patch.object(
             parsers, "DEFAULT_TIMESTAMP_PARSER", lru_cache(4096)(parsers.DEFAULT_TIMESTAMP_PARSER)
@@ -45,6 +51,24 @@ def _without_polling(create: Callable[..., Any]) -> Callable[..., Any]:
         return mapping
 
     return created
+
+
+def _regarding_tls(permission: Callable[..., Any]) -> Callable[..., Any]:
+    # moto reads no conditions: a bucket that refuses plain text would refuse everybody. Every call here counts
+    # as encrypted.
+    def regarded(bucket: FakeBucket, action: str, resource: str) -> Any:
+        if bucket.policy is None:
+            return PermissionResult.NEUTRAL
+        whole = bucket.policy
+        policy = json.loads(whole)
+        policy["Statement"] = [s for s in policy["Statement"] if s.get("Condition") != _PLAIN_TEXT]
+        bucket.policy = json.dumps(policy).encode()
+        try:
+            return permission(bucket, action, resource)
+        finally:
+            bucket.policy = whole
+
+    return regarded
 
 
 def _picking() -> Callable[..., Any]:

@@ -92,8 +92,6 @@ _SUBTYPES: Final[dict[str, RefusalKind]] = {
     "spotInstanceCountLimitExceeded": RefusalKind.LIMIT,
     "iamFleetRoleInvalid": RefusalKind.PERMISSION,
     "spotFleetRequestConfigurationInvalid": RefusalKind.CONFIGURATION,
-    "launchSpecTemporarilyBlacklisted": RefusalKind.CONFIGURATION,
     "allLaunchSpecsTemporarilyBlacklisted": RefusalKind.CONFIGURATION,
-    "registerWithLoadBalancersFailed": RefusalKind.CONFIGURATION,
 }
 """Sub-types of the fleet's error events (EC2 user guide, "Spot Fleet event types")."""

@@ -49,28 +49,44 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
         return Decision((), memory, "paused by the control parameter", situation)
-    if control.mode is Mode.MANUAL:
-        wanted = control.on_demand if control.on_demand is not None else situation.committed_fallback
-        plan = Plan(wanted, f"{wanted} on-demand set by the control parameter", handover=False)
-    else:
-        plan = policy.plan(situation)
     alarms, alarmed = _alarms(observation, memory)
-    actions = (*alarms, *_capacity_actions(situation, plan, _blocked(observation)))
+    plan, moves = _moves(situation, policy, _blocked(observation))
+    actions = (*alarms, *moves)
     if control.mode is not Mode.DRY_RUN:
         released = {i: now for a in actions if isinstance(a, Release) for i in a.instance_ids}
         memory = replace(memory, alarmed=alarmed, released={**memory.released, **released})
     return Decision(actions, memory, plan.reason, situation, _wake_at(situation, plan))
 
 
-def _capacity_actions(situation: Situation, plan: Plan, blocked: bool) -> tuple[Action, ...]:
+def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, list[Action]]:
+    """Return the plan, and the actions that bring both sides to it."""
+    plan = _plan(situation, policy)
     fallback = _fallback_wanted(situation, plan, blocked)
     primary = _primary_wanted(situation, plan, fallback)
-    lasting = len(situation.lasting((*situation.primary, *situation.fallback)))
-    # Hand-over: a serving instance may go only while the others fill the target without it.
-    spare = max(0, lasting - situation.group.target) if plan.handover else lasting
-    primary_actions, used = _move(situation, Side.PRIMARY, primary, spare, plan.reason)
-    fallback_actions, _ = _move(situation, Side.FALLBACK, fallback, spare - used, plan.reason)
-    return (*primary_actions, *fallback_actions)
+    staying = [i for i in situation.primary if not situation.is_doomed(i)]
+    going = _victims(situation, Side.PRIMARY, staying, len(staying) - primary, plan.handover)
+    if going:
+        # The next look will not count them: plan for who stays, or it would want something else.
+        situation = situation.without(going)
+        plan = _plan(situation, policy)
+        fallback = _fallback_wanted(situation, plan, blocked)
+        primary = _primary_wanted(situation, plan, fallback)
+    surplus = len(situation.fallback) - fallback
+    spared = _victims(situation, Side.FALLBACK, situation.fallback, surplus, plan.handover)
+    left = len(situation.fallback) - len(spared)
+    desired = situation.fallback_desired - len(spared)
+    return plan, [
+        *_move(Side.PRIMARY, primary, situation.primary_desired, len(situation.primary), going, plan.reason),
+        *_move(Side.FALLBACK, fallback, desired, left, spared, plan.reason),
+    ]
+
+
+def _plan(situation: Situation, policy: Policy) -> Plan:
+    control = situation.group.control
+    if control.mode is Mode.MANUAL:
+        wanted = situation.committed_fallback if control.on_demand is None else control.on_demand
+        return Plan(wanted, f"{wanted} on-demand set by the control parameter", handover=False)
+    return policy.plan(situation)
 
 
 def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
@@ -93,31 +109,35 @@ def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
     return max(situation.group.base, min(wanted, max(room, staying)))
 
 
-def _move(situation: Situation, side: Side, wanted: int, spare: int, reason: str) -> tuple[list[Action], int]:
-    """Return the actions that bring one side to ``wanted``, and how many serving instances they let go."""
-    live = situation.primary if side is Side.PRIMARY else situation.fallback
-    desired = situation.primary_desired if side is Side.PRIMARY else situation.fallback_desired
-    # Doomed instances leave by themselves and are replaced by the group; counting them as surplus would
-    # lower the desired capacity under their successors.
-    staying = [i for i in live if side is Side.FALLBACK or not situation.is_doomed(i)]
-    victims = _victims(situation, side, staying, len(staying) - wanted, spare)
-    actions: list[Action] = []
+def _move(
+    side: Side, wanted: int, desired: int, live: int, going: Sequence[Instance], reason: str
+) -> list[Action]:
+    """Return the actions that let ``going`` go and bring what is left of a side to ``wanted``.
+
+    ``desired`` and ``live`` are the side's counts without them.
+    """
     # Below what lives AWS would pick the victim; raised to an overshoot it would stay.
-    # Each release takes one off what is set here.
-    capacity = max(min(desired, max(wanted, len(live))), wanted + len(victims))
+    capacity = max(min(desired, max(wanted, live)), wanted)
+    actions: list[Action] = []
     if capacity != desired:
-        actions.append(SetDesired(side, capacity, reason))
-    if victims:
-        actions.append(Release(side, ids(victims), reason))
-    return actions, len(situation.lasting(victims))
+        # Each release takes one off what is set here.
+        actions.append(SetDesired(side, capacity + len(going), reason))
+    if going:
+        actions.append(Release(side, ids(going), reason))
+    return actions
 
 
 def _victims(
-    situation: Situation, side: Side, staying: Sequence[Instance], surplus: int, spare: int
+    situation: Situation, side: Side, staying: Sequence[Instance], surplus: int, handover: bool
 ) -> list[Instance]:
-    """Choose whom to let go, in the order of release; never the base."""
+    """Choose whom to let go, in the order of release; never the base.
+
+    Hand-over: a serving instance may go only while the others fill the target without it.
+    """
     if surplus <= 0:
         return []
+    serving = len(situation.lasting((*situation.primary, *situation.fallback)))
+    spare = max(0, serving - situation.group.target) if handover else serving
     lasting = set(ids(situation.lasting(staying)))
     base = situation.group.base if side is Side.PRIMARY else 0
     on_demand = sum(i.market is Market.ON_DEMAND for i in staying)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from lambdas.core.memory import Memory
 from lambdas.core.model import Group, Instance, Market, Observation, Side
@@ -42,6 +42,16 @@ class Situation:
             primary_desired=max(0, observation.primary_desired - leaving[Side.PRIMARY]),
             fallback_desired=max(0, observation.fallback_desired - leaving[Side.FALLBACK]),
             leaving=sum(leaving.values()),
+        )
+
+    def without(self, going: Sequence[Instance]) -> Situation:
+        """Return the situation once these members of the primary group have been released."""
+        gone = {i.id for i in going}
+        return replace(
+            self,
+            primary=tuple(i for i in self.primary if i.id not in gone),
+            primary_desired=max(0, self.primary_desired - len(gone)),
+            leaving=self.leaving + len(gone),
         )
 
     def deadline(self, instance: Instance) -> float | None:

@@ -74,11 +74,14 @@ def observations(draw: st.DrawFn) -> Observation:
     primary = draw(st.integers(0, group.maximum))
     fallback = draw(st.integers(0, group.maximum - primary)) if group.fallback else 0
     unfilled = draw(st.integers(0, 3)) if group.fallback else 0
+    members = draw(instances(Side.PRIMARY, primary))
+    # AWS ends what stands above the desired capacity, except that successors of the doomed come early.
+    staying = sum(member.deadline is None for member in members)
     return Observation(
         group,
-        primary_desired=draw(st.integers(group.base, max(group.target, group.base))),
+        primary_desired=max(staying, draw(st.integers(group.base, max(group.target, group.base)))),
         fallback_desired=fallback + min(unfilled, group.maximum - primary - fallback),
-        instances=(*draw(instances(Side.PRIMARY, primary)), *draw(instances(Side.FALLBACK, fallback))),
+        instances=(*members, *draw(instances(Side.FALLBACK, fallback))),
         refusals=tuple(
             refusal(draw(st.sampled_from(REFUSALS)), side) for side in Side if draw(st.integers(0, 3)) == 0
         ),

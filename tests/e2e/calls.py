@@ -35,6 +35,9 @@ class Authorisation:
     def table(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
         yield self.arn("dynamodb", f"table/{params['TableName']}"), {}
 
+    def queue(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
+        yield self.arn("sqs", params["QueueUrl"].rpartition("/")[2]), {}
+
     def parameters(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
         yield self.arn("ssm", f"parameter{params['Path']}"), {}
 
@@ -84,6 +87,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "ec2:DescribeSpotInstanceRequests": None,
     "ec2:ModifySpotFleetRequest": Authorisation.fleet,
     "ec2:TerminateInstances": Authorisation.instances,
+    "sqs:SendMessage": Authorisation.queue,
     "ssm:GetParametersByPath": Authorisation.parameters,
 }
 """What each action is authorised on; None: the service knows no resource for it."""

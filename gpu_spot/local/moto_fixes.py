@@ -54,8 +54,8 @@ def _without_polling(create: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _regarding_tls(permission: Callable[..., Any]) -> Callable[..., Any]:
-    # moto reads no conditions: a bucket that refuses plain text would refuse everybody. Every call here counts
-    # as encrypted.
+    # moto reads no conditions: a bucket that refuses plain text would refuse everybody. Every call here
+    # counts as encrypted.
     def regarded(bucket: FakeBucket, action: str, resource: str) -> Any:
         if bucket.policy is None:
             return PermissionResult.NEUTRAL

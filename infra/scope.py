@@ -72,6 +72,12 @@ class Scope:
             "arn:", self.partition, ":iam::", self.account_id, ":oidc-provider/", issuer
         )
 
+    def arn_of_image(self, account: str, region: str, repository: str) -> pulumi.Output[str]:
+        """Return the ARN of an ECR repository, which may be another account's."""
+        return pulumi.Output.concat(
+            "arn:", self.partition, f":ecr:{region}:{account}:repository/{repository}"
+        )
+
     def arn(self, service: str, resource: pulumi.Input[str]) -> pulumi.Output[str]:
         """Return the ARN of ``resource`` (its last part, patterns allowed) in this account and region."""
         return pulumi.Output.concat(

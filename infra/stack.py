@@ -7,6 +7,8 @@ from typing import Any
 import pulumi
 import pulumi_aws as aws
 
+from infra import workload
+from infra.components.agent_store import AgentStore, AgentStoreArgs
 from infra.components.capacity_group import CapacityGroup
 from infra.components.controller import Controller, ControllerArgs
 from infra.components.monitoring import Monitoring, MonitoringArgs
@@ -16,7 +18,6 @@ from infra.components.state import State, StateArgs
 from infra.components.storage import Storage, StorageArgs
 from infra.schema import Settings
 from infra.scope import Scope
-from infra.service import capacity_group
 from infra.settings import read_settings
 from lambdas.core import names
 
@@ -40,10 +41,16 @@ def declare() -> None:
     )
     state = State(scope.name("state"), StateArgs(scope))
     storage = _storage(settings, scope, network)
+    store = AgentStore(scope.name("agent"), AgentStoreArgs(scope))
+    around = workload.Surroundings(scope, network, state, storage, store, settings.log_retention_days)
     groups = {
-        service.name: capacity_group(service, scope, network, state, storage) for service in settings.services
+        work.name: workload.capacity_group(work, around)
+        for work in (
+            *(workload.of_service(service, around) for service in settings.services),
+            *(workload.of_training(training, around) for training in settings.training),
+        )
     }
-    kept = {service.name: service.capacity for service in settings.services if service.capacity.is_kept}
+    kept = {name: capacity for name, capacity in settings.capacities.items() if capacity.is_kept}
     controller = Controller(
         scope.name("controller"),
         ControllerArgs(
@@ -56,7 +63,7 @@ def declare() -> None:
     )
     monitoring = Monitoring(
         scope.name("monitoring"),
-        MonitoringArgs(scope, settings.monitoring, kept, tuple(groups), controller),
+        MonitoringArgs(scope, settings.monitoring, kept, controller),
     )
     _export(scope, network, state, groups, controller, monitoring)
     _export_storage(storage)
@@ -90,6 +97,7 @@ def _export(
     pulumi.export("privateSubnetIds", network.private_subnet_ids)
     pulumi.export("memoryTable", state.memory.name)
     pulumi.export("registryTable", state.registry.name)
+    pulumi.export("jobTable", state.jobs.name)
     pulumi.export("queueUrl", controller.wake_ups.queue_url)
     pulumi.export("deadLetterQueueUrl", controller.wake_ups.dead_letter_url)
     pulumi.export("controllerFunction", controller.function_name)

@@ -1,11 +1,11 @@
-"""Every permission that the stack grants, and nothing else.
+"""Every permission that the stack grants, and nothing else; those of instances in ``instance_statements``.
 
 ``ANY_RESOURCE`` marks actions for which the service authorisation reference offers no narrower resource.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -149,86 +149,6 @@ def fleet(instance_role_arn: pulumi.Input[str]) -> list[Statement]:
             other_resources=[instance_role_arn],
         )
     ]
-
-
-@dataclass(frozen=True)
-class InstanceAccess:
-    """What instances of a group use: ARNs. Access points bound what they see of the file system."""
-
-    registry: pulumi.Input[str]
-    agent_parameter: pulumi.Input[str]
-    file_system: pulumi.Input[str] | None = None
-    access_points: Sequence[pulumi.Input[str]] = ()
-    buckets: Sequence[pulumi.Input[str]] = ()
-    repositories: Sequence[pulumi.Input[str]] = ()
-
-
-def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statement]:
-    """What an instance of ``group`` may do: report its workers, end its launch hook, offer sessions.
-
-    And where the stack has them: mount the file system, read buckets, pull images.
-    """
-    return [
-        Statement(
-            "ReportWorkers",
-            ["dynamodb:UpdateItem"],
-            [access.registry],
-            # ForAllValues holds for no key at all, too: Null refuses that.
-            {
-                "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [group]},
-                "Null": {"dynamodb:LeadingKeys": "false"},
-            },
-        ),
-        Statement(
-            "CompleteLaunchHook",
-            ["autoscaling:CompleteLifecycleAction"],
-            [_own_groups(scope)],
-            _tagged({names.TAG_STACK: scope.stack, names.TAG_GROUP: group}),
-        ),
-        Statement(
-            # The least that it needs (Systems Manager guide, "Create a custom IAM role for Session Manager").
-            "SessionManager",
-            [
-                "ssm:UpdateInstanceInformation",
-                "ssmmessages:CreateControlChannel",
-                "ssmmessages:CreateDataChannel",
-                "ssmmessages:OpenControlChannel",
-                "ssmmessages:OpenDataChannel",
-            ],
-            ANY_RESOURCE,
-        ),
-        Statement("ConfigureMetrics", ["ssm:GetParameter"], [access.agent_parameter]),
-        Statement(
-            "SendMetrics",
-            ["cloudwatch:PutMetricData"],
-            ANY_RESOURCE,
-            {"StringEquals": {"cloudwatch:namespace": names.METRIC_NAMESPACE}},
-        ),
-        *_storage_access(access),
-    ]
-
-
-def _storage_access(access: InstanceAccess) -> Iterator[Statement]:
-    if access.file_system is not None:
-        points = list(access.access_points)
-        yield Statement(
-            "MountFiles",
-            ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
-            [access.file_system],
-            {"StringEquals": {"elasticfilesystem:AccessPointArn": points}} if points else {},
-        )
-    if access.buckets:
-        yield Statement("ListBuckets", ["s3:ListBucket"], access.buckets)
-        yield Statement(
-            "ReadBuckets", ["s3:GetObject"], [pulumi.Output.concat(arn, "/*") for arn in access.buckets]
-        )
-    if access.repositories:
-        yield Statement("LogInToRegistry", ["ecr:GetAuthorizationToken"], ANY_RESOURCE)
-        yield Statement(
-            "PullImages",
-            ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"],
-            access.repositories,
-        )
 
 
 def controller(

@@ -2,44 +2,100 @@
 
 from __future__ import annotations
 
+import json
 import re
-import textwrap
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from string import Template
-from typing import Final
+from typing import Any, Final
+
+from userdata.agent import config, names
+from userdata.agent.config import Config
 
 LIMIT_BYTES: Final = 16_384
 """Of user data before base64 (EC2 user guide, "Run commands when you launch an instance")."""
 
-_HERE: Final = Path(__file__).parent
-_PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/-]*")
+SCRIPT: Final = Path(__file__).with_name("boot.sh")
+UNIT_LOG: Final = "/var/log/gpu-spot.log"
+"""The units' lines of the journal, where the CloudWatch agent reads them."""
+CLOUD_INIT_LOG: Final = "/var/log/cloud-init-output.log"
+
+_PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/ -]*")
+_RSYSLOG: Final = f':programname, startswith, "gpu-spot-" {UNIT_LOG}\n'
+_LOGROTATE: Final = f"{UNIT_LOG} {{\n  size 20M\n  rotate 2\n  missingok\n  copytruncate\n}}\n"
 
 
 @dataclass(frozen=True, slots=True)
 class BootSettings:
-    """What the worker must be told. ``launch_hook`` is empty where the group has no such lifecycle hook."""
+    """What the boot script must be told.
 
-    region: str
-    group: str
-    registry_table: str
-    slots: int
-    launch_hook: str = ""
+    ``agent`` is the agent's configuration as JSON has it; ``bucket``, ``key`` and ``sha256`` are those of its
+    archive; ``cloudwatch_parameter`` holds the CloudWatch agent's configuration.
+    """
+
+    agent: Mapping[str, Any]
+    bucket: str
+    key: str
+    sha256: str
+    cloudwatch_parameter: str
 
 
 def render(settings: BootSettings) -> str:
-    """Return the cloud-config.
+    """Return the cloud-config, as JSON, which is YAML without its traps.
 
-    Raise ``ValueError`` for a value that YAML or systemd could misread and for a text that is too big, and
-    ``KeyError`` for a name in the template that is not a setting.
+    Raise ``ConfigError`` for a configuration that the agent would refuse, and ``ValueError`` for a value that
+    the shell could misread and for a text that is too big.
     """
-    values = {name: str(value) for name, value in asdict(settings).items()}
-    for name, value in values.items():
-        if not _PLAIN.fullmatch(value):
-            raise ValueError(f"boot setting {name!r} is {value!r}, allowed: letters, digits and _ . : / -")
-    worker = textwrap.indent((_HERE / "worker.py").read_text(encoding="utf-8").rstrip(), " " * 6)
-    template = Template((_HERE / "boot.yaml.tmpl").read_text(encoding="utf-8"))
-    text = template.substitute(values, worker=worker)
+    agent = config.parse(json.dumps(settings.agent))
+    files = {
+        "/etc/gpu-spot/boot.env": _environment(settings, agent),
+        str(names.CONFIG_PATH): json.dumps(settings.agent, indent=1) + "\n",
+        "/etc/rsyslog.d/30-gpu-spot.conf": _RSYSLOG,
+        "/etc/logrotate.d/gpu-spot": _LOGROTATE,
+        "/opt/gpu-spot/boot.sh": SCRIPT.read_text(encoding="utf-8"),
+    }
+    body = {
+        "write_files": [
+            {"path": path, "permissions": "0644", "content": content} for path, content in files.items()
+        ],
+        "runcmd": [["bash", "/opt/gpu-spot/boot.sh"]],
+    }
+    text = f"#cloud-config\n{json.dumps(body, indent=1)}\n"
     if (size := len(text.encode())) > LIMIT_BYTES:
         raise ValueError(f"boot data is {size} bytes, allowed: at most {LIMIT_BYTES}")
     return text
+
+
+def units(agent: Config) -> tuple[str, ...]:
+    """Return the units that an instance with this configuration starts at every boot."""
+    wanted = {
+        names.UNIT_WATCH: True,
+        names.UNIT_PREPARE: agent.hooks is not None and bool(agent.hooks.launch),
+        names.UNIT_VOLUME: agent.volume is not None,
+        names.UNIT_EFS: bool(agent.efs),
+        names.UNIT_RUN: agent.training is not None,
+        names.UNIT_WORK: agent.service is not None,
+        # NVML knows NVIDIA's accelerators only.
+        names.UNIT_METRICS: agent.service is None or agent.service.gpus == 0,
+    }
+    return tuple(unit for unit, is_wanted in wanted.items() if is_wanted)
+
+
+def _environment(settings: BootSettings, agent: Config) -> str:
+    values = {
+        "REGION": agent.region,
+        "STACK": agent.stack,
+        "GROUP": agent.group,
+        "LAUNCH_HOOK": agent.hooks.launch if agent.hooks else "",
+        "AGENT_BUCKET": settings.bucket,
+        "AGENT_KEY": settings.key,
+        "AGENT_SHA256": settings.sha256,
+        "CLOUDWATCH_PARAMETER": settings.cloudwatch_parameter,
+        "UNITS": " ".join(units(agent)),
+    }
+    for name, value in values.items():
+        if not _PLAIN.fullmatch(value):
+            raise ValueError(
+                f"boot setting {name} is {value!r}, allowed: letters, digits, spaces and _ . : / -"
+            )
+    return "".join(f'{name}="{value}"\n' for name, value in values.items())

@@ -46,7 +46,7 @@ build {
     inline = [
       "aws ecr get-login-password --region ${var.region} | sudo docker login --username AWS --password-stdin ${split("/", var.image)[0]}",
       "sudo docker pull --quiet ${var.image}",
-      "sudo rm --force /root/.docker/config.json",
+      "sudo docker logout ${split("/", var.image)[0]}",
     ]
   }
 }

@@ -100,7 +100,8 @@ def alarms(args: AlarmsArgs) -> Iterator[Alarm]:
     yield from _of_function(args.function)
     yield from _of_queues(args)
     for group in args.groups:
-        yield from _of_group(group, group_dimensions(args.scope.stack, group.name, args.service))
+        stack = args.scope.stack
+        yield from _of_group(stack, group, group_dimensions(stack, group.name, args.service))
 
 
 def group_dimensions(stack: str, group: str, service: str) -> dict[str, str]:
@@ -167,7 +168,7 @@ def _of_queues(args: AlarmsArgs) -> Iterator[Alarm]:
     )
 
 
-def _of_group(group: Watched, of: _Inputs) -> Iterator[Alarm]:
+def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
     yield Alarm(
         f"{group.name}-shortage",
         f"{group.name} lacks ready instances for {group.shortage_minutes} minutes.",
@@ -210,6 +211,16 @@ def _of_group(group: Watched, of: _Inputs) -> Iterator[Alarm]:
         names.METRIC_NAMESPACE,
         "Alarms",
         of,
+        "Sum",
+        at_least=1,
+        period=_FIVE_MINUTES,
+    )
+    yield Alarm(
+        f"{group.name}-boot",
+        f"Instances of {group.name} fail to boot; the log of the instances says at which step.",
+        names.METRIC_NAMESPACE,
+        "BootFailures",
+        {"group": group.name, "stack": stack},
         "Sum",
         at_least=1,
         period=_FIVE_MINUTES,

@@ -1,4 +1,4 @@
-"""A bucket for datasets and artefacts."""
+"""A bucket."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from infra.scope import Scope
 
 @dataclass(frozen=True)
 class BucketArgs:
-    """One bucket of the settings."""
+    """One bucket. One that is ``disposable`` goes with all that lies in it."""
 
     scope: Scope
     settings: schema.Bucket
+    disposable: bool = False
 
 
 class Bucket(pulumi.ComponentResource):
@@ -29,8 +30,13 @@ class Bucket(pulumi.ComponentResource):
         """Declare the bucket."""
         super().__init__("gpu-spot:infra:Bucket", name, None, opts)
         child = pulumi.ResourceOptions(parent=self)
-        bucket = aws.s3.Bucket(name, tags=args.scope.tags(name), opts=args.scope.stateful(self))
-        self.name, self.arn = bucket.bucket, bucket.arn
+        bucket = aws.s3.Bucket(
+            name,
+            force_destroy=args.disposable or None,
+            tags=args.scope.tags(name),
+            opts=child if args.disposable else args.scope.stateful(self),
+        )
+        self.name, self.arn = bucket.id, bucket.arn
         private = aws.s3.BucketPublicAccessBlock(
             name,
             bucket=bucket.id,

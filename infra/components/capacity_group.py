@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,8 +16,11 @@ from infra.schema.capacity import Capacity
 from infra.scope import Scope
 from lambdas.core import names
 
-LAUNCH_HOOK: Final = "worker-started"
+LAUNCH_HOOK: Final = "instance-prepared"
 _LAUNCH_HOOK_SECONDS: Final = 600
+DRAIN_HOOK: Final = "work-ended"
+DRAIN_HOOK_SECONDS: Final = 120
+"""As long as a spot notice, so that work has one time to end in, whoever takes the instance."""
 
 CAPACITY_OWNED_BY_CONTROLLER: Final = ("desiredCapacity",)
 """The controller moves it between two runs of the program, which must not move it back."""
@@ -27,7 +30,8 @@ CAPACITY_OWNED_BY_CONTROLLER: Final = ("desiredCapacity",)
 class CapacityGroupArgs:
     """``primary`` and ``fallback`` are what each side starts; no fallback where that is empty.
 
-    ``slots`` are workers on an instance, ``instance_role_arn`` the role that instances take.
+    ``slots`` are workers on an instance by its type, ``instance_role_arn`` the role that instances take.
+    With ``run`` the target is 1 until the work itself sets it to 0, and 1 again for another ``run``.
     """
 
     scope: Scope
@@ -37,8 +41,9 @@ class CapacityGroupArgs:
     fallback: Sequence[Launchable]
     subnet_ids: Sequence[pulumi.Output[str]]
     instance_role_arn: pulumi.Input[str]
-    slots: int
+    slots: Mapping[str, int]
     drain_seconds: int
+    run: str | None = None
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -113,10 +118,10 @@ class CapacityGroup(pulumi.ComponentResource):
                 on_demand_percentage_above_base_capacity=100,
             ),
             capacity_rebalance=False,
-            # A warm instance is stopped once its launch ends: the hook holds it until the worker is set up.
+            # A warm instance is stopped once its launch ends: the hook holds it until it is prepared.
             # Declared with the group, because the pool begins to fill at once; also without a pool, because
             # a hook cannot be added this way later.
-            initial_lifecycle_hooks=[
+            launch_hooks=[
                 aws.autoscaling.GroupInitialLifecycleHookArgs(
                     name=LAUNCH_HOOK,
                     lifecycle_transition="autoscaling:EC2_INSTANCE_LAUNCHING",
@@ -145,7 +150,7 @@ class CapacityGroup(pulumi.ComponentResource):
         distribution: aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs,
         *,
         capacity_rebalance: bool,
-        initial_lifecycle_hooks: list[aws.autoscaling.GroupInitialLifecycleHookArgs] | None = None,
+        launch_hooks: Sequence[aws.autoscaling.GroupInitialLifecycleHookArgs] = (),
         warm_pool: aws.autoscaling.GroupWarmPoolArgs | None = None,
     ) -> aws.autoscaling.Group:
         args = self._args
@@ -170,7 +175,16 @@ class CapacityGroup(pulumi.ComponentResource):
             capacity_rebalance=capacity_rebalance,
             # Evening out zones ends instances that work. Launches still spread over the zones.
             suspended_processes=["AZRebalance"],
-            initial_lifecycle_hooks=initial_lifecycle_hooks,
+            initial_lifecycle_hooks=[
+                *launch_hooks,
+                # A scale-in gives no notice of its own: the hook is the time that work has to end.
+                aws.autoscaling.GroupInitialLifecycleHookArgs(
+                    name=DRAIN_HOOK,
+                    lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
+                    heartbeat_timeout=DRAIN_HOOK_SECONDS,
+                    default_result="CONTINUE",
+                ),
+            ],
             warm_pool=warm_pool,
             health_check_type="EC2",
             # Whether AWS has capacity now is the controller's matter, not a failed deployment.
@@ -195,14 +209,24 @@ class CapacityGroup(pulumi.ComponentResource):
             "base": capacity.on_demand_base,
             "spotPercentage": capacity.spot_percentage,
             "max": capacity.maximum,
-            "slots": dict.fromkeys(capacity.types, args.slots),
+            "slots": dict(args.slots),
             "drainSeconds": args.drain_seconds,
             "policy": {"name": capacity.fallback.policy, "knobs": dict(capacity.fallback.knobs)},
         }
         self._parameter(
             names.PARAMETER_CONFIG, "What the controller must know", pulumi.Output.json_dumps(config)
         )
-        self._parameter(names.PARAMETER_TARGET, "How many instances to keep up", str(capacity.target))
+        if args.run is None:
+            self._parameter(names.PARAMETER_TARGET, "How many instances to keep up", str(capacity.target))
+        else:
+            # The run sets it to 0 when it ends, and `up` leaves it so. Another run is another parameter.
+            self._parameter(
+                names.PARAMETER_TARGET,
+                f"1 until the run of {args.run} has ended",
+                str(capacity.target),
+                ignore_changes=["insecureValue"],
+                replace_on_changes=["description"],
+            )
         # People change the mode by hand, and `up` leaves it as they set it.
         self._parameter(
             names.PARAMETER_CONTROL,
@@ -212,7 +236,12 @@ class CapacityGroup(pulumi.ComponentResource):
         )
 
     def _parameter(
-        self, leaf: str, description: str, value: pulumi.Input[str], ignore_changes: list[str] | None = None
+        self,
+        leaf: str,
+        description: str,
+        value: pulumi.Input[str],
+        ignore_changes: list[str] | None = None,
+        replace_on_changes: list[str] | None = None,
     ) -> None:
         args = self._args
         name = args.scope.name(args.group, leaf)
@@ -224,5 +253,11 @@ class CapacityGroup(pulumi.ComponentResource):
             # Not a secret: as `value` the provider would hide it in every preview.
             insecure_value=value,
             tags=args.scope.tags(name, group=args.group),
-            opts=pulumi.ResourceOptions(parent=self, ignore_changes=ignore_changes),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                ignore_changes=ignore_changes,
+                replace_on_changes=replace_on_changes,
+                # Its name is ours, and taken until it is gone.
+                delete_before_replace=replace_on_changes is not None or None,
+            ),
         )

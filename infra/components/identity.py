@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra import statements
+from infra import instance_statements, statements
 from infra.scope import Scope
 
 
@@ -17,7 +17,7 @@ class InstanceIdentityArgs:
 
     scope: Scope
     group: str
-    access: statements.InstanceAccess
+    access: instance_statements.InstanceAccess
 
 
 class InstanceIdentity(pulumi.ComponentResource):
@@ -44,7 +44,9 @@ class InstanceIdentity(pulumi.ComponentResource):
         aws.iam.RolePolicy(
             role_name,
             role=role.name,
-            policy=statements.document(statements.instance(args.scope, group=args.group, access=args.access)),
+            policy=statements.document(
+                instance_statements.instance(args.scope, group=args.group, access=args.access)
+            ),
             opts=child,
         )
         self.role_arn = role.arn

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 import pulumi
 import pulumi_aws as aws
 
+from infra.components.agent_store import AgentStore
 from infra.scope import Scope
 from userdata.render import BootSettings, render
 
@@ -18,18 +20,22 @@ _ROOT_DEVICE: Final = "/dev/sda1"
 
 @dataclass(frozen=True)
 class LaunchTemplateArgs:
-    """``image_id`` as EC2 takes it; ``launch_hook`` is empty without one."""
+    """``image_id`` as EC2 takes it; ``agent`` is the node agent's configuration, with outputs in it.
+
+    ``instance_tags`` are for instances alone, not for their root volumes.
+    """
 
     scope: Scope
     group: str
     side: str
     image_id: pulumi.Input[str]
     root_volume_gib: int
-    slots: int
-    launch_hook: str
     profile_arn: pulumi.Input[str]
     security_group_id: pulumi.Input[str]
-    registry_table: pulumi.Input[str]
+    store: AgentStore
+    cloudwatch_parameter: str
+    agent: Mapping[str, Any]
+    instance_tags: Mapping[str, str] = field(default_factory=dict)
 
 
 class LaunchTemplate(pulumi.ComponentResource):
@@ -55,7 +61,7 @@ class LaunchTemplate(pulumi.ComponentResource):
                 http_tokens="required",
                 # One hop: containers on a bridge network cannot take the instance's credentials.
                 http_put_response_hop_limit=1,
-                # The worker learns the name of its group from its tags.
+                # The node agent learns the name of its Auto Scaling group from its tags.
                 instance_metadata_tags="enabled",
             ),
             block_device_mappings=[
@@ -71,11 +77,13 @@ class LaunchTemplate(pulumi.ComponentResource):
             ],
             # Neither the provider's default tags nor the group's tags reach volumes and network interfaces.
             tag_specifications=[
-                aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
+                aws.ec2.LaunchTemplateTagSpecificationArgs(
+                    resource_type=kind, tags={**tags, **args.instance_tags} if kind == "instance" else tags
+                )
                 for kind in ("instance", "volume", "network-interface")
             ],
-            user_data=pulumi.Output.from_input(args.registry_table).apply(
-                lambda table: _boot_data(args, table)
+            user_data=pulumi.Output.all(bucket=args.store.bucket, agent=dict(args.agent)).apply(
+                lambda known: _boot_data(args, known["bucket"], known["agent"])
             ),
             update_default_version=True,
             tags=tags,
@@ -111,14 +119,7 @@ def looked_up_at_preview(image: str) -> pulumi.Input[str]:
     return value
 
 
-def _boot_data(args: LaunchTemplateArgs, registry_table: str) -> str:
-    text = render(
-        BootSettings(
-            region=args.scope.region,
-            group=args.group,
-            registry_table=registry_table,
-            slots=args.slots,
-            launch_hook=args.launch_hook,
-        )
-    )
+def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Mapping[str, Any]) -> str:
+    archive = args.store.archive
+    text = render(BootSettings(agent, bucket, archive.key, archive.sha256, args.cloudwatch_parameter))
     return base64.b64encode(text.encode()).decode()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
 
 import pulumi
 import pulumi_aws as aws
@@ -17,32 +15,19 @@ from infra.components.controller import SERVICE, Controller
 from infra.scope import Scope
 from lambdas.core import names
 
-_GPU_METRICS: Final = (
-    "utilization_gpu",
-    "utilization_memory",
-    "memory_used",
-    "memory_total",
-    "temperature_gpu",
-    "power_draw",
-    "clocks_current_sm",
-    "clocks_current_memory",
-)
-"""Of the CloudWatch agent's ``nvidia_gpu`` section; it publishes them as ``nvidia_smi_…``."""
-
 
 @dataclass(frozen=True)
 class MonitoringArgs:
-    """``capacities`` are those of the groups that the controller keeps, ``all_groups`` all with instances."""
+    """``capacities`` are those of the groups that the controller keeps."""
 
     scope: Scope
     settings: schema.Monitoring
     capacities: Mapping[str, schema.Capacity]
-    all_groups: tuple[str, ...]
     controller: Controller
 
 
 class Monitoring(pulumi.ComponentResource):
-    """Produces: topic with its policy, subscription, alarms, dashboard, agent configurations, budget."""
+    """Produces: topic with its policy, subscription, alarms, dashboard, budget."""
 
     topic_arn: pulumi.Output[str]
     dashboard_name: pulumi.Output[str]
@@ -89,8 +74,6 @@ class Monitoring(pulumi.ComponentResource):
             opts=self._child,
         )
         self.dashboard_name = board.dashboard_name
-        for group in args.all_groups:
-            self._agent(group)
         if args.settings.monthly_budget_usd is not None:
             self._budget(str(args.settings.monthly_budget_usd))
         self.register_outputs({"topic": self.topic_arn})
@@ -110,19 +93,6 @@ class Monitoring(pulumi.ComponentResource):
                 name, topic=topic.arn, protocol="email", endpoint=self._args.settings.email, opts=self._child
             )
         return topic
-
-    def _agent(self, group: str) -> None:
-        scope = self._args.scope
-        name = scope.name(group, "agent")
-        aws.ssm.Parameter(
-            name,
-            name=agent_parameter(scope.stack, group),
-            type=aws.ssm.ParameterType.STRING,
-            description=f"Configuration of the CloudWatch agent on instances of {group}",
-            insecure_value=json.dumps(agent_configuration(scope.stack, group)),
-            tags=scope.tags(name, group=group),
-            opts=self._child,
-        )
 
     def _budget(self, amount: str) -> None:
         scope = self._args.scope
@@ -152,26 +122,3 @@ class Monitoring(pulumi.ComponentResource):
             tags=scope.tags(name),
             opts=self._child,
         )
-
-
-def agent_parameter(stack: str, group: str) -> str:
-    """Return the name of the parameter with the CloudWatch agent's configuration for a group."""
-    return f"/gpu-spot/{stack}/cloudwatch-agent/{group}"
-
-
-def agent_configuration(stack: str, group: str) -> dict[str, Any]:
-    """Return the agent's configuration: GPUs by instance, and added up by group."""
-    return {
-        "agent": {"metrics_collection_interval": 60},
-        "metrics": {
-            "namespace": names.METRIC_NAMESPACE,
-            "append_dimensions": {"InstanceId": "${aws:InstanceId}"},
-            "aggregation_dimensions": [["group", "stack"]],
-            "metrics_collected": {
-                "nvidia_gpu": {
-                    "measurement": list(_GPU_METRICS),
-                    "append_dimensions": {"group": group, "stack": stack},
-                }
-            },
-        },
-    }

@@ -1,4 +1,4 @@
-"""What the controller remembers and what the workers report."""
+"""What the controller remembers, what the workers report, and how far jobs are."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pulumi_aws as aws
 
 from infra.scope import Scope
 from lambdas.core import names
+from userdata.agent.names import JOB_KEY
 
 
 @dataclass(frozen=True)
@@ -19,10 +20,11 @@ class StateArgs:
 
 
 class State(pulumi.ComponentResource):
-    """Produces two tables, encrypted and recoverable to any second: the memory and the worker registry."""
+    """Produces three tables, encrypted and recoverable to any second: memory, worker registry, jobs."""
 
     memory: aws.dynamodb.Table
     registry: aws.dynamodb.Table
+    jobs: aws.dynamodb.Table
 
     def __init__(self, name: str, args: StateArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the tables."""
@@ -32,7 +34,11 @@ class State(pulumi.ComponentResource):
         self.registry = self._table(
             "registry", [names.REGISTRY_KEY, names.REGISTRY_SORT_KEY], ttl=names.REGISTRY_TTL
         )
-        self.register_outputs({"memory": self.memory.name, "registry": self.registry.name})
+        # Without an expiry: a job that is done stays done.
+        self.jobs = self._table("jobs", [JOB_KEY])
+        self.register_outputs(
+            {"memory": self.memory.name, "registry": self.registry.name, "jobs": self.jobs.name}
+        )
 
     def _table(self, short: str, keys: list[str], ttl: str | None = None) -> aws.dynamodb.Table:
         name = self._scope.name(short)

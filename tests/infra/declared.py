@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -39,6 +40,21 @@ class Run:
 
     def the(self, kind: str, name: str) -> dict[str, Any]:
         return self.of(kind)[f"gpu-spot-{self.stack}-{name}"]
+
+    def cloud_config(self, template: str) -> str:
+        """The boot data of a launch template."""
+        return base64.b64decode(self.the("LaunchTemplate", template)["userData"]).decode()
+
+    def agent(self, template: str) -> dict[str, Any]:
+        """The node agent's configuration in the boot data of a launch template."""
+        files = {file["path"]: file["content"] for file in self.cloud_init(template)["write_files"]}
+        configuration: dict[str, Any] = json.loads(files["/etc/gpu-spot/agent.json"])
+        return configuration
+
+    def cloud_init(self, template: str) -> dict[str, Any]:
+        """The boot data of a launch template, read as cloud-init reads it."""
+        read: dict[str, Any] = yaml.safe_load(self.cloud_config(template))
+        return read
 
 
 @cache

@@ -37,6 +37,10 @@ LOOKUPS = {
 }
 
 
+# Ids whose shape something checks.
+IDS = {"aws:efs/fileSystem:FileSystem": "fs-0a1b2c", "aws:efs/accessPoint:AccessPoint": "fsap-0a1b2c"}
+
+
 class Recorder(mocks.Mocks):
     def __init__(self, *, known: bool) -> None:
         self.known = known
@@ -50,7 +54,8 @@ class Recorder(mocks.Mocks):
         if not self.known:
             return "", {}
         computed = {"arn": f"arn:{args.name}", "url": f"https://{args.name}", "latestVersion": 1}
-        return f"{args.name}-id", {"name": args.name, **args.inputs, **computed}
+        identity = IDS.get(args.typ, f"{args.name}-id")
+        return identity, {"name": args.name, **args.inputs, **computed}
 
 
 class Monitor(mocks.MockMonitor):
@@ -91,6 +96,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, pulumi.AssetArchive):
         return sorted(value.assets)
+    if isinstance(value, pulumi.FileAsset):
+        return str(value.path)
     return value
 
 

@@ -1,300 +1,231 @@
-"""Boot data: small, valid for cloud-init, and a worker that reports as the contract says."""
+"""Boot data: small, valid, and a script that boots a machine or says why not and has it replaced."""
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
-import threading
+import sys
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 import yaml
-from botocore.exceptions import ClientError
-from moto import mock_aws
 
-from userdata import render as rendering
-from userdata import worker as working
-from userdata.render import LIMIT_BYTES, BootSettings, render
+from infra import agent_archive
+from tests.infra import training
+from tests.infra.booting import Machine
+from tests.infra.declared import STACKS, shipped
+from tests.node import configs
+from tests.node.metadata import MetadataServer
+from userdata.agent import cli, config
+from userdata.agent.errors import ConfigError
+from userdata.render import LIMIT_BYTES, SCRIPT, BootSettings, render, units
 
-SETTINGS = BootSettings("us-west-2", "inference", "gpu-spot-dev-registry-1a2b3c4", 2, "worker-started")
-
-
-def test_boot_data_is_far_below_the_limit() -> None:
-    assert len(render(SETTINGS).encode()) < LIMIT_BYTES / 2
-
-
-def test_the_worker_arrives_as_it_is_in_the_source_tree() -> None:
-    files = {file["path"]: file["content"] for file in yaml.safe_load(render(SETTINGS))["write_files"]}
-    assert files["/opt/gpu-spot/worker.py"] == Path(working.__file__).read_text("utf-8")
-    assert files["/etc/gpu-spot/worker.env"].splitlines() == [
-        "AWS_DEFAULT_REGION=us-west-2",
-        "GPU_SPOT_GROUP=inference",
-        "GPU_SPOT_REGISTRY_TABLE=gpu-spot-dev-registry-1a2b3c4",
-        "GPU_SPOT_SLOTS=2",
-        "GPU_SPOT_LAUNCH_HOOK=worker-started",
-    ]
+ARCHIVE = agent_archive.build()
+HOOKS = {"launch": "instance-prepared", "terminate": "work-ended"}
 
 
-def test_cloud_init_accepts_it(tmp_path: Path, require_program: Callable[..., str]) -> None:
+def settings(body: dict[str, Any] | None = None) -> BootSettings:
+    agent = body or configs.service(side="fallback", hooks=HOOKS)
+    return BootSettings(agent, "bucket", ARCHIVE.key, ARCHIVE.sha256, "/gpu-spot/dev/cloudwatch-agent/resnet")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    server = MetadataServer()
+    made = Machine(tmp_path, server)
+    made.store("bucket", ARCHIVE.key, ARCHIVE.path.read_bytes())
+    yield made
+    server.close()
+
+
+def everything(tmp_path: Path) -> Iterator[str]:
+    for stack in STACKS:
+        for name in shipped(stack).of("LaunchTemplate"):
+            yield shipped(stack).cloud_config(name.removeprefix(f"gpu-spot-{stack}-"))
+    largest = training.stack(tmp_path / "training", "prod", checkpoints="checkpoints")
+    yield largest.cloud_config("resnet-fallback")
+
+
+def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
+    tmp_path: Path, require_program: Callable[..., str]
+) -> None:
     program = require_program("cloud-init")
-    path = tmp_path / "user-data"
-    path.write_text(render(SETTINGS), "utf-8")
-    done = subprocess.run([program, "schema", "-c", path], capture_output=True, text=True, timeout=60)
+    paths = []
+    for number, text in enumerate(everything(tmp_path)):
+        assert len(text.encode()) < LIMIT_BYTES / 2
+        # Cloud-init ignores keys that it does not know, so its own check would let a misspelt one pass.
+        assert set(yaml.safe_load(text)) == {"write_files", "runcmd"}
+        paths.append(tmp_path / f"user-data-{number}")
+        paths[-1].write_text(text, "utf-8")
+    for path in paths[:1] + paths[-1:]:
+        command = [program, "schema", "-c", path]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_bash_and_shellcheck_accept_the_script(require_program: Callable[..., str]) -> None:
+    for command in (["bash", "-n"], [require_program("shellcheck")]):
+        done = subprocess.run([*command, SCRIPT], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_every_name_in_the_script_is_set_by_the_boot_data() -> None:
+    [environment] = [
+        file["content"]
+        for file in yaml.safe_load(render(settings()))["write_files"]
+        if file["path"].endswith("boot.env")
+    ]
+    given = set(re.findall(r"^([A-Z0-9_]+)=", environment, re.M))
+    named = set(re.findall(r"\$\{?([A-Z][A-Z0-9_]+)", SCRIPT.read_text("utf-8")))
+    assert named - {"GPU_SPOT_ROOT", "GPU_SPOT_METADATA"} == given
+
+
+@pytest.mark.parametrize("value", ['a"b', "x\ny", "$(reboot)", "ä", "`id`"])
+def test_a_value_that_the_shell_could_misread_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match=r"boot setting AGENT_BUCKET is .* allowed: letters, digits"):
+        render(replace(settings(), bucket=value))
+
+
+def test_a_configuration_that_the_agent_would_refuse_is_refused_here() -> None:
+    with pytest.raises(ConfigError, match="drainSecond: unknown key"):
+        render(settings(configs.service(drainSecond=3)))
+
+
+def test_boot_data_over_the_limit_is_refused() -> None:
+    big = configs.service(service={"command": ["x" * 17_000]})
+    with pytest.raises(ValueError, match=r"boot data is \d+ bytes, allowed: at most 16384"):
+        render(settings(big))
+
+
+def test_units_follow_the_work() -> None:
+    def of(body: dict[str, Any]) -> set[str]:
+        wanted = units(config.strict.parse(config.Config, body))
+        return {unit.removeprefix("gpu-spot-").removesuffix(".service") for unit in wanted}
+
+    assert of(configs.service(hooks=None)) == {"watch", "work", "metrics"}
+    assert of(configs.service(hooks=HOOKS)) == {"watch", "prepare", "work", "metrics"}
+    other_maker = {"command": ["worker"], "gpus": 1}
+    assert of(configs.service(hooks=None, service=other_maker)) == {"watch", "work"}
+    assert of(configs.training()) == {"watch", "volume", "run", "metrics"}
+    mount = {"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/a"}
+    assert of(configs.training(efs=[mount])) == {"watch", "volume", "efs", "run", "metrics"}
+
+
+def test_a_boot_unpacks_the_agent_that_was_meant_and_starts_its_units(machine: Machine) -> None:
+    document = machine.write_files(render(settings()))
+    assert document["runcmd"] == [["bash", "/opt/gpu-spot/boot.sh"]]
+    done = machine.boot()
     assert done.returncode == 0, done.stdout + done.stderr
+    home = machine.root / "opt/gpu-spot"
+    assert (home / "agent").readlink() == Path(ARCHIVE.sha256)
+    installed = {path.name for path in (machine.root / "etc/systemd/system").iterdir()}
+    wanted = [f"gpu-spot-{what}.service" for what in ("watch", "prepare", "work", "metrics")]
+    assert set(wanted) <= installed
+    assert machine.calls("systemctl") == [
+        ["try-restart", "rsyslog.service"],
+        ["daemon-reload"],
+        ["enable", *wanted],
+        ["start", "--no-block", *wanted],
+    ]
+    [metrics] = machine.calls("cloudwatch-agent")
+    assert metrics[-1] == "ssm:/gpu-spot/dev/cloudwatch-agent/resnet"
+    # The launch hook is the prepare unit's, which runs at every boot: a warm instance comes twice.
+    assert [call[:2] for call in machine.calls("aws")] == [["s3", "cp"]]
 
 
-def test_the_first_boot_starts_the_worker_and_does_nothing_else() -> None:
-    # Cloud-init ignores keys that it does not know, so its own check would let a misspelt one pass.
-    config = yaml.safe_load(render(SETTINGS))
-    assert set(config) == {"write_files", "runcmd"}
-    assert config["runcmd"][-1] == ["systemctl", "enable", "--now", "gpu-spot-worker.service"]
+def test_the_agent_that_was_unpacked_reads_the_configuration_that_was_written(machine: Machine) -> None:
+    machine.write_files(render(settings()))
+    machine.boot()
+    command = [sys.executable, "-S", "-m", "userdata.agent", "--metadata-url", machine.metadata.url]
+    command += ["--config", str(machine.root / "etc/gpu-spot/agent.json"), "hook", "launch", "CONTINUE"]
+    machine.metadata.documents.clear()
+    path = {"PYTHONPATH": str(machine.root / "opt/gpu-spot/agent"), "PATH": os.defpath}
+    done = subprocess.run(command, env=path, cwd="/", capture_output=True, text=True, timeout=60)
+    # Every part was imported and understood: what is missing is the group, which the metadata do not name.
+    assert done.returncode == 1
+    assert "lifecycle hook instance-prepared: the instance is in no Auto Scaling group" in done.stderr
+    assert cli.__file__ not in done.stderr
 
 
-def test_systemd_accepts_the_unit(tmp_path: Path, require_program: Callable[..., str]) -> None:
-    program = require_program("systemd-analyze", package="systemd")
-    files = {file["path"]: file["content"] for file in yaml.safe_load(render(SETTINGS))["write_files"]}
-    unit = tmp_path / "gpu-spot-worker.service"
-    unit.write_text(
-        files["/etc/systemd/system/gpu-spot-worker.service"].replace("/usr/bin/python3", "/bin/true")
-    )
-    done = subprocess.run([program, "verify", "--man=no", unit], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert "Unknown" not in done.stderr
+def test_booting_again_changes_nothing(machine: Machine) -> None:
+    machine.write_files(render(settings()))
+    assert machine.boot().returncode == 0
+    marker = machine.root / "opt/gpu-spot" / ARCHIVE.sha256 / "marker"
+    marker.touch()
+    assert machine.boot().returncode == 0
+    assert marker.exists()
+    assert (machine.root / "opt/gpu-spot/agent").readlink() == Path(ARCHIVE.sha256)
 
 
-@pytest.mark.parametrize("value", ["a b", "x\ny: 1", "$(reboot)", "ä"])
-def test_a_value_that_yaml_or_systemd_could_misread_is_refused(value: str) -> None:
-    with pytest.raises(ValueError, match=r"boot setting 'group' is .* allowed: letters, digits"):
-        render(BootSettings("us-west-2", value, "table", 1))
+def test_without_a_cloudwatch_agent_the_work_starts_all_the_same(machine: Machine) -> None:
+    machine.write_files(render(settings()))
+    control = machine.root / "opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl"
+    control.unlink()
+    done = machine.boot()
+    assert done.returncode == 0
+    assert "no CloudWatch agent" in done.stdout
+    assert machine.calls("systemctl")[-1][0] == "start"
 
 
-def test_an_undefined_name_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "boot.yaml.tmpl").write_text("${region} ${regoin}", "utf-8")
-    (tmp_path / "worker.py").write_text("", "utf-8")
-    monkeypatch.setattr(rendering, "_HERE", tmp_path)
-    with pytest.raises(KeyError, match="regoin"):
-        render(SETTINGS)
-
-
-def test_boot_data_over_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "boot.yaml.tmpl").write_text("${worker}", "utf-8")
-    (tmp_path / "worker.py").write_text("#" * 17_000, "utf-8")
-    monkeypatch.setattr(rendering, "_HERE", tmp_path)
-    with pytest.raises(ValueError, match="boot data is 17006 bytes, allowed: at most 16384"):
-        render(SETTINGS)
-
-
-class Imds(ThreadingHTTPServer):
-    """A metadata service that insists on version 2."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _ImdsHandler)
-        self.values: dict[str, str] = {
-            "instance-id": "i-0abc",
-            "autoscaling/target-lifecycle-state": "InService",
-            "tags/instance/aws:autoscaling:groupName": "gpu-spot-dev-inference-fallback-1",
-        }
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.server_address[1]}"
-
-
-class _ImdsHandler(BaseHTTPRequestHandler):
-    server: Imds
-
-    def do_PUT(self) -> None:
-        self._answer(200, "token" if self.headers["X-aws-ec2-metadata-token-ttl-seconds"] else "")
-
-    def do_GET(self) -> None:
-        if self.headers["X-aws-ec2-metadata-token"] != "token":
-            return self._answer(401, "")
-        value = self.server.values.get(self.path.removeprefix("/latest/meta-data/"))
-        return self._answer(200 if value is not None else 404, value or "")
-
-    def _answer(self, status: int, text: str) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *_: Any) -> None:
-        """Keep the test's output clean."""
-
-
-class AutoScaling:
-    """Lifecycle hooks, which moto cannot complete. ``waiting``: the hook waits for an answer now."""
-
-    class exceptions:  # noqa: N801
-        ClientError = ClientError
-
-    def __init__(self) -> None:
-        self.waiting = True
-        self.completed: list[dict[str, str]] = []
-        self.asked = 0
-
-    def complete_lifecycle_action(self, **call: str) -> None:
-        self.asked += 1
-        if not self.waiting:
-            text = "No active Lifecycle Action found with instance ID i-0abc"
-            raise ClientError(
-                {"Error": {"Code": "ValidationError", "Message": text}}, "CompleteLifecycleAction"
-            )
-        self.completed.append(call)
-
-
-class Clock:
-    now = 1_000_000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def imds() -> Iterator[Imds]:
-    server = Imds()
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@pytest.fixture
-def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for key in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(key, "testing")
-    with mock_aws():
-        client = boto3.client("dynamodb", "us-west-2")
-        client.create_table(
-            TableName=SETTINGS.registry_table,
-            BillingMode="PAY_PER_REQUEST",
-            KeySchema=[
-                {"AttributeName": "group", "KeyType": "HASH"},
-                {"AttributeName": "worker", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": key, "AttributeType": "S"} for key in ("group", "worker")
-            ],
-        )
-        yield client
-
-
-@pytest.fixture
-def autoscaling() -> AutoScaling:
-    return AutoScaling()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def worker(imds: Imds, dynamodb: Any, autoscaling: AutoScaling, clock: Clock) -> working.Worker:
-    environment = {
-        "GPU_SPOT_GROUP": SETTINGS.group,
-        "GPU_SPOT_REGISTRY_TABLE": SETTINGS.registry_table,
-        "GPU_SPOT_SLOTS": str(SETTINGS.slots),
-        "GPU_SPOT_LAUNCH_HOOK": SETTINGS.launch_hook,
-    }
-    return working.Worker(working.Metadata(imds.host), dynamodb, autoscaling, environment, clock)
-
-
-def rows(dynamodb: Any) -> list[dict[str, str]]:
-    items = dynamodb.scan(TableName=SETTINGS.registry_table)["Items"]
-    return [{key: next(iter(value.values())) for key, value in item.items()} for item in items]
-
-
-def test_each_slot_has_a_row_as_the_contract_says(worker: working.Worker, dynamodb: Any) -> None:
-    worker.tick()
-    assert sorted(rows(dynamodb), key=lambda row: row["worker"]) == [
-        {
-            "group": "inference",
-            "worker": f"i-0abc/{slot}",
-            "instance": "i-0abc",
-            "since": "1000000.000",
-            "heartbeat": "1000000.000",
-            "state": "ready",
-            "expires": "1003600",
-        }
-        for slot in (0, 1)
+def failed(machine: Machine, step: str) -> None:
+    done = machine.boot()
+    assert done.returncode != 0
+    assert f"gpu-spot boot: FAILED with status {done.returncode}: {step}" in done.stdout
+    assert not (machine.root / "opt/gpu-spot/agent").exists()
+    assert not [call for call in machine.calls("systemctl") if call[0] in ("enable", "start")]
+    reported = [call for call in machine.calls("aws") if call[0] == "cloudwatch"]
+    assert [(call[3], call[5], call[-1]) for call in reported] == [
+        ("gpu-spot", "BootFailures", "stack=dev,group=resnet")
     ]
 
 
-def test_later_heartbeats_keep_the_first_time(worker: working.Worker, dynamodb: Any, clock: Clock) -> None:
-    worker.tick()
-    clock.now += working.HEARTBEAT_SECONDS
-    worker.tick()
-    assert {(float(row["since"]), float(row["heartbeat"])) for row in rows(dynamodb)} == {
-        (1_000_000.0, clock.now)
-    }
+ABANDONED = [
+    "autoscaling",
+    "complete-lifecycle-action",
+    "--auto-scaling-group-name",
+    "gpu-spot-dev-inference-fallback-1",
+    "--lifecycle-hook-name",
+    "instance-prepared",
+    "--instance-id",
+    "i-0abc",
+    "--lifecycle-action-result",
+    "ABANDON",
+]
 
 
-def test_a_heartbeat_that_is_not_due_is_not_sent(worker: working.Worker, dynamodb: Any, clock: Clock) -> None:
-    worker.tick()
-    clock.now += working.POLL_SECONDS
-    worker.tick()
-    assert {row["heartbeat"] for row in rows(dynamodb)} == {"1000000.000"}
+def test_an_archive_that_was_tampered_with_is_reported_and_the_launch_abandoned(machine: Machine) -> None:
+    machine.store("bucket", ARCHIVE.key, ARCHIVE.path.read_bytes() + b"x")
+    machine.write_files(render(settings()))
+    failed(machine, "verify that its SHA-256 is")
+    assert machine.calls("aws")[-1] == ABANDONED
+    assert machine.calls("shutdown") == []
+    assert {status for _, _, status in machine.metadata.requests} == {200}  # with a token, the first time
 
 
-def test_a_warm_instance_is_quiet_but_ends_its_hook(
-    worker: working.Worker, imds: Imds, dynamodb: Any, autoscaling: AutoScaling, clock: Clock
-) -> None:
-    imds.values["autoscaling/target-lifecycle-state"] = "Warmed:Stopped"
-    worker.tick()
-    assert rows(dynamodb) == []
-    assert autoscaling.completed == [
-        {
-            "AutoScalingGroupName": "gpu-spot-dev-inference-fallback-1",
-            "LifecycleHookName": "worker-started",
-            "InstanceId": "i-0abc",
-            "LifecycleActionResult": "CONTINUE",
-        }
-    ]
-    imds.values["autoscaling/target-lifecycle-state"] = "InService"
-    clock.now += 3600
-    worker.tick()
-    assert len(autoscaling.completed) == 2
-    assert {float(row["since"]) for row in rows(dynamodb)} == {clock.now}
+def test_an_archive_that_is_not_there_is_reported_and_the_launch_abandoned(machine: Machine) -> None:
+    (machine.doubles / "s3/bucket" / ARCHIVE.key).unlink()
+    machine.write_files(render(settings()))
+    failed(machine, f"fetch s3://bucket/{ARCHIVE.key}")
+    assert machine.calls("aws")[-1] == ABANDONED
 
 
-def test_a_hook_that_does_not_wait_yet_is_asked_again_and_then_given_up(
-    worker: working.Worker, dynamodb: Any, autoscaling: AutoScaling, clock: Clock
-) -> None:
-    autoscaling.waiting = False
-    worker.tick()
-    clock.now += working.POLL_SECONDS
-    worker.tick()
-    assert autoscaling.asked == 2
-    assert len(rows(dynamodb)) == SETTINGS.slots
-    clock.now += working.HOOK_SECONDS
-    worker.tick()
-    assert autoscaling.asked == 2
+def test_where_nobody_waits_for_the_launch_the_power_goes_off(machine: Machine) -> None:
+    (machine.doubles / "s3/bucket" / ARCHIVE.key).unlink()
+    machine.write_files(render(settings(configs.service(hooks={"terminate": "work-ended"}))))
+    failed(machine, "fetch")
+    assert not [call for call in machine.calls("aws") if call[0] == "autoscaling"]
+    assert machine.calls("shutdown") == [["--poweroff", "+5"]]
 
 
-def test_without_a_hook_nothing_is_completed(
-    imds: Imds, dynamodb: Any, autoscaling: AutoScaling, clock: Clock
-) -> None:
-    environment = {
-        "GPU_SPOT_GROUP": "inference",
-        "GPU_SPOT_REGISTRY_TABLE": SETTINGS.registry_table,
-        "GPU_SPOT_SLOTS": "1",
-        "GPU_SPOT_LAUNCH_HOOK": "",
-    }
-    working.Worker(working.Metadata(imds.host), dynamodb, autoscaling, environment, clock).tick()
-    assert autoscaling.asked == 0
-    assert len(rows(dynamodb)) == 1
-
-
-def test_metadata_that_refuses_is_an_error_that_names_the_path(imds: Imds) -> None:
-    class Broken(working.Metadata):
-        def _fetch(self, method: str, path: str, headers: dict[str, str]) -> str | None:
-            return "wrong" if method == "PUT" else super()._fetch(method, path, headers)
-
-    with pytest.raises(OSError, match="instance metadata meta-data/instance-id: status 401"):
-        Broken(imds.host).get("instance-id")
+def test_a_hook_that_never_begins_is_asked_for_a_minute_and_then_the_power_goes_off(machine: Machine) -> None:
+    (machine.doubles / "no-hook").touch()
+    (machine.doubles / "s3/bucket" / ARCHIVE.key).unlink()
+    machine.write_files(render(settings()))
+    failed(machine, "fetch")
+    assert machine.calls("aws").count(ABANDONED) == 6
+    assert machine.calls("sleep").count(["10"]) == 6
+    assert machine.calls("shutdown") == [["--poweroff", "+5"]]

@@ -11,6 +11,8 @@ import pytest
 from lambdas.core import names
 from lambdas.handlers import controller
 from tests.infra.declared import run, shipped, variant
+from userdata.agent.config import Metrics
+from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
 
 FACTS = dict.fromkeys(("target", "ready", "spot", "on_demand", "doomed", "above_maximum"), 1)
 
@@ -41,8 +43,12 @@ def test_alarms_watch_what_the_controller_sends(sent: dict[str, dict[str, str]])
         "AboveMaximum",
         "Alarms",
         "ControllerErrors",
+        "BootFailures",
     }
     for alarm in ours:
+        if alarm["metricName"] == "BootFailures":  # of boot.sh; tests/infra/test_boot.py has its dimensions
+            assert alarm["dimensions"] == {"group": "inference", "stack": "dev"}
+            continue
         assert alarm["dimensions"] == sent[alarm["metricName"]], alarm["metricName"]
 
 
@@ -79,6 +85,17 @@ def test_the_dashboard_draws_what_the_agent_sends() -> None:
         assert metric.removeprefix("nvidia_smi_") in gpus["measurement"]
         assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == gpus["append_dimensions"]
         assert set(added_up) == set(gpus["append_dimensions"])
+
+
+def test_the_cloudwatch_agent_hears_our_lines_and_reads_our_logs() -> None:
+    known = shipped("dev")
+    configuration = json.loads(known.the("Parameter", "inference-agent")["insecureValue"])["logs"]
+    assert configuration["metrics_collected"]["emf"]["service_address"].endswith(f":{Metrics().emf_port}")
+    files = configuration["logs_collected"]["files"]["collect_list"]
+    assert {file["file_path"] for file in files} == {UNIT_LOG, CLOUD_INIT_LOG}
+    declared = known.the("LogGroup", "inference-log")
+    assert {file["log_group_name"] for file in files} == {declared["name"]}
+    assert declared["retentionInDays"] == 30
 
 
 def test_widgets_fill_rows_without_overlap() -> None:

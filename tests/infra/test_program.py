@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import sys
@@ -114,17 +113,21 @@ def test_instances_start_hardened_and_tagged(side: str) -> None:
         )
 
 
-def test_only_the_fallback_has_a_launch_hook_and_its_worker_knows_it() -> None:
+@pytest.mark.parametrize("side", ["primary", "fallback"])
+def test_the_agent_knows_the_hooks_that_its_group_declares(side: str) -> None:
     known = run("known")
-    hooks = known.the("Group", "inference-fallback")["initialLifecycleHooks"]
-    assert [hook["defaultResult"] for hook in hooks] == ["ABANDON"]
-    assert "initialLifecycleHooks" not in known.the("Group", "inference-primary")
-    told = {
-        side: base64.b64decode(known.the("LaunchTemplate", f"inference-{side}")["userData"]).decode()
-        for side in ("primary", "fallback")
+    declared = {
+        hook["lifecycleTransition"].rpartition("_")[2]: hook
+        for hook in known.the("Group", f"inference-{side}")["initialLifecycleHooks"]
     }
-    assert f"GPU_SPOT_LAUNCH_HOOK={hooks[0]['name']}\n" in told["fallback"]
-    assert "GPU_SPOT_LAUNCH_HOOK=\n" in told["primary"]
+    told = known.agent(f"inference-{side}")["hooks"]
+    assert declared["TERMINATING"]["name"] == told["terminate"]
+    assert declared["TERMINATING"]["heartbeatTimeout"] == told["terminateSeconds"]
+    # Only the fallback has warm instances, which a launch must wait for.
+    assert ("LAUNCHING" in declared) == ("launch" in told) == (side == "fallback")
+    if side == "fallback":
+        assert declared["LAUNCHING"]["name"] == told["launch"]
+        assert declared["LAUNCHING"]["defaultResult"] == "ABANDON"
 
 
 def test_the_primary_group_is_spot_over_all_types_and_zones() -> None:

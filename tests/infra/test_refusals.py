@@ -65,6 +65,21 @@ def identity(**values: Any) -> dict[str, Any]:
     return {"gpu-spot:identity": values}
 
 
+IMAGE = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/worker@sha256:{'0' * 64}"
+ONE: dict[str, Any] = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge", "g6.xlarge"]}
+JOB: dict[str, Any] = {
+    "name": "resnet",
+    "capacity": ONE,
+    "repository": "https://example.com/vision/resnet.git",
+    "revision": "0123456789abcdef0123456789abcdef01234567",
+    "command": ["python", "train.py"],
+}
+
+
+def training(**values: Any) -> dict[str, Any]:
+    return {"gpu-spot:training": [JOB | values]}
+
+
 POINT = {"name": "a", "path": "/a"}
 
 # (stack, changes, key that the message names, what it says)
@@ -88,7 +103,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", capacity(maxPrice=1001), "services[0].capacity.maxPrice", "at most 1000"),
     ("dev", capacity(rootVolumeGiB=30), "services[0].capacity.rootVolumeGiB", "at least 75"),
     ("dev", capacity(rootVolumeGiB=20_000), "services[0].capacity.rootVolumeGiB", "at most 16384"),
-    ("dev", {f"{SERVICE}/slotsPerInstance": 0}, "services[0].slotsPerInstance", "at least 1"),
+    ("dev", {f"{SERVICE}/slotsPerGpu": 0}, "services[0].slotsPerGpu", "at least 1"),
     ("dev", {f"{SERVICE}/drainSeconds": 121}, "services[0].drainSeconds", "at most 120"),
     # the fallback
     ("dev", capacity(fallback={"warmInstances": 17}), "services[0].capacity.max", "at least 17"),
@@ -224,6 +239,38 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", network(apartFrom=["ten"]), "network.apartFrom", "not an IPv4 network"),
     ("prod", network(endpoints="gateway"), "network.endpoints", "cuts workers off"),
     ("dev", network(flowLogs="accepted"), "network.flowLogs", "'rejected'"),
+    # services
+    ("dev", {f"{SERVICE}/image": "worker:latest"}, "services[0].image", "what matches"),
+    ("dev", {f"{SERVICE}/saysReady": True}, "services[0].saysReady", "without an image"),
+    (
+        "dev",
+        {f"{SERVICE}/image": IMAGE} | capacity(instanceTypes=["g4ad.xlarge"], ami="ami-0123456789abcdef0"),
+        "services[0].image",
+        "allowed: on NVIDIA's",
+    ),
+    # training
+    ("dev", training(repository="http://example.com/a"), "training[0].repository", "what matches"),
+    ("dev", training(repository="https://me:secret@example.com/a"), "training[0].repository", "what matches"),
+    ("dev", training(revision="main"), "training[0].revision", "what matches"),
+    ("dev", training(revision="0123abc"), "training[0].revision", "what matches"),
+    ("dev", training(command=[]), "training[0].command", "at least 1"),
+    ("dev", training(command="python train.py"), "training[0].command", "array"),
+    ("dev", training(dataset="s3://datasets/imagenet"), "training[0].dataset", "what matches"),
+    ("dev", training(dataset="s3://datasets/*/"), "training[0].dataset", "what matches"),
+    ("dev", training(dataset="/data/"), "training[0].dataset", "what matches"),
+    ("dev", training(volumeGiB=0), "training[0].volumeGiB", "at least 1"),
+    ("dev", training(volumeGiB=16_385), "training[0].volumeGiB", "at most 16384"),
+    ("dev", training(volumeGib=100), "training[0].volumeGib", "did you mean volumeGiB?"),
+    ("dev", training(checkpoints="efs"), "training", "allowed: 'volume'"),
+    ("prod", training(checkpoints="checkpoint"), "training", "'volume', 'checkpoints', 'artifacts'"),
+    ("dev", training(name="inference"), "training", "two services or training jobs are named 'inference'"),
+    ("dev", training(capacity=ONE | {"target": 2}), "training[0].capacity", "target 2, allowed: 1"),
+    (
+        "dev",
+        training(capacity=ONE | {"kind": "spot-fleet", "fleetType": "request"}),
+        "training[0].capacity",
+        "allowed: 'maintain'",
+    ),
     # names
     ("dev", {f"{SERVICE}/name": "a" * 25}, "services[0].name", "24"),
     ("dev", {f"{SERVICE}/name": "Inference"}, "services[0].name", "Inference"),
@@ -292,6 +339,20 @@ def test_it_is_refused_by_its_key(stack: str, changes: dict[str, Any], key: str,
 @pytest.mark.parametrize("stack", list(STACKS))
 def test_the_environments_that_ship_are_valid_and_warn_of_nothing(stack: str) -> None:
     assert not list(settings(stack, {}).warnings())
+
+
+def test_a_training_job_is_a_group_of_its_own() -> None:
+    both = settings("prod", training(checkpoints="checkpoints", dataset="s3://datasets/imagenet/"))
+    assert list(both.capacities) == ["inference", "resnet"]
+    [warning] = both.warnings()
+    assert warning.startswith("gpu-spot:training[0].repository: with network.egress 'none'")
+
+
+def test_slots_follow_the_accelerators() -> None:
+    mixed = capacity(instanceTypes=["g5.xlarge", "g5.12xlarge"]) | {f"{SERVICE}/slotsPerGpu": 2}
+    assert settings("dev", mixed).services[0].slots == {"g5.xlarge": 2, "g5.12xlarge": 8}
+    amd = capacity(instanceTypes=["g4ad.xlarge", "g4ad.16xlarge"], ami="ami-0123456789abcdef0")
+    assert settings("dev", amd).services[0].slots == {"g4ad.xlarge": 1, "g4ad.16xlarge": 1}
 
 
 def test_a_single_capacity_pool_is_a_warning() -> None:

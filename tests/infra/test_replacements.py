@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.infra import training
 from tests.infra.declared import ROOT, run, variant
 from tests.infra.test_ownership import differences
 
@@ -22,7 +23,11 @@ FORCES_NEW = {
     "InternetGateway": set(),
     "MountTarget": {"fileSystemId", "subnetId"},
     "NatGateway": {"allocationId", "subnetId"},
-    "Parameter": {"name"},
+    "Parameter": {
+        "name",
+        # of a training job's target only, by the program's own wish
+        "description",
+    },
     "Repository": {"encryptionConfigurations"},
     "Route": {"destinationCidrBlock", "routeTableId"},
     "RouteTable": {"vpcId"},
@@ -46,6 +51,8 @@ FORCES_NEW = {
     "Subnet": {"availabilityZone", "cidrBlock", "vpcId"},
     "Table": {"hashKey", "rangeKey"},
     "TopicSubscription": {"endpoint", "protocol", "topic"},
+    "BucketObjectv2": {"bucket", "key"},
+    "LogGroup": {"name"},
     "Vpc": {"cidrBlock"},
     "VpcEndpoint": {"serviceName", "vpcEndpointType", "vpcId"},
 }
@@ -68,7 +75,7 @@ def many_of_a_fleet(config: dict[str, Any]) -> None:
         onDemandBase=1,
         onDemandCeiling=3,
     )
-    config["gpu-spot:services"][0] |= {"slotsPerInstance": 2, "drainSeconds": 10}
+    config["gpu-spot:services"][0] |= {"slotsPerGpu": 2, "drainSeconds": 10}
 
 
 def requirements_of_a_fleet(config: dict[str, Any]) -> None:
@@ -98,6 +105,13 @@ def storage_and_network(config: dict[str, Any]) -> None:
 
 def nothing(config: dict[str, Any]) -> None:
     pass
+
+
+def revision(commit: str) -> Callable[[dict[str, Any]], None]:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:training"] = [training.job(revision=commit * 40)]
+
+    return change
 
 
 def mail(address: str) -> Callable[[dict[str, Any]], None]:
@@ -145,6 +159,7 @@ def test_the_page_lists_what_a_changed_stack_file_replaces(listed: set[str], tmp
         *replaced("fleet", nothing, a_request, tmp_path / "type"),
         *replaced("fleet", a_request, a_bigger_request, tmp_path / "request"),
         *replaced("prod", nothing, storage_and_network, tmp_path / "prod"),
+        *replaced("dev", revision("a"), revision("b"), tmp_path / "revision"),
         *replaced("dev", mail("a@example.com"), boundary, tmp_path / "dev"),
     }
     assert found == listed

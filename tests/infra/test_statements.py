@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,9 @@ import pytest
 from botocore import xform_name
 
 from lambdas.core import names
-from tests.infra.declared import STACKS, shipped
+from tests.infra import training
+from tests.infra.declared import STACKS, Run, shipped
+from userdata.agent import permissions
 
 LAMBDAS = Path(names.__file__).parents[1]
 
@@ -23,7 +27,9 @@ NO_RESOURCE_LEVEL = {
     "autoscaling:DescribeScalingActivities",
     "cloudwatch:PutMetricData",
     "ec2:DescribeInstances",
+    "ec2:DescribeSnapshots",
     "ec2:DescribeSpotInstanceRequests",
+    "ec2:DescribeVolumes",
     # The reference names the fleet as a resource of these three, but no condition on it was tried on AWS.
     "ec2:DescribeSpotFleetInstances",
     "ec2:DescribeSpotFleetRequestHistory",
@@ -37,8 +43,18 @@ NO_RESOURCE_LEVEL = {
     "ssm:UpdateInstanceInformation",
 }
 OURS = "gpu-spot-(dev|fleet|prod)-|/gpu-spot/(dev|fleet|prod)/"
-# Fleets and instances have no names of ours: their tags say whose they are.
-BY_TAG = {"MoveFleets", "EndFleetInstances"}
+# Fleets, instances, volumes and snapshots have no names of ours: their tags say whose they are.
+BY_TAG = {
+    *("MoveFleets", "EndFleetInstances", "MakeVolume", "MakeCopy", "ReadVolume", "MakeSnapshot"),
+    *("TagVolume", "MoveVolume", "MoveToInstance", "DeleteSnapshot"),
+}
+# What else is bound otherwise: new volumes and snapshots, and what the stack file names outside of the stack.
+BOUND_OTHERWISE = {
+    "TagWhatIsMade": {"StringEquals": {"ec2:CreateAction": ["CreateVolume", "CreateSnapshot"]}},
+    "ReadDataset": None,
+    "ListDataset": {"StringLike": {"s3:prefix": "imagenet/*"}},
+    "PullImages": None,
+}
 # Calls of the Systems Manager agent that botocore has no client for.
 AGENT_PROTOCOL = {action for action in NO_RESOURCE_LEVEL if action.startswith(("ssm:", "ssmmessages:"))}
 NO_OPERATION = AGENT_PROTOCOL | {
@@ -57,10 +73,22 @@ BY_AWS = {
 }
 
 
+TRAINING = "training"
+"""Not a stack that ships: dev with a training job, and an image for its service."""
+
+
+@cache
+def declared(stack: str) -> Run:
+    if stack != TRAINING:
+        return shipped(stack)
+    with tempfile.TemporaryDirectory() as folder:
+        return training.stack(Path(folder))
+
+
 def documents(stack: str) -> list[tuple[str, dict[str, Any]]]:
     return [
         (one["name"], json.loads(one["inputs"][key]))
-        for one in shipped(stack).declared
+        for one in declared(stack).declared
         for key in ("policy", "assumeRolePolicy")
         if isinstance(one["inputs"].get(key), str) and "Statement" in one["inputs"][key]
     ]
@@ -71,13 +99,14 @@ def statements_of(stack: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def the(sid: str, stack: str = "dev") -> dict[str, Any]:
-    [statement] = [statement for _, statement in statements_of(stack) if statement["Sid"] == sid]
-    return statement
+    found = [statement for _, statement in statements_of(stack) if statement["Sid"] == sid]
+    assert found
+    return found[-1]
 
 
 @pytest.fixture(scope="module")
 def all_statements() -> list[tuple[str, dict[str, Any]]]:
-    found = [statement for stack in STACKS for statement in statements_of(stack)]
+    found = [statement for stack in (*STACKS, TRAINING) for statement in statements_of(stack)]
     assert len(found) > 60
     return found
 
@@ -99,14 +128,17 @@ def test_every_resource_is_ours_unless_aws_offers_no_narrower_one(
         for resource in statement.get("Resource", ()):
             if resource == "*":
                 assert set(statement["Action"]) <= NO_RESOURCE_LEVEL, (name, statement["Sid"])
+            elif statement["Sid"] in BOUND_OTHERWISE:
+                assert statement.get("Condition") == BOUND_OTHERWISE[statement["Sid"]], statement["Sid"]
             else:
                 assert re.search(OURS, resource) or statement["Sid"] in BY_TAG, (name, resource)
                 if statement["Sid"] in BY_TAG:
-                    assert "aws:ResourceTag/gpu-spot:stack" in statement["Condition"]["StringEquals"]
+                    asked = statement["Condition"]["StringEquals"]
+                    assert {key.partition("/")[2] for key in asked} >= {"gpu-spot:stack"}, statement["Sid"]
 
 
 def test_groups_are_moved_by_name_and_tag() -> None:
-    for sid in ("MoveCapacity", "CompleteLaunchHook"):
+    for sid in ("MoveCapacity", "CompleteHooks"):
         assert the(sid)["Condition"]["StringEquals"]["aws:ResourceTag/gpu-spot:stack"] == "dev"
 
 
@@ -184,19 +216,16 @@ def test_the_controller_may_call_what_it_calls_and_nothing_else() -> None:
 
 # What is granted to others than the controller, and who uses it.
 USES = {
-    "autoscaling:CompleteLifecycleAction": "the worker, once it is set up",
-    "cloudwatch:PutMetricData": "the CloudWatch agent",
-    "dynamodb:UpdateItem": "the worker's heartbeat",
-    "ecr:BatchCheckLayerAvailability": "Docker, to pull worker images",
+    "autoscaling:CompleteLifecycleAction": "the node agent, and the boot script when it fails",
+    "cloudwatch:PutMetricData": "the CloudWatch agent, and the boot script when it fails",
     "ecr:BatchGetImage": "Docker, to pull worker images",
-    "ecr:GetAuthorizationToken": "Docker, to log in to the registry",
     "ecr:GetDownloadUrlForLayer": "Docker, to pull worker images",
     "elasticfilesystem:ClientMount": "the mount of the file system",
     "elasticfilesystem:ClientWrite": "the mount of the file system",
-    "logs:CreateLogStream": "the flow logs service",
-    "logs:DescribeLogStreams": "the flow logs service",
-    "logs:PutLogEvents": "the flow logs service",
-    "s3:GetObject": "a worker that reads a dataset",
+    "logs:CreateLogStream": "the flow logs service, the CloudWatch agent",
+    "logs:DescribeLogStreams": "the flow logs service, the CloudWatch agent",
+    "logs:PutLogEvents": "the flow logs service, the CloudWatch agent",
+    "s3:GetObject": "the boot script, a worker that reads a dataset",
     "s3:ListBucket": "a worker that reads a dataset",
     "ssm:GetParameter": "the CloudWatch agent, to read its configuration",
     **dict.fromkeys(AGENT_PROTOCOL, "the Systems Manager agent"),
@@ -206,13 +235,72 @@ USES = {
 def test_every_permission_beside_the_controllers_has_a_user() -> None:
     granted = {
         action
-        for stack in STACKS
+        for stack in (*STACKS, TRAINING)
         for name, statement in statements_of(stack)
         if not name.endswith("controller-function") and is_allowed(statement) and "Resource" in statement
         if "Principal" not in statement
         for action in statement["Action"]
     }
-    assert granted == set(USES)
+    # tests/node/test_permissions.py compares what the agent lists with what it calls.
+    of_agent = {action for statement in permissions.STATEMENTS for action in statement.actions}
+    assert granted == set(USES) | of_agent
+
+
+def role_of(group: str, stack: str) -> list[dict[str, Any]]:
+    return [s for name, s in statements_of(stack) if name.endswith(f"-{group}-instance") and "Resource" in s]
+
+
+def needed(*needs: str) -> set[str]:
+    return {statement.sid for statement in permissions.STATEMENTS if {*needs} & {*statement.needed_by}}
+
+
+EVERY_INSTANCE = {"FetchAgent", "SessionManager", "ConfigureMetrics", "SendMetrics", "SendLogs"}
+
+
+@pytest.mark.parametrize(
+    ("group", "stack", "needs"),
+    [
+        ("inference", "dev", ("work", "hooks")),
+        ("inference", "fleet", ("work", "hooks")),  # those of its fallback
+        ("inference", TRAINING, ("work", "hooks", "image")),
+        ("resnet", TRAINING, ("run", "hooks", "volume", "dataset")),
+    ],
+)
+def test_a_role_holds_what_its_work_needs_and_no_other(
+    group: str, stack: str, needs: tuple[str, ...]
+) -> None:
+    assert {s["Sid"] for s in role_of(group, stack)} == needed(*needs) | EVERY_INSTANCE
+
+
+def test_a_training_job_reaches_its_own_things_only() -> None:
+    role = {s["Sid"]: s for s in role_of("resnet", TRAINING)}
+    account = "us-west-2:123456789012"
+    assert role["KeepJob"]["Resource"] == [f"arn:aws:dynamodb:{account}:table/gpu-spot-dev-jobs"]
+    assert role["KeepJob"]["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": ["resnet"]}
+    assert role["EndJob"]["Resource"] == [
+        f"arn:aws:ssm:{account}:parameter/gpu-spot/dev/groups/resnet/target"
+    ]
+    assert role["ReadDataset"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
+    assert role["MoveVolume"]["Condition"]["StringEquals"] == {
+        "aws:ResourceTag/gpu-spot:stack": "dev",
+        "aws:ResourceTag/gpu-spot:job": "resnet",
+    }
+    assert role["MoveToInstance"]["Condition"]["StringEquals"] == {
+        "aws:ResourceTag/gpu-spot:stack": "dev",
+        "aws:ResourceTag/gpu-spot:group": "resnet",
+    }
+
+
+def test_an_image_is_pulled_from_its_own_account_and_repository() -> None:
+    assert the("PullImages", TRAINING)["Resource"] == [
+        "arn:aws:ecr:us-west-2:210987654321:repository/team/worker"
+    ]
+
+
+def test_inline_policies_fit_into_a_role() -> None:
+    # 10,240 characters without white space (IAM quotas).
+    for name, document in documents(TRAINING):
+        assert len(json.dumps(document, separators=(",", ":"))) < 10_240 / 1.2, name
 
 
 def called_operations() -> set[str]:

@@ -30,7 +30,7 @@ def test_what_every_stack_has(stack: str) -> None:
     assert here["network"]["default_rules"] == []
     watched = here["monitoring"]
     assert watched["heard_by"] == [watched["topic"]]
-    assert len(watched["alarms"]) == 10
+    assert len(watched["alarms"]) == 11
     assert watched["alarms"][f"gpu-spot-{stack}-inference-shortage"] == "Shortage"
     assert watched["widgets"] == 7
 

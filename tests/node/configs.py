@@ -34,7 +34,7 @@ def training(**changes: Any) -> dict[str, Any]:
 
 
 def service(**changes: Any) -> dict[str, Any]:
-    body = training(service={"command": ["worker"]}, **changes)
+    body = training(**{"service": {"command": ["worker"]}, **changes})
     del body["training"], body["volume"]
     return body
 

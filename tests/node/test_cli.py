@@ -18,7 +18,7 @@ from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from userdata.agent import cli, efs, hooks
-from userdata.agent.config import EfsMount, Hooks
+from userdata.agent.config import EfsMount
 from userdata.agent.doctor import examine
 from userdata.agent.errors import AgentError
 from userdata.agent.imds import IDENTITY, LIFECYCLE_STATE, Metadata
@@ -42,7 +42,7 @@ def test_every_unit_starts_a_subcommand_that_exists() -> None:
                 arguments = line.split("userdata.agent ")[1].split()
                 assert cli.parser().parse_args(arguments).task
                 started.add(arguments[0])
-    assert started == {"watch", "volume", "efs", "run", "work", "metrics"}
+    assert started == {"watch", "prepare", "volume", "efs", "run", "work", "metrics"}
 
 
 def test_systemd_accepts_the_units() -> None:
@@ -53,11 +53,9 @@ def test_systemd_accepts_the_units() -> None:
     assert (done.returncode, complaints) == (0, [])
 
 
-def test_the_cloudwatch_agent_is_told_where_our_lines_come_from() -> None:
-    document = json.loads((UNITS / "cloudwatch-agent.json").read_text())
-    port = configs.load(configs.training()).metrics.emf_port
-    assert document["logs"]["metrics_collected"]["emf"]["service_address"].endswith(f":{port}")
-    assert document["metrics"]["namespace"] == "gpu-spot"
+def test_every_unit_logs_under_its_own_name() -> None:
+    for unit in sorted(UNITS.glob("*.service")):
+        assert f"\nSyslogIdentifier={unit.stem}\n" in unit.read_text()
 
 
 def test_a_wrong_configuration_is_one_line_and_exit_78(
@@ -131,9 +129,8 @@ class Group:
 
 
 def test_a_hook_is_completed_or_not_active_or_refused() -> None:
-    wanted = Hooks("asg", terminate="drain")
     group: Any = Group()
-    assert hooks.complete(group, wanted, "drain", "i-1", "CONTINUE") is True
+    assert hooks.complete(group, "asg", "drain", "i-1", "CONTINUE") is True
     assert group.asked == [
         {
             "AutoScalingGroupName": "asg",
@@ -143,10 +140,10 @@ def test_a_hook_is_completed_or_not_active_or_refused() -> None:
         }
     ]
     inactive: Any = Group("ValidationError")
-    assert hooks.complete(inactive, wanted, "drain", "i-1", "CONTINUE") is False
+    assert hooks.complete(inactive, "asg", "drain", "i-1", "CONTINUE") is False
     refused: Any = Group("AccessDenied")
     with pytest.raises(AgentError, match="lifecycle hook drain: AccessDenied"):
-        hooks.complete(refused, wanted, "drain", "i-1", "CONTINUE")
+        hooks.complete(refused, "asg", "drain", "i-1", "CONTINUE")
 
 
 class HealthyHost(UnitHost):

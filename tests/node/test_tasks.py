@@ -9,15 +9,16 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from tests.node import configs
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
-from userdata.agent import tasks
-from userdata.agent.errors import ConfigError
-from userdata.agent.imds import IDENTITY, LIFECYCLE_STATE
+from userdata.agent import clients, tasks
+from userdata.agent.errors import AgentError, ConfigError
+from userdata.agent.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
 
 REGION = "us-west-2"
 
@@ -140,6 +141,92 @@ def test_nothing_is_leased_in_the_warm_pool(
 
 def test_a_subcommand_for_the_other_kind_of_work_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="service: missing"):
-        tasks.work(tasks.Node(configs.load(configs.training()), tmp_path, "http://x"), prepare=True)
+        tasks.work(tasks.Node(configs.load(configs.training()), tmp_path, "http://x"))
     with pytest.raises(ConfigError, match="training: missing"):
         tasks.run(tasks.Node(configs.load(configs.service()), tmp_path, "http://x"))
+
+
+class Group:
+    """Lifecycle hooks, which moto cannot complete; ``begins``: at which question one is active."""
+
+    def __init__(self, begins: int) -> None:
+        self.begins, self.asked = begins, 0
+        self.completed: list[dict[str, str]] = []
+
+    def complete_lifecycle_action(self, **call: str) -> None:
+        self.asked += 1
+        if self.asked < self.begins:
+            text = "No active Lifecycle Action found with instance ID i-1"
+            raise ClientError({"Error": {"Code": "ValidationError", "Message": text}}, "Complete")
+        self.completed.append(call)
+
+
+class DockerHost(UnitHost):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[list[str]] = []
+
+    def run(self, argv: Any, stdin: str = "") -> str:
+        self.ran.append(list(argv))
+        return ""
+
+
+IMAGE = f"example.com/worker@sha256:{'0' * 64}"
+
+
+def launching(
+    server: MetadataServer,
+    clock: FakeClock,
+    directory: Path,
+    hooks: dict[str, Any] | None,
+    image: str = IMAGE,
+) -> tuple[tasks.Node, DockerHost]:
+    """A node of a service in its launch, named by its tag; its GPU is declared, there is no driver here."""
+    server.documents[IDENTITY] = json.dumps(
+        {"instanceId": "i-1", "availabilityZone": "a", "region": REGION, "instanceType": "g4ad.xlarge"}
+    )
+    server.documents[GROUP_TAG] = "asg-of-tag"
+    work = {"image": image, "gpus": 1} if image else {"command": ["sleep", "infinity"], "gpus": 1}
+    config = configs.load(configs.service(hooks=hooks, service=work))
+    made, host = tasks.Node(config, directory, server.url), DockerHost()
+    made.clock, made.host = clock, host
+    return made, host
+
+
+def test_preparation_pulls_the_image_and_then_lets_a_launch_that_begins_late_go_on(
+    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(begins=3)
+    monkeypatch.setattr(clients, "autoscaling", lambda region: group)
+    made, host = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
+    assert tasks.prepare(made) == 0
+    assert host.ran == [["docker", "pull", "--quiet", IMAGE]]
+    assert group.completed == [
+        {
+            "AutoScalingGroupName": "asg-of-tag",
+            "LifecycleHookName": "prepared",
+            "InstanceId": "i-1",
+            "LifecycleActionResult": "CONTINUE",
+        }
+    ]
+
+
+def test_a_restart_that_is_no_launch_ends_the_preparation(
+    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(begins=10_000)
+    monkeypatch.setattr(clients, "autoscaling", lambda region: group)
+    made, _ = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
+    started = clock.monotonic()
+    assert tasks.prepare(made) == 0
+    assert 120 <= clock.monotonic() - started < 130
+    assert group.completed == []
+
+
+def test_a_hook_outside_of_a_group_is_an_error_that_names_it(
+    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+) -> None:
+    made, _ = launching(metadata_server, clock, tmp_path, {"launch": "prepared"}, image="")
+    del metadata_server.documents[GROUP_TAG]
+    with pytest.raises(AgentError, match="lifecycle hook prepared: the instance is in no Auto Scaling group"):
+        tasks.prepare(made)

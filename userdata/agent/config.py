@@ -18,9 +18,10 @@ _INITIALIZATION_RATES = range(100, 301)
 
 @dataclass(frozen=True)
 class Hooks:
-    """The Auto Scaling group of this instance and its lifecycle hooks; left out on a Spot Fleet."""
+    """The lifecycle hooks of this instance's Auto Scaling group; left out on a Spot Fleet."""
 
-    auto_scaling_group: str
+    auto_scaling_group: str = ""
+    """Its name; empty: the one in the tag that Auto Scaling gives to each instance."""
     launch: str = ""
     terminate: str = ""
     terminate_seconds: float = 120.0
@@ -114,6 +115,8 @@ class Service:
     """Workers that serve a queue: ``slots`` processes or containers on this instance."""
 
     slots_per_gpu: int = 1
+    gpus: int = 0
+    """Accelerators of other makers; 0: as many GPUs as the NVIDIA driver shows."""
     image: str = ""
     """A container image pinned by digest; empty: ``command`` runs as a process."""
     command: tuple[str, ...] = ()
@@ -128,6 +131,8 @@ class Service:
         """Check that there is something to run."""
         if not 1 <= self.slots_per_gpu <= 64:
             raise ValueError(f"slotsPerGpu: {self.slots_per_gpu}; allowed: 1 to 64")
+        if not 0 <= self.gpus <= 16:
+            raise ValueError(f"gpus: {self.gpus}; allowed: 0 to 16")
         if not self.image and not self.command:
             raise ValueError("image and command are both empty; one of them is needed")
         if self.image and not re.fullmatch(r"[\w./:-]+@sha256:[0-9a-f]{64}", self.image):

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Literal
 
 from userdata.agent import log
 from userdata.agent.clients import as_agent_error, error_code
-from userdata.agent.config import Hooks
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -14,8 +13,8 @@ if TYPE_CHECKING:
 Result = Literal["CONTINUE", "ABANDON"]
 
 
-def complete(client: AutoScalingClient, hooks: Hooks, hook: str, instance: str, result: Result) -> bool:
-    """Complete a lifecycle action; tell whether there was one.
+def complete(client: AutoScalingClient, group: str, hook: str, instance: str, result: Result) -> bool:
+    """Complete a lifecycle action of the Auto Scaling group; tell whether there was one.
 
     AWS answers ValidationError ("No active Lifecycle Action found") before the hook begins and after it
     ended.
@@ -27,7 +26,7 @@ def complete(client: AutoScalingClient, hooks: Hooks, hook: str, instance: str, 
 
     try:
         client.complete_lifecycle_action(
-            AutoScalingGroupName=hooks.auto_scaling_group,
+            AutoScalingGroupName=group,
             LifecycleHookName=hook,
             InstanceId=instance,
             LifecycleActionResult=result,

@@ -21,6 +21,7 @@ DEFAULT_URL: Final = "http://169.254.169.254"
 SPOT_ACTION: Final = "/latest/meta-data/spot/instance-action"
 REBALANCE: Final = "/latest/meta-data/events/recommendations/rebalance"
 LIFECYCLE_STATE: Final = "/latest/meta-data/autoscaling/target-lifecycle-state"
+GROUP_TAG: Final = "/latest/meta-data/tags/instance/aws:autoscaling:groupName"
 IDENTITY: Final = "/latest/dynamic/instance-identity/document"
 
 _TOKEN_PATH: Final = "/latest/api/token"  # noqa: S105 - a path
@@ -96,6 +97,11 @@ class Metadata:
     def lifecycle_state(self) -> str:
         """Return the target lifecycle state, such as ``InService``; empty outside an Auto Scaling group."""
         answer = self.get(LIFECYCLE_STATE)
+        return answer.text.strip() if answer else ""
+
+    def auto_scaling_group(self) -> str:
+        """Return the name of the instance's Auto Scaling group, from its tags; empty outside of one."""
+        answer = self.get(GROUP_TAG)
         return answer.text.strip() if answer else ""
 
     def _ensure_token(self) -> bool:

@@ -39,6 +39,7 @@ LEASE_FILE: Final = "lease.json"
 
 DATA_DIR: Final = Path("/dltraining")
 
+UNIT_PREPARE: Final = "gpu-spot-prepare.service"
 UNIT_RUN: Final = "gpu-spot-run.service"
 UNIT_WORK: Final = "gpu-spot-work.service"
 UNIT_VOLUME: Final = "gpu-spot-volume.service"

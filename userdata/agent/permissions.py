@@ -1,14 +1,15 @@
-"""Every AWS call that the agent makes, as IAM statements for the instance role, one set for each subcommand.
+"""Every AWS call that the agent makes, as IAM statements for the instance role; the program renders them.
 
 Placeholders: ``{partition} {region} {account} {stack} {group} {job} {registry_table} {job_table} {bucket}
-{prefix} {auto_scaling_group} {repository}``. A test compares the actions with the calls that the code makes.
+{prefix} {auto_scaling_group} {repository}`` (a repository's ARN). A test compares the actions with the calls
+that the code makes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal
 
 _EC2: Final = "arn:{partition}:ec2:{region}:{account}"
 _SNAPSHOTS: Final = "arn:{partition}:ec2:{region}::snapshot/*"
@@ -16,18 +17,36 @@ _DYNAMODB: Final = "arn:{partition}:dynamodb:{region}:{account}:table"
 _OURS: Final = {
     "StringEquals": {"aws:ResourceTag/gpu-spot:stack": "{stack}", "aws:ResourceTag/gpu-spot:job": "{job}"}
 }
+_GROUP: Final = {
+    "StringEquals": {
+        "aws:ResourceTag/gpu-spot:stack": "{stack}",
+        "aws:ResourceTag/gpu-spot:group": "{group}",
+    }
+}
 _REQUESTED: Final = {
     "StringEquals": {"aws:RequestTag/gpu-spot:stack": "{stack}", "aws:RequestTag/gpu-spot:job": "{job}"}
 }
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 
+Need = Literal["work", "image", "hooks", "run", "volume", "dataset"]
+"""What an instance may be there for: workers, their image, hooks, a job, its volume, a dataset."""
+
+
+def _key(name: str) -> Conditions:
+    """Bound a table to items of one key. ForAllValues holds for no key at all, too: Null refuses that."""
+    return {
+        "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [name]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    }
+
 
 @dataclass(frozen=True)
 class Statement:
-    """An IAM statement; ``needed_by`` names the subcommands, so that a role gets what its work needs."""
+    """An IAM statement; any one of ``needed_by`` asks for it, so that a role gets what its work needs."""
 
-    needed_by: tuple[str, ...]
+    sid: str
+    needed_by: tuple[Need, ...]
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     conditions: Conditions = field(default_factory=dict)
@@ -35,77 +54,84 @@ class Statement:
 
 STATEMENTS: Final[tuple[Statement, ...]] = (
     Statement(
+        "ReportWorkers",
         ("work", "run"),
         ("dynamodb:UpdateItem", "dynamodb:DeleteItem"),
         (f"{_DYNAMODB}/{{registry_table}}",),
-        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["{group}"]}},
+        _key("{group}"),
     ),
     Statement(
-        ("watch", "hook"),
+        "CompleteHooks",
+        ("hooks",),
         ("autoscaling:CompleteLifecycleAction",),
         (
             "arn:{partition}:autoscaling:{region}:{account}:autoScalingGroup:*:"
             "autoScalingGroupName/{auto_scaling_group}",
         ),
+        _GROUP,
     ),
     Statement(
+        "KeepJob",
         ("volume", "run"),
         ("dynamodb:GetItem", "dynamodb:UpdateItem"),
         (f"{_DYNAMODB}/{{job_table}}",),
-        {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["{job}"]}},
+        _key("{job}"),
     ),
     Statement(
+        "EndJob",
         ("run",),
         ("ssm:PutParameter",),
         ("arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}/target",),
     ),
     # Descriptions know no resources.
-    Statement(("volume", "run"), ("ec2:DescribeVolumes", "ec2:DescribeSnapshots"), ("*",)),
-    Statement(("volume",), ("ec2:CreateVolume",), (f"{_EC2}:volume/*",), _REQUESTED),
+    Statement("FindVolumes", ("volume",), ("ec2:DescribeVolumes", "ec2:DescribeSnapshots"), ("*",)),
+    Statement("MakeVolume", ("volume",), ("ec2:CreateVolume",), (f"{_EC2}:volume/*",), _REQUESTED),
     # The source: a snapshot of this job and no other.
-    Statement(("volume",), ("ec2:CreateVolume",), (_SNAPSHOTS,), _OURS),
-    Statement(("volume",), ("ec2:CreateSnapshot",), (f"{_EC2}:volume/*",), _OURS),
-    Statement(("volume",), ("ec2:CreateSnapshot",), (_SNAPSHOTS,), _REQUESTED),
+    Statement("MakeCopy", ("volume",), ("ec2:CreateVolume",), (_SNAPSHOTS,), _OURS),
+    Statement("ReadVolume", ("volume",), ("ec2:CreateSnapshot",), (f"{_EC2}:volume/*",), _OURS),
+    Statement("MakeSnapshot", ("volume",), ("ec2:CreateSnapshot",), (_SNAPSHOTS,), _REQUESTED),
     Statement(
+        "TagWhatIsMade",
         ("volume",),
         ("ec2:CreateTags",),
         (f"{_EC2}:volume/*", _SNAPSHOTS),
         {"StringEquals": {"ec2:CreateAction": ["CreateVolume", "CreateSnapshot"]}},
     ),
     Statement(
+        "TagVolume",
         ("volume",),
         ("ec2:CreateTags",),
         (f"{_EC2}:volume/*",),
         {**_OURS, "ForAllValues:StringEquals": {"aws:TagKeys": ["gpu-spot:state", "gpu-spot:token"]}},
     ),
-    Statement(("volume", "run"), ("ec2:AttachVolume", "ec2:DetachVolume"), (f"{_EC2}:volume/*",), _OURS),
     Statement(
-        ("volume", "run"),
+        "MoveVolume",
+        ("volume",),
+        ("ec2:AttachVolume", "ec2:DetachVolume", "ec2:DeleteVolume"),
+        (f"{_EC2}:volume/*",),
+        _OURS,
+    ),
+    Statement(
+        "MoveToInstance",
+        ("volume",),
         ("ec2:AttachVolume", "ec2:DetachVolume"),
         (f"{_EC2}:instance/*",),
-        {
-            "StringEquals": {
-                "aws:ResourceTag/gpu-spot:stack": "{stack}",
-                "aws:ResourceTag/gpu-spot:group": "{group}",
-            }
-        },
+        _GROUP,
     ),
-    Statement(("volume", "run"), ("ec2:DeleteVolume",), (f"{_EC2}:volume/*",), _OURS),
-    Statement(("volume", "run"), ("ec2:DeleteSnapshot",), (_SNAPSHOTS,), _OURS),
-    Statement(("volume",), ("s3:GetObject",), ("arn:{partition}:s3:::{bucket}/{prefix}*",)),
+    Statement("DeleteSnapshot", ("volume",), ("ec2:DeleteSnapshot",), (_SNAPSHOTS,), _OURS),
+    Statement("ReadDataset", ("dataset",), ("s3:GetObject",), ("arn:{partition}:s3:::{bucket}/{prefix}*",)),
     Statement(
-        ("volume",),
+        "ListDataset",
+        ("dataset",),
         ("s3:ListBucket",),
         ("arn:{partition}:s3:::{bucket}",),
         {"StringLike": {"s3:prefix": "{prefix}*"}},
     ),
     # The token is the registry's, not a repository's.
-    Statement(("work",), ("ecr:GetAuthorizationToken",), ("*",)),
+    Statement("LogInToRegistry", ("image",), ("ecr:GetAuthorizationToken",), ("*",)),
     # Made by docker with that token, not by the agent.
     Statement(
-        ("work",),
-        ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"),
-        ("arn:{partition}:ecr:{region}:{account}:repository/{repository}",),
+        "PullImages", ("image",), ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"), ("{repository}",)
     ),
 )
 

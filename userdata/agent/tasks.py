@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from userdata.agent import clients, files, hooks, log
 from userdata.agent.clock import Clock, SystemClock
-from userdata.agent.config import Config, Hooks
+from userdata.agent.config import Config, Service
 from userdata.agent.errors import AgentError, ConfigError, LeaseLostError
 from userdata.agent.heart import Heart
 from userdata.agent.host import Host, SystemHost
@@ -27,6 +27,7 @@ _CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
 # Written by cloud-init at every boot, before the network is up.
 _INSTANCE_ID: Final = Path("/var/lib/cloud/data/instance-id")
 _GATE_EVERY: Final = 5.0
+_HOOK_WAIT: Final = 120.0
 
 
 class Node:
@@ -75,6 +76,20 @@ class Node:
                 said = state
             self.clock.sleep(_GATE_EVERY)
 
+    def complete(self, hook: str, result: hooks.Result) -> bool:
+        """Complete a lifecycle hook of this instance; False while AWS knows no active one.
+
+        Raises:
+            AgentError: AWS refused or cannot be reached, or the instance is in no Auto Scaling group.
+        """
+        wanted = self.config.hooks
+        group = wanted.auto_scaling_group if wanted else ""
+        group = group or self.metadata.auto_scaling_group()
+        if not group:
+            raise AgentError(f"lifecycle hook {hook}: the instance is in no Auto Scaling group")
+        client = clients.autoscaling(self.config.region)
+        return hooks.complete(client, group, hook, self.identity.instance, result)
+
     def heart(self) -> Heart:
         """Return the heartbeat of this instance's workers."""
         from userdata.agent.registry import Registry
@@ -97,12 +112,8 @@ def watch(node: Node) -> int:
     from userdata.agent.watch import Watcher
 
     config = node.config
-
-    def complete(wanted: Hooks) -> bool:
-        client = clients.autoscaling(config.region)
-        return hooks.complete(client, wanted, wanted.terminate, node.identity.instance, "CONTINUE")
-
-    hook = partial(complete, config.hooks) if config.hooks and config.hooks.terminate else None
+    name = config.hooks.terminate if config.hooks else ""
+    hook = partial(node.complete, name, "CONTINUE") if name else None
     Watcher(config, node.metadata, node.host, node.clock, node.directory, hook).run()
     return 0
 
@@ -111,12 +122,31 @@ def hook(node: Node, which: str, result: hooks.Result) -> int:
     """Complete the launching or the terminating hook; a hook that is not active is no error."""
     wanted = node.config.hooks
     name = "" if wanted is None else wanted.launch if which == "launch" else wanted.terminate
-    if wanted is None or not name:
+    if not name:
         log.info("no such hook", which=which)
-        return 0
-    client = clients.autoscaling(node.config.region)
-    if not hooks.complete(client, wanted, name, node.identity.instance, result):
+    elif not node.complete(name, result):
         log.info("hook not active", hook=name)
+    return 0
+
+
+def prepare(node: Node) -> int:
+    """Make ready what a launch waits for, then let it go on: with a warm pool once in, and once out.
+
+    The hook may begin after us. If it has not within two minutes, this boot is no launch but a restart.
+    """
+    service = node.config.service
+    if service:
+        _expect_gpus(service)
+        _pull(node, service)
+    name = node.config.hooks.launch if node.config.hooks else ""
+    if not name:
+        return 0
+    end = node.clock.monotonic() + _HOOK_WAIT
+    while not node.complete(name, "CONTINUE"):
+        if node.clock.monotonic() >= end:
+            log.info("hook not active", hook=name)
+            return 0
+        node.clock.sleep(_GATE_EVERY)
     return 0
 
 
@@ -233,26 +263,36 @@ def run(node: Node) -> int:
     return 0
 
 
-def work(node: Node, *, prepare: bool) -> int:
-    """Run the workers; with ``prepare`` only pull the image, which a launch hook can wait for."""
-    from userdata.agent.work import Workers, ecr_login, gpu_count, slots
+def work(node: Node) -> int:
+    """Run the workers."""
+    from userdata.agent.work import Workers, slots
 
     service = node.config.service
     if service is None:
         raise ConfigError("service: missing; this instance has none")
-    if service.image:
-        if ".dkr.ecr." in service.image:
-            ecr_login(node.host, service.image, _ecr_password(node.config.region))
-        node.host.run(["docker", "pull", "--quiet", service.image])
-    if prepare:
-        return 0
+    _pull(node, service)
     node.gate()
-    workers = Workers(
-        service, slots(service, gpu_count()), node.heart(), node.host, node.clock, node.directory
-    )
+    places = slots(service, _expect_gpus(service))
+    workers = Workers(service, places, node.heart(), node.host, node.clock, node.directory)
     _on_sigterm(workers.stop)
     workers.run()
     return 0
+
+
+def _expect_gpus(service: Service) -> int:
+    from userdata.agent.work import gpu_count
+
+    return service.gpus or gpu_count()
+
+
+def _pull(node: Node, service: Service) -> None:
+    from userdata.agent.work import ecr_login
+
+    if not service.image:
+        return
+    if ".dkr.ecr." in service.image:
+        ecr_login(node.host, service.image, _ecr_password(node.config.region))
+    node.host.run(["docker", "pull", "--quiet", service.image])
 
 
 def _ecr_password(region: str) -> str:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gpu_spot.local.archives import asset_bytes
 from gpu_spot.local.mapping.base import Draft, Made, Spec, found
+from gpu_spot.local.shapes import key_values
 
 _NEVER_DELETED: Final = "nothing is ever deleted here"
 
@@ -46,6 +48,26 @@ def _bucket_outputs(made: Made) -> dict[str, Any]:
         "arn": f"arn:aws:s3:::{made.id}",
         "bucketDomainName": f"{made.id}.s3.amazonaws.com",
         "bucketRegionalDomainName": f"{made.id}.s3.{made.clients.region}.amazonaws.com",
+    }
+
+
+def _object(draft: Draft) -> None:
+    draft.put(Body=asset_bytes(draft.need("source")))
+
+
+def _object_tags(made: Made) -> None:
+    tags = {**(made.inputs.get("tagsAll") or {}), **(made.inputs.get("tags") or {})}
+    if tags:
+        made.clients("s3").put_object_tagging(
+            Bucket=made.params["Bucket"], Key=made.id, Tagging={"TagSet": key_values(tags)}
+        )
+
+
+def _object_outputs(made: Made) -> dict[str, Any]:
+    return {
+        "arn": f"arn:aws:s3:::{made.params['Bucket']}/{made.id}",
+        "etag": made.find("ETag"),
+        "versionId": made.find("VersionId"),
     }
 
 
@@ -116,6 +138,15 @@ SPECS: dict[str, Spec] = {
         shape=_bucket,
         after=_bucket_tags,
         outputs=_bucket_outputs,
+        no_effect={"forceDestroy": _NEVER_DELETED},
+    ),
+    "aws:s3/bucketObjectv2:BucketObjectv2": Spec(
+        "s3.put_object",
+        "=Key",
+        tags="after",
+        shape=_object,
+        after=_object_tags,
+        outputs=_object_outputs,
         no_effect={"forceDestroy": _NEVER_DELETED},
     ),
     "aws:s3/bucketPolicy:BucketPolicy": Spec("s3.put_bucket_policy", "=Bucket"),

@@ -1,0 +1,127 @@
+"""A machine's first boot, played with real bash: a metadata service and doubles of what is not here.
+
+The AWS CLI is a double that knows its commands: arguments are checked against botocore's own models, so a
+parameter that AWS does not have fails here as it would there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.node.metadata import MetadataServer
+
+AWS = f"""#!{sys.executable}
+import json, os, shutil, sys
+from pathlib import Path
+import botocore.session
+from botocore.validate import ParamValidator
+here = Path(os.environ["DOUBLES"])
+service, command, *arguments = sys.argv[1:]
+with (here / "calls").open("a") as log:
+    log.write(json.dumps(["aws", service, command, *arguments]) + "\\n")
+if service == "s3":
+    *options, source, target = arguments
+    assert (command, options) == ("cp", ["--only-show-errors"]), arguments
+    stored = here / "s3" / source.removeprefix("s3://")
+    if not stored.is_file():
+        sys.exit("fatal error: An error occurred (404) when calling the HeadObject operation")
+    shutil.copy(stored, target)
+    sys.exit()
+model = botocore.session.get_session().get_service_model(service)
+operation = model.operation_model("".join(part.title() for part in command.split("-")))
+given = {{}}
+for key, value in zip(arguments[::2], arguments[1::2], strict=True):
+    name = "".join(part.title() for part in key.removeprefix("--").split("-"))
+    given[name] = value
+if service == "cloudwatch":  # the CLI's shorthand, and its one-metric parameters
+    pairs = [pair.split("=") for pair in given.pop("Dimensions").split(",")]
+    metric = {{"Dimensions": [{{"Name": k, "Value": v}} for k, v in pairs]}}
+    metric |= {{key: given.pop(key) for key in ("MetricName", "Unit")}}
+    metric["Value"] = float(given.pop("Value"))
+    given["MetricData"] = [metric]
+report = ParamValidator().validate(given, operation.input_shape)
+if report.has_errors():
+    sys.exit(report.generate_report())
+if service == "autoscaling" and (here / "no-hook").exists():
+    sys.exit("An error occurred (ValidationError): No active Lifecycle Action found")
+"""
+
+
+@dataclass
+class Machine:
+    """One instance with an empty disk below ``root``."""
+
+    root: Path
+    metadata: MetadataServer
+    doubles: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.doubles = self.root / "doubles"
+        tools = self.doubles / "bin"
+        tools.mkdir(parents=True)
+        for folder in ("etc/systemd/system", "opt/gpu-spot"):
+            (self.root / folder).mkdir(parents=True)
+        self._tool(tools / "aws", AWS)
+        for name in ("systemctl", "shutdown", "sleep"):
+            self._tool(tools / name, self._recorder(name))
+        control = self.root / "opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl"
+        control.parent.mkdir(parents=True)
+        self._tool(control, self._recorder("cloudwatch-agent"))
+        self.metadata.documents |= {
+            "/latest/meta-data/instance-id": "i-0abc",
+            "/latest/meta-data/tags/instance/aws:autoscaling:groupName": "gpu-spot-dev-inference-fallback-1",
+        }
+
+    def write_files(self, cloud_config: str) -> dict[str, Any]:
+        """Do what cloud-init does with ``write_files``; return the whole document."""
+        document: dict[str, Any] = yaml.safe_load(cloud_config)
+        for file in document["write_files"]:
+            path = self.root / file["path"].lstrip("/")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(file["content"], "utf-8")
+            path.chmod(int(file["permissions"], 8))
+        return document
+
+    def store(self, bucket: str, key: str, content: bytes) -> None:
+        """Put an object into the double of S3."""
+        path = self.doubles / "s3" / bucket / key
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+
+    def boot(self, script: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run the boot script that ``write_files`` brought."""
+        environment = {
+            "PATH": f"{self.doubles / 'bin'}:{os.defpath}",
+            "DOUBLES": str(self.doubles),
+            "GPU_SPOT_ROOT": str(self.root),
+            "GPU_SPOT_METADATA": self.metadata.url,
+            "NO_PROXY": "*",
+        }
+        command = ["bash", str(script or self.root / "opt/gpu-spot/boot.sh")]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+
+    def calls(self, program: str) -> list[list[str]]:
+        """The calls of a double so far, without its name."""
+        log = self.doubles / "calls"
+        lines = log.read_text("utf-8").splitlines() if log.exists() else []
+        return [call[1:] for call in map(json.loads, lines) if call[0] == program]
+
+    def _recorder(self, name: str) -> str:
+        return (
+            f"#!{sys.executable}\nimport json, os, sys\n"
+            "with open(os.environ['DOUBLES'] + '/calls', 'a') as log:\n"
+            f"    log.write(json.dumps([{name!r}, *sys.argv[1:]]) + '\\n')\n"
+        )
+
+    @staticmethod
+    def _tool(path: Path, text: str) -> None:
+        path.write_text(text, "utf-8")
+        path.chmod(0o755)

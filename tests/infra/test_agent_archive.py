@@ -1,0 +1,105 @@
+"""The node agent's archive: its bytes follow from its sources, and it needs nothing beside Python."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+import userdata.agent
+from infra import agent_archive
+from tests.infra.declared import shipped
+
+AGENT = Path(userdata.agent.__file__).parent
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("agent")
+    with zipfile.ZipFile(agent_archive.build().path) as archive:
+        archive.extractall(folder)
+    return folder
+
+
+def python(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run as the units do: no packages of the system (-S), nothing in the environment but the archive."""
+    environment = {"PYTHONPATH": str(home), "PATH": os.defpath, "AWS_EC2_METADATA_DISABLED": "true"}
+    command = [sys.executable, "-S", *arguments]
+    return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=60)
+
+
+def test_the_same_sources_make_the_same_bytes_wherever_they_lie(tmp_path: Path) -> None:
+    package = tmp_path / "userdata"
+    shutil.copytree(AGENT.parent, package)  # with its __pycache__, and other times
+    elsewhere = agent_archive.pack(agent_archive.sources(package / "agent"))
+    built = agent_archive.build(tmp_path / "out")
+    assert hashlib.sha256(elsewhere).hexdigest() == built.sha256
+    assert hashlib.sha256(built.path.read_bytes()).hexdigest() == built.sha256
+    assert [path.name for path in built.path.parent.iterdir()] == [f"{built.sha256}.zip"]
+
+
+def test_a_changed_source_is_another_archive(tmp_path: Path) -> None:
+    package = tmp_path / "userdata"
+    shutil.copytree(AGENT.parent, package)
+    (package / "agent" / "names.py").write_text("# changed\n", "utf-8")
+    changed = agent_archive.pack(agent_archive.sources(package / "agent"))
+    assert hashlib.sha256(changed).hexdigest() != agent_archive.build(tmp_path / "out").sha256
+
+
+def test_it_holds_the_agent_whole_and_no_more_than_is_needed() -> None:
+    names = list(agent_archive.sources())
+    assert names == sorted(names)
+    in_tree = {
+        path.relative_to(AGENT.parents[1]).as_posix()
+        for path in AGENT.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert in_tree <= set(names)
+    assert not [name for name in names if name.endswith((".pyc", ".so"))]
+    assert agent_archive.build().path.stat().st_size < 8_000_000
+
+
+def test_every_dependency_of_a_dependency_is_in_it() -> None:
+    for name in agent_archive.PACKAGES:
+        for requirement in map(Requirement, distribution(name).requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                assert canonicalize_name(requirement.name) in agent_archive.PACKAGES, requirement
+
+
+def test_its_command_line_starts_in_a_clean_process(unpacked: Path) -> None:
+    done = python(unpacked, "-m", "userdata.agent", "--help")
+    assert done.returncode == 0, done.stderr
+    assert "volume" in done.stdout
+
+
+def test_every_client_that_the_agent_makes_finds_its_model(unpacked: Path) -> None:
+    code = (
+        "import inspect, pynvml\n"
+        "from userdata.agent import clients\n"
+        "makers = [m for n, m in inspect.getmembers(clients, inspect.isfunction)"
+        " if list(inspect.signature(m).parameters) == ['region']]\n"
+        "made = [m('us-west-2') for m in makers]\n"
+        "made[[m.__name__ for m in makers].index('s3')].get_paginator('list_objects_v2')\n"
+        "print(*sorted(c.meta.service_model.service_name for c in made))\n"
+    )
+    done = python(unpacked, "-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == sorted(agent_archive.SERVICES)
+
+
+@pytest.mark.parametrize("mode", ["known", "unknown"])
+def test_what_lies_in_the_bucket_is_what_the_boot_data_verifies(mode: str) -> None:
+    stored = shipped("dev", mode).the("BucketObjectv2", "agent")
+    archive = Path(stored["source"])
+    assert stored["key"] == f"agent/{hashlib.sha256(archive.read_bytes()).hexdigest()}.zip"
+    if mode == "known":
+        assert f'AGENT_KEY=\\"{stored["key"]}\\"' in shipped("dev").cloud_config("inference-primary")

@@ -1,0 +1,35 @@
+"""A stack with a training job, beside what the environments that ship declare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.infra.declared import ROOT, Run, run, variant
+
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+IMAGE = f"210987654321.dkr.ecr.us-west-2.amazonaws.com/team/worker@sha256:{'0' * 64}"
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    return {
+        "name": "resnet",
+        "capacity": {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge", "g6.xlarge"]},
+        "repository": "https://example.com/vision/resnet.git",
+        "revision": REVISION,
+        "command": ["python", "train.py", "--epochs=90"],
+        "dataset": "s3://datasets/imagenet/",
+        "volumeGiB": 500,
+        **changes,
+    }
+
+
+def stack(folder: Path, stack_name: str = "dev", **changes: Any) -> Run:
+    """Run a stack that ships with a training job more, and an image for its service."""
+
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0]["image"] = IMAGE
+        config["gpu-spot:training"] = [job(**changes)]
+
+    folder.mkdir(exist_ok=True)
+    return run("known", variant(folder, change, ROOT / f"Pulumi.{stack_name}.yaml"), stack_name)

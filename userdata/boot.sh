@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# The first boot of a GPU instance, run by cloud-init as root: fetch the node agent, verify it, start its units.
+# Later boots need none of this: systemd starts the units. Running it again changes nothing.
+set -euo pipefail
+
+root=${GPU_SPOT_ROOT:-} # a test's; empty on an instance
+metadata=${GPU_SPOT_METADATA:-http://169.254.169.254}
+# REGION STACK GROUP LAUNCH_HOOK AGENT_BUCKET AGENT_KEY AGENT_SHA256 CLOUDWATCH_PARAMETER UNITS
+# shellcheck source=/dev/null
+source "$root/etc/gpu-spot/boot.env"
+export AWS_DEFAULT_REGION=$REGION AWS_RETRY_MODE=standard AWS_MAX_ATTEMPTS=10
+
+say() { echo "gpu-spot boot: $*"; }
+
+imds() { # PATH below meta-data
+  local options=(--silent --show-error --fail --max-time 5 --retry 5 --retry-connrefused) token
+  token=$(curl "${options[@]}" --request PUT --header 'X-aws-ec2-metadata-token-ttl-seconds: 300' \
+    "$metadata/latest/api/token")
+  curl "${options[@]}" --header "X-aws-ec2-metadata-token: $token" "$metadata/latest/meta-data/$1"
+}
+
+abandon() { # the instance is of no use: let the group replace it
+  # In a trap a bare `return` gives back the status from before it.
+  local instance asg
+  instance=$(imds instance-id) && asg=$(imds tags/instance/aws:autoscaling:groupName) || return 1
+  for _ in 1 2 3 4 5 6; do # the hook may begin after us
+    aws autoscaling complete-lifecycle-action --auto-scaling-group-name "$asg" \
+      --lifecycle-hook-name "$LAUNCH_HOOK" --instance-id "$instance" --lifecycle-action-result ABANDON && return 0
+    sleep 10
+  done
+  return 1
+}
+
+ended() {
+  local status=$?
+  trap - EXIT
+  ((status)) || exit 0
+  set +e
+  say "FAILED with status $status: $step"
+  aws cloudwatch put-metric-data --namespace gpu-spot --metric-name BootFailures --unit Count --value 1 \
+    --dimensions "stack=$STACK,group=$GROUP"
+  sleep 15 # the CloudWatch agent sends this log every 5 s
+  if [[ -z $LAUNCH_HOOK ]] || ! abandon; then
+    # Nobody waits for this launch. Groups and fleets replace an instance that does not run; until then a
+    # person can look, and a stack whose every boot fails starts few instances.
+    shutdown --poweroff +5
+  fi
+  exit "$status"
+}
+trap ended EXIT
+
+step='start the CloudWatch agent'
+control=$root/opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl
+if [[ ! -x $control ]] || ! "$control" -a fetch-config -m ec2 -s -c "ssm:$CLOUDWATCH_PARAMETER"; then
+  say "no CloudWatch agent: metrics and logs stay here" # the work does not wait for it
+fi
+systemctl try-restart rsyslog.service || say 'no rsyslog: the log of the units stays in the journal'
+
+step="fetch s3://$AGENT_BUCKET/$AGENT_KEY"
+home=$root/opt/gpu-spot
+archive=$home/agent.zip
+aws s3 cp --only-show-errors "s3://$AGENT_BUCKET/$AGENT_KEY" "$archive"
+
+step="verify that its SHA-256 is $AGENT_SHA256"
+sha256sum --check --status <<<"$AGENT_SHA256  $archive"
+
+step='unpack the node agent'
+if [[ ! -d $home/$AGENT_SHA256 ]]; then
+  rm --recursive --force "$home/unpacking"
+  python3 -m zipfile -e "$archive" "$home/unpacking"
+  mv "$home/unpacking" "$home/$AGENT_SHA256"
+fi
+rm "$archive"
+ln --symbolic --force --no-dereference "$AGENT_SHA256" "$home/agent"
+
+step='start the units'
+install --mode=0644 --target-directory="$root/etc/systemd/system" "$home"/agent/userdata/agent/units/*.service
+read -ra wanted <<<"$UNITS"
+systemctl daemon-reload
+systemctl enable "${wanted[@]}"
+# A data volume may take tens of minutes: cloud-init does not wait for it.
+systemctl start --no-block "${wanted[@]}"
+say "started $UNITS"

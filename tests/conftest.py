@@ -29,6 +29,12 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{TRACES_VARIABLE}={given}: not a folder (unset it to use the fitted model)")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the local cloud last: its one sandbox stays open, and other uses of moto would see it."""
+    local = Path(__file__).parent / "local"
+    items.sort(key=lambda item: local in item.path.parents)
+
+
 @pytest.fixture
 def traces(request: pytest.FixtureRequest) -> Path | None:
     """The folder of real spot traces, or None: then the test draws its market from the fitted model.

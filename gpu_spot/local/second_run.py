@@ -14,7 +14,7 @@ from typing import Any, Final
 import pulumi
 
 from gpu_spot.local import stackfile
-from gpu_spot.local.archives import zip_bytes
+from gpu_spot.local.archives import asset_bytes, zip_bytes
 from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.local.lookups import Lookups
 from gpu_spot.local.mapping import SPECS
@@ -116,6 +116,8 @@ def _ignored(request: Any) -> frozenset[str]:
 def _same(old: Any, new: Any) -> bool:
     if isinstance(old, pulumi.Archive) and isinstance(new, pulumi.Archive):
         return zip_bytes(old) == zip_bytes(new)
+    if isinstance(old, pulumi.Asset) and isinstance(new, pulumi.Asset):
+        return asset_bytes(old) == asset_bytes(new)
     return bool(old == new)
 
 

@@ -167,7 +167,7 @@ LOOK = """
 import boto3, sys
 client = boto3.client("autoscaling", endpoint_url=sys.argv[1], region_name="us-west-2",
                       aws_access_key_id="local", aws_secret_access_key="local")
-print(len(client.describe_auto_scaling_groups()["AutoScalingGroups"][0]["Instances"]))
+print(sum(len(g["Instances"]) for g in client.describe_auto_scaling_groups()["AutoScalingGroups"]))
 """
 
 

@@ -23,7 +23,8 @@ from gpu_spot.local.program import run as deploy
 from gpu_spot.local.record import Deployment
 from gpu_spot.local.sandbox import Clients, sandbox
 from gpu_spot.market import model, placement, trace
-from gpu_spot.market.engine import GroupShape, Replay
+from gpu_spot.market.engine import Replay
+from gpu_spot.market.groups import GroupShape
 from gpu_spot.market.ledger import Span
 from gpu_spot.market.rules import TICK_SECONDS, Rules
 from gpu_spot.market.spot import SpotMarket

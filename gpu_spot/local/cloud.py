@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from gpu_spot.local import moto_fleets, moto_groups
 from gpu_spot.local.clock import Clock
@@ -18,19 +18,10 @@ from gpu_spot.local.moto_spot import ENDED_BY_USER, MARKED, TAKEN, request_of
 from gpu_spot.local.record import Deployment
 from gpu_spot.local.registry import Beat, Registry
 from gpu_spot.local.sandbox import Clients
+from gpu_spot.market.engine import SPOT_REFUSAL
 from lambdas.core import names
 
 Side = Literal["primary", "fallback"]
-
-SPOT_CAPACITY_REFUSAL: Final = (
-    "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your request "
-    "configuration. Please adjust your request and try again. Launching EC2 instance failed."
-)
-ON_DEMAND_CAPACITY_REFUSAL: Final = (
-    "Could not launch On-Demand Instances. InsufficientInstanceCapacity - We currently do not have "
-    "sufficient capacity in the Availability Zone you requested. Our system will be working on provisioning "
-    "additional capacity. Launching EC2 instance failed."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +125,7 @@ class LocalCloud:
         self._launched(holder, instance)
         return str(instance.id)
 
-    def refuse(self, group: str, side: Side, message: str = SPOT_CAPACITY_REFUSAL) -> None:
+    def refuse(self, group: str, side: Side, message: str = SPOT_REFUSAL) -> None:
         """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
         holder = self._fleet.holder(self.group(group).side(side))
         holder.refuse(message)

@@ -19,16 +19,15 @@ from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
 from gpu_spot.market.spot import SpotMarket, draw
 from lambdas.core.model import Market, Side
 
-REFUSAL: Final = (
+SPOT_REFUSAL: Final = (
     "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your request "
     "configuration. Please adjust your request and try again. Launching EC2 instance failed."
 )
 ON_DEMAND_REFUSAL: Final = (
-    "InsufficientInstanceCapacity - We currently do not have sufficient capacity in the Availability Zone "
-    "you requested. Launching EC2 instance failed."
+    "Could not launch On-Demand Instances. InsufficientInstanceCapacity - We currently do not have "
+    "sufficient capacity in the Availability Zone you requested. Our system will be working on provisioning "
+    "additional capacity. Launching EC2 instance failed."
 )
-
-__all__ = ["ON_DEMAND_REFUSAL", "REFUSAL", "GroupShape", "Held", "Replay"]
 
 
 class Replay:
@@ -206,7 +205,7 @@ class Replay:
             missing, changed = missing - 1, True
         self._tried = desired
         self._retry_tick = tick + ticks(self.rules.retry_seconds) if missing > 0 else 0
-        return self._refuse(Side.PRIMARY, REFUSAL, missing > 0, tick) or changed
+        return self._refuse(Side.PRIMARY, SPOT_REFUSAL, missing > 0, tick) or changed
 
     def _launch_fallback(self, tick: int) -> bool:
         live = sum(h.side is Side.FALLBACK for h in self.held)

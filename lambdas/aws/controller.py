@@ -80,12 +80,13 @@ class Controller:
         if acts or changed:
             # Claim first, act after: of two copies that saw the same, one acts.
             self.store.save(name, decision.memory, decision.wake_at, remembered.version)
-        if decision.wake_at is not None and decision.wake_at != remembered.wake_at:
-            # What is due between two minutes of the schedule: a just-in-time start, the end of a drain.
-            self.alarm_clock.set(decision.wake_at - now)
         if acts:
             for action in decision.actions:
                 self.actor.perform(action, settings)
+        # After the actions, which a queue that refuses must not hold up.
+        if decision.wake_at is not None and decision.wake_at != remembered.wake_at:
+            # What is due between two minutes of the schedule: a just-in-time start, the end of a drain.
+            self.alarm_clock.set(decision.wake_at - now)
         return Outcome(name, decision, carried_out=acts)
 
 

@@ -54,10 +54,6 @@ class Situation:
             leaving=self.leaving + len(gone),
         )
 
-    def deadline(self, instance: Instance) -> float | None:
-        """Return when AWS takes the instance, ``None`` without a notice."""
-        return self.memory.doomed.get(instance.id)
-
     def drain_at(self, instance: Instance) -> float | None:
         """Return from when a doomed instance takes no more work, ``None`` without a notice."""
         deadline = self.memory.doomed.get(instance.id)

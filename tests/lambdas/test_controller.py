@@ -226,6 +226,19 @@ def test_it_wakes_itself_when_a_drain_begins_and_only_once(aws: FakeAws) -> None
     assert aws.delayed == [90]
 
 
+def test_a_queue_that_refuses_does_not_hold_up_capacity(
+    aws: FakeAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: FakeAws, **_: Any) -> None:
+        raise RuntimeError("queue")
+
+    monkeypatch.setattr(FakeAws, "_send_message", refuse)
+    aws.parameters[f"{ROOT}/inference/config"] = config(drainSeconds=30)
+    outcome = controller(aws).run([InterruptionNotice("i-0", NOW + 120)])[0]
+    assert str(outcome.error) == "queue"
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
+
+
 def test_what_lies_beyond_the_longest_delay_is_left_to_the_schedule(aws: FakeAws) -> None:
     clock = AlarmClock(aws.client("sqs"), "queue")
     clock.set(LONGEST_DELAY + 1)

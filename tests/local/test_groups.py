@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from gpu_spot.local.cloud import ON_DEMAND_CAPACITY_REFUSAL, SPOT_CAPACITY_REFUSAL
 from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.local.fleet import TERMINATED_VISIBLE_SECONDS
+from gpu_spot.market.engine import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from tests.local.test_functions import bodies
 from tests.local.world import START, Running
 
@@ -126,12 +126,12 @@ def test_refusals_are_activities_with_aws_words_newest_first(running: Running) -
     running.cloud.refuse("inference", "primary")
     running.cloud.set_time(START + 60)
     running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
-    running.cloud.refuse("inference", "fallback", ON_DEMAND_CAPACITY_REFUSAL)
+    running.cloud.refuse("inference", "fallback", ON_DEMAND_REFUSAL)
     autoscaling = running.clients("autoscaling")
     found = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.primary)["Activities"]
     assert [(item["StatusCode"], item.get("StatusMessage")) for item in found] == [
         ("Successful", None),
-        ("Failed", SPOT_CAPACITY_REFUSAL),
+        ("Failed", SPOT_REFUSAL),
     ]
     first = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.primary, MaxRecords=1)
     rest = autoscaling.describe_scaling_activities(

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from gpu_spot.market.contenders import everyone, named
-from gpu_spot.market.engine import GroupShape, Replay
+from gpu_spot.market.engine import Replay
 from gpu_spot.market.fleet import LightFleet
+from gpu_spot.market.groups import GroupShape
 from gpu_spot.market.ledger import Ledger
 from gpu_spot.market.model import draw
 from gpu_spot.market.rules import Rules

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from gpu_spot.market.engine import GroupShape, Replay
+from gpu_spot.market.engine import Replay
 from gpu_spot.market.fleet import LightFleet
+from gpu_spot.market.groups import GroupShape
 from gpu_spot.market.rules import Rules
 from gpu_spot.market.spot import SpotMarket
 from gpu_spot.market.trace import PoolTrace

@@ -56,6 +56,9 @@ def add_parser(commands: Any) -> None:
     market.add_argument(
         "--drain-seconds", default=0.0, help="no work in the last seconds before a deadline (0)", **number
     )
+    market.add_argument(
+        "--warm-instances", type=int, metavar="N", help="beyond N on-demand takes the cold start (no bound)"
+    )
     trouble = parser.add_argument_group("trouble, none by default")
     trouble.add_argument(
         "--on-demand-refusal", default=0.0, help="probability that on-demand is refused", **number
@@ -88,6 +91,7 @@ def run(args: argparse.Namespace) -> int:
         look_seconds=args.look_seconds,
         rebalance_seconds=args.rebalance_seconds,
         on_demand_price=args.on_demand_price,
+        warm_instances=args.warm_instances,
     )
     contenders = named(args.policy)
     if args.plot is not None:
@@ -107,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _table(outcomes: Sequence[Outcome]) -> Table:
-    table = Table("policy", *_NUMBERS, box=None)
+    pooled = any(o.standby_cost is not None for o in outcomes)
+    table = Table("policy", *_NUMBERS, *(["pool +cost"] if pooled else []), box=None)
     table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
@@ -122,5 +127,6 @@ def _table(outcomes: Sequence[Outcome]) -> Table:
             f"{o.interruptions_per_day:.1f}",
             f"{100 * o.wasted_fraction:.1f}",
             f"{o.seconds:.2f}",
+            *([f"{o.standby_cost:.4f}"] if o.standby_cost is not None else []),
         )
     return table

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from gpu_spot.market.fleet import Fleet, Orders, Recommended
+from gpu_spot.market.fleet import Fleet, Orders, Recommended, SelfReporting
 from gpu_spot.market.groups import GroupShape, Held, Offer
 from gpu_spot.market.ledger import Happening, Ledger, Span
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
 from gpu_spot.market.spot import SpotMarket, draw
+from gpu_spot.market.warm_pool import WarmPool
 from lambdas.core.model import Market, Side
 
 SPOT_REFUSAL: Final = (
@@ -57,6 +59,7 @@ class Replay:
         self._refused: dict[Side, bool] = dict.fromkeys(Side, False)
         self._agenda: list[int] = []
         self._allocation = shape.allocation()
+        self._warm = WarmPool(rules)
         self._retry_tick = 0
         self._tried = 0
         self._unseen = False
@@ -154,12 +157,20 @@ class Replay:
                 self.fleet.recommended(at_risk)
 
     def _ripen(self, tick: int) -> bool:
+        if isinstance(self.fleet, SelfReporting):
+            return self._hear(self.fleet.working())
         ripe = [h for h in self.held if not h.ready and h.ready_tick <= tick]
         for instance in ripe:
             instance.ready = True
         if ripe:
             self.fleet.ready([h.id for h in ripe])
         return bool(ripe)
+
+    def _hear(self, working: Collection[str]) -> bool:
+        changed = [h for h in self.held if h.ready != (h.id in working)]
+        for instance in changed:
+            instance.ready = not instance.ready
+        return bool(changed)
 
     # What the controller does.
 
@@ -194,7 +205,7 @@ class Replay:
         if missing > 0 and tick < self._retry_tick and desired == self._tried:
             return changed
         while missing > 0:
-            offers = [self._offer(pool, tick) for pool in range(len(self.market.names))]
+            offers = self._offers(tick)
             pool = self._allocation.pick(offers)
             if pool is None:
                 break
@@ -215,10 +226,19 @@ class Replay:
             if self._by_chance(self.rules.on_demand_refusal, f"on-demand {attempt}", tick):
                 refused = True
                 continue
-            cold_start = self.rules.on_demand_cold_start
-            self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.FALLBACK, cold_start)
+            self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.FALLBACK, self._fallback_boot(tick))
         self._refuse(Side.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
         return missing > 0
+
+    def _fallback_boot(self, tick: int) -> float:
+        """Return how long the next fallback instance boots: from the warm pool, or from nothing."""
+        if self.rules.warm_instances is None:
+            return self.rules.on_demand_cold_start
+        successor = self._warm.take(tick)
+        if successor is None:
+            return self.rules.spot_cold_start
+        heapq.heappush(self._agenda, successor)
+        return self.rules.on_demand_cold_start
 
     def _launch(self, tick: int, pool: int, market: Market, side: Side, cold_start: float) -> None:
         instance_id = self.fleet.launched(self.shape.pools[pool], market, side)
@@ -237,10 +257,27 @@ class Replay:
             self._note(tick, "refusal", 1, str(side))
         return True
 
-    def _offer(self, pool: int, tick: int) -> Offer:
-        ours = [h for h in self.held if h.pool == pool]
-        room = self.market.capacity(pool, tick) - len(ours)
-        return Offer(pool, max(0, room), len(ours), any(h.deadline is not None for h in ours))
+    def _offers(self, tick: int) -> list[Offer]:
+        pools = self.shape.pools
+        holding, in_zone = Counter[int](), Counter[str]()
+        calling_back: set[int] = set()
+        for held in self.held:
+            if held.pool is not None:
+                holding[held.pool] += 1
+                in_zone[pools[held.pool].zone] += 1
+                if held.deadline is not None:
+                    calling_back.add(held.pool)
+        return [
+            Offer(
+                pool=index,
+                room=max(0, self.market.capacity(index, tick) - holding[index]),
+                holding=holding[index],
+                in_zone=in_zone[pool.zone],
+                calling_back=index in calling_back,
+                price=self.market.price(index, tick),
+            )
+            for index, pool in enumerate(pools)
+        ]
 
     def _by_chance(self, probability: float, what: str, tick: int) -> bool:
         return probability > 0 and draw(self.rules.seed, what, 0, tick).random() < probability
@@ -268,6 +305,7 @@ class Replay:
             on_demand=on_demand,
             cost=sum(prices) + on_demand,
             refused=self._refused[Side.PRIMARY],
+            standby=self._warm.cost(tick),
         )
 
     def _serves(self, held: Held, now: float) -> bool:

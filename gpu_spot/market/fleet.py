@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -74,6 +74,15 @@ class Recommended(Protocol):
 
     def recommended(self, instance_ids: Iterable[str]) -> None:
         """EC2 sees an elevated risk for these instances."""
+        ...
+
+
+@runtime_checkable
+class SelfReporting(Protocol):
+    """A fleet whose instances say themselves when they work; the cold starts of the rules are not heard."""
+
+    def working(self) -> Collection[str]:
+        """Return the instances whose workers have been heard of lately."""
         ...
 
 

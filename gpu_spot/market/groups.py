@@ -26,14 +26,17 @@ class Held:
 class Offer:
     """What is offered in one pool at a tick: how many more it can give, and what we have there.
 
-    ``room`` is the market's secret: an allocation that may not know it must try. ``calling_back`` says that
-    an instance of ours there has a notice.
+    ``room`` is the market's secret: an allocation that may not know it must try. ``in_zone`` is what we hold
+    of all types in its zone; ``calling_back`` says that an instance of ours there has a notice; ``price`` is
+    a fraction of on-demand.
     """
 
     pool: int
     room: int
     holding: int
+    in_zone: int
     calling_back: bool
+    price: float
 
 
 class Allocation(Protocol):
@@ -55,13 +58,16 @@ class Allocation(Protocol):
 class Spread:
     """What an Auto Scaling group does: zones in balance, and within them where EC2 has capacity to spare.
 
-    A pool that calls instances of ours back is not chosen: EC2 reclaims spot when it has none to spare there.
+    Of these the cheapest, as with ``price-capacity-optimized``. A pool that calls instances of ours back is
+    not chosen: EC2 reclaims spot when it has none to spare there.
     """
 
     def pick(self, offers: list[Offer]) -> int | None:
-        """Return the pool with room that holds fewest of ours."""
+        """Return the pool with room whose zone holds fewest of ours, of its types the cheapest."""
         free = [offer for offer in offers if offer.room > 0 and not offer.calling_back]
-        return min(free, key=lambda offer: (offer.holding, offer.pool)).pool if free else None
+        if not free:
+            return None
+        return min(free, key=lambda offer: (offer.in_zone, offer.price, offer.holding, offer.pool)).pool
 
     def refused(self, pool: int) -> None:
         """See ``Allocation``; it never tries in vain."""

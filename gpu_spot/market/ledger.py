@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of equal ticks: who served, and who was paid for (``cost`` in on-demand instances a tick)."""
+    """A run of equal ticks: who served, and who was paid for.
+
+    ``cost`` and ``standby`` are in on-demand instances a tick; ``standby``, the warm pool's, is no part of
+    ``cost``.
+    """
 
     tick: int
     ticks: int
@@ -17,6 +21,7 @@ class Span:
     on_demand: int
     cost: float
     refused: bool
+    standby: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,7 @@ class Ledger:
     _served: int = 0
     _full: int = 0
     _paid: float = 0.0
+    _standby: float = 0.0
     _paid_ticks: int = 0
     _idle_ticks: int = 0
 
@@ -61,6 +67,7 @@ class Ledger:
         self._served += served * counted
         self._full += counted if served == self.target else 0
         self._paid += span.cost * counted
+        self._standby += span.standby * counted
         self._paid_ticks += (span.spot + span.on_demand) * counted
         self._idle_ticks += useless * counted
 
@@ -87,6 +94,11 @@ class Ledger:
         return self._paid / (self.target * self.counted) if self.counted else 0.0
 
     @property
+    def standby_cost(self) -> float:
+        """What the warm pool costs on top, in the same unit."""
+        return self._standby / (self.target * self.counted) if self.counted else 0.0
+
+    @property
     def wasted_fraction(self) -> float:
         """The share of paid instance time that served nobody: booting, or beyond the target."""
         return self._idle_ticks / self._paid_ticks if self._paid_ticks else 0.0
@@ -96,12 +108,4 @@ class Ledger:
         for span in self.spans:
             start = max(span.tick, self.warm_up)
             if start < span.tick + span.ticks:
-                yield Span(
-                    start,
-                    span.tick + span.ticks - start,
-                    span.ready,
-                    span.spot,
-                    span.on_demand,
-                    span.cost,
-                    span.refused,
-                )
+                yield replace(span, tick=start, ticks=span.tick + span.ticks - start)

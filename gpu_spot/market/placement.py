@@ -1,4 +1,4 @@
-"""Which capacity pool of a group a trace stands for."""
+"""Which capacity pool a trace stands for: of a group, or by its own name."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def assign(traces: Sequence[str], zones: Sequence[str], instance_types: Sequence
         if index not in chosen:
             chosen[index] = free.pop(0)
     return tuple(chosen[index] for index in range(len(traces)))
+
+
+def named(traces: Sequence[str]) -> tuple[Pool, ...]:
+    """Return the pool that each trace is named after: zone, ``_``, instance type (``any`` where none is)."""
+    parts = [name.partition("_") for name in traces]
+    return tuple(Pool(instance_type or "any", zone) for zone, _, instance_type in parts)

@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from lambdas.core.warm_pool import WARM_PRICE
+
 TICK_SECONDS: Final = 60.0
 NOTICE_SECONDS: Final = 120.0
 
@@ -24,7 +26,9 @@ class Rules:
     ``retry_seconds`` how long a group waits after a refused spot launch unless its desired capacity changes;
     ``look_seconds`` the schedule of a controller that no event wakes; ``rebalance_seconds`` how long before
     its notice a rebalance recommendation comes; ``on_demand_price`` (US dollars an hour) turns the prices in
-    the traces on instead of ``spot_price``.
+    the traces on instead of ``spot_price``; ``warm_instances`` bounds the fallback's warm pool: beyond it a
+    launch takes ``spot_cold_start``, and so does the preparation of a successor (None: as many as needed). A
+    stopped instance costs ``warm_price``, a fraction of on-demand; the pool's cost is no part of the run's.
     """
 
     seed: int = 1
@@ -40,6 +44,8 @@ class Rules:
     look_seconds: float = 0.0
     rebalance_seconds: float = 0.0
     on_demand_price: float | None = None
+    warm_instances: int | None = None
+    warm_price: float = WARM_PRICE
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a probability outside 0–1 or a negative time or price."""
@@ -48,12 +54,14 @@ class Rules:
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{name} is {value}, a probability between 0 and 1 is needed")
         durations = [name for name in self.__slots__ if name.endswith(("_seconds", "_cold_start"))]
-        for name in ("spot_price", *durations):
+        for name in ("spot_price", "warm_price", *durations):
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0:
                 raise ValueError(f"{name} is {value}, a number ≥ 0 is needed")
         if self.on_demand_price is not None and not 0 < self.on_demand_price < math.inf:
             raise ValueError(f"on_demand_price is {self.on_demand_price}, a number > 0 is needed")
+        if self.warm_instances is not None and self.warm_instances < 0:
+            raise ValueError(f"warm_instances is {self.warm_instances}, a number ≥ 0 is needed")
 
 
 def ticks(seconds: float) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from gpu_spot.market import placement
 from gpu_spot.market.bound import bound
 from gpu_spot.market.contenders import Contender
 from gpu_spot.market.engine import Replay
@@ -15,10 +16,8 @@ from gpu_spot.market.ledger import Ledger
 from gpu_spot.market.rules import TICK_SECONDS, Rules
 from gpu_spot.market.spot import SpotMarket
 from gpu_spot.market.trace import PoolTrace
-from lambdas.core.model import Group, Pool
+from lambdas.core.model import Group
 
-INSTANCE_TYPE = "any"
-"""Traces name pools, not types; a decision does not depend on the type's name."""
 CEILING = 4
 """A replayed group may hold this many times its target, so that no ceiling hides what a policy wants."""
 
@@ -29,7 +28,7 @@ class Outcome:
 
     ``availability``, ``full_fraction`` and ``wasted_fraction`` are shares, ``cost`` and ``bound`` fractions
     of all-on-demand, ``cost_vs_bound`` their ratio; ``ticks`` (60 s each) are those counted, ``seconds`` the
-    time that the replay took.
+    time that the replay took. ``standby_cost`` is what a bounded warm pool costs on top, ``None`` without.
     """
 
     policy: str
@@ -46,17 +45,18 @@ class Outcome:
     interruptions_per_day: float
     wasted_fraction: float
     seconds: float
+    standby_cost: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the outcome as JSON values."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
 def play(
     market: SpotMarket, rules: Rules, contender: Contender, target: int, *, keep_spans: bool = False
 ) -> Ledger:
     """Return the account of one contender on a market; ``keep_spans`` also keeps what happened when."""
-    pools = tuple(Pool(INSTANCE_TYPE, name) for name in market.names)
+    pools = placement.named(market.names)
     # The dynamic placer's state and the fleet's memory live for one run only.
     group = Group("replay", target, CEILING * target, drain_seconds=rules.drain_seconds)
     fleet = LightFleet(group, contender.policy)
@@ -83,10 +83,13 @@ def compare(
         started = time.perf_counter()
         ledger = play(market, rules, contender, target)
         seconds = time.perf_counter() - started
-        yield _outcome(contender, ledger, least, len(market.names), seconds)
+        standby = None if rules.warm_instances is None else ledger.standby_cost
+        yield _outcome(contender, ledger, least, len(market.names), seconds, standby)
 
 
-def _outcome(contender: Contender, ledger: Ledger, least: float, pools: int, seconds: float) -> Outcome:
+def _outcome(
+    contender: Contender, ledger: Ledger, least: float, pools: int, seconds: float, standby_cost: float | None
+) -> Outcome:
     days = ledger.counted * TICK_SECONDS / 86400
     launches = sum(count for kind, count in ledger.counts.items() if kind.startswith("launch-"))
     return Outcome(
@@ -104,4 +107,5 @@ def _outcome(contender: Contender, ledger: Ledger, least: float, pools: int, sec
         interruptions_per_day=ledger.counts.get("interruption", 0) / days,
         wasted_fraction=ledger.wasted_fraction,
         seconds=seconds,
+        standby_cost=standby_cost,
     )

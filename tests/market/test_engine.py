@@ -150,6 +150,15 @@ def test_real_prices_count_where_they_are_asked_for() -> None:
         run("spot-only", trace(1, 1), on_demand_price=4.0)
 
 
+def test_zones_are_balanced_and_within_them_the_cheapest_type_is_bought() -> None:
+    prices = {"a_g5": 2.0, "a_g6": 1.0, "b_g5": 3.0, "b_g6": 4.0}
+    pools = [PoolTrace(name, 60.0, (8,) * 10, prices=(price,) * 10) for name, price in prices.items()]
+    ledger = run("spot-only", *pools, target=4, on_demand_price=4.0)
+    bought = [h.where for h in ledger.happenings if h.kind == "launch-spot"]
+    assert bought == ["g6@a", "g5@b", "g6@a", "g5@b"]
+    assert ledger.cost == pytest.approx((2 * 1.0 + 2 * 3.0) / (4 * 4.0))
+
+
 def test_forty_five_days_of_seven_pools_take_seconds() -> None:
     sold = SpotMarket(draw(7, 45 * 24, 2), rules := Rules())
     started = time.process_time()

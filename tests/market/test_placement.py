@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_spot.market.placement import assign
+from gpu_spot.market.placement import assign, named
 from gpu_spot.market.trace import TraceError
 from lambdas.core.model import Pool
 
@@ -28,3 +28,7 @@ def test_two_traces_of_one_zone_take_two_instance_types() -> None:
 def test_more_traces_than_pools_are_refused() -> None:
     with pytest.raises(TraceError, match="3 traces, but the group has only 2 capacity pools"):
         assign(["a", "b", "c"], ZONES, ("g5.xlarge",))
+
+
+def test_a_name_says_zone_and_type() -> None:
+    assert named(["us-west-2a_v100_8", "zone-1"]) == (Pool("v100_8", "us-west-2a"), Pool("any", "zone-1"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -32,6 +33,14 @@ def build(name: str, knobs: Mapping[str, float] | None = None) -> Policy:
             raise ValueError(f"policy {name!r} has no knob {knob!r}, allowed: {listed}")
     built: Policy = policy(**{fields[knob]: value for knob, value in (knobs or {}).items()})
     return built
+
+
+def shortage_cost(policy: Policy) -> float:
+    """Return what a worker-minute of shortage is worth to a policy, in on-demand minutes.
+
+    ``inf`` for one that knows no price and always buys.
+    """
+    return float(getattr(policy, "shortage_cost", math.inf))
 
 
 def _camel(name: str) -> str:

@@ -90,13 +90,15 @@ class SelfReporting(Protocol):
 class LightFleet:
     """A fleet in memory that asks ``decide()`` directly: thousands of looks a second.
 
-    ``decisions``, where it is a list, collects every decision with its time, for tests and reports.
+    ``decisions``, where it is a list, collects every decision with its time, for tests and reports;
+    ``hears_refusals`` is false for a Spot Fleet, which does not say that spot is short.
     """
 
     group: Group
     policy: Policy
     memory: Memory = field(default_factory=Memory)
     decisions: list[tuple[float, Decision]] | None = None
+    hears_refusals: bool = True
     _now: float = 0.0
     _instances: dict[str, Instance] = field(default_factory=dict)
     _desired: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
@@ -137,7 +139,7 @@ class LightFleet:
         """See ``Fleet``."""
         if message is None:
             self._refusals.pop(side, None)
-        else:
+        elif self.hears_refusals or side is Side.FALLBACK:
             self._refusals[side] = Refusal(side, classify(message), self._now, message)
 
     def look(self) -> Orders:

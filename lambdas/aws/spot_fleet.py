@@ -46,8 +46,8 @@ class SpotFleet:
     def refusal(self, name: str, side: Side, now: float) -> Refusal | None:
         """See ``Capacity``: the newest error of the fleet's history.
 
-        The history names configuration, permissions and limits; lack of capacity shows only as fulfilled
-        capacity below the target, which every observation counts anyway.
+        The history names configuration, permissions and limits. Lack of capacity shows only as a target that
+        stays unfulfilled: ``lambdas.core.history`` tells it by that.
         """
         history = self.client.describe_spot_fleet_request_history(
             SpotFleetRequestId=name,

@@ -178,7 +178,8 @@ def _alarms(observation: Observation, memory: Memory) -> tuple[tuple[Alarm, ...]
 
 
 def _wake_at(situation: Situation, plan: Plan) -> float | None:
-    """Return the first moment after now at which a doomed instance stops serving or the plan may change."""
+    """Return the first moment after now at which one stops serving, waits in vain, or is planned for anew."""
     drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback))
-    times = [t for t in (plan.wake_at, *drains) if t is not None and t > situation.now]
+    times = [plan.wake_at, situation.memory.history.refused_at, *drains]
+    times = [t for t in times if t is not None and t > situation.now]
     return min(times, default=None)

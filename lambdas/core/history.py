@@ -26,6 +26,9 @@ PRIOR_LOSSES: Final = 4.0
 """How many losses the prior is worth against what was learned."""
 UNANNOUNCED: Final = 0.1
 PRIOR_NOTICES: Final = 20.0
+PATIENCE: Final = 120.0
+"""After so many seconds without a launch, a group below its desired capacity counts as refused: a Spot Fleet
+says nothing when spot is short, and both kinds launch within seconds when it is not."""
 _KEPT: Final = 0.95
 """What a loss leaves of the weight of those before: about the newest twenty count."""
 _MOST_POOLS: Final = 64
@@ -55,12 +58,14 @@ class History:
     """What is remembered of all pools of a group.
 
     ``living`` is the pool of each spot instance of the primary group seen last; ``refused`` whether spot was
-    short then; ``losses`` and ``unannounced`` count pool losses, fading.
+    short then; ``waiting_since`` (epoch seconds) is when the group last launched, or began to lack instances,
+    ``None`` where it lacks none; ``losses`` and ``unannounced`` count pool losses, fading.
     """
 
     pools: Mapping[str, PoolRecord] = field(default_factory=dict)
     living: Mapping[str, str] = field(default_factory=dict)
     refused: bool = False
+    waiting_since: float | None = None
     losses: float = 0.0
     unannounced: float = 0.0
 
@@ -81,6 +86,11 @@ class History:
         return (own.losses + PRIOR_LOSSES * group) / (own.expected + PRIOR_LOSSES)
 
     @property
+    def refused_at(self) -> float | None:
+        """When a group that waits for instances counts as refused, ``None`` while it lacks none."""
+        return None if self.waiting_since is None else self.waiting_since + PATIENCE
+
+    @property
     def unannounced_share(self) -> float:
         """The share of losses that come without a notice."""
         return (self.unannounced + UNANNOUNCED * PRIOR_NOTICES) / (self.losses + PRIOR_NOTICES)
@@ -97,9 +107,9 @@ def follow(
     living = {
         i.id: str(i.pool) for i in observation.instances if i.side is Side.PRIMARY and i.market is Market.SPOT
     }
-    refusal = observation.refusal(Side.PRIMARY)
-    refused = refusal is not None and refusal.kind is RefusalKind.CAPACITY
-    if living == history.living and refused == history.refused:
+    waiting_since = _waiting_since(history, observation, living, now)
+    refused = _refused(observation, waiting_since, now)
+    if (living, refused, waiting_since) == (history.living, history.refused, history.waiting_since):
         return history
     pools = dict(history.pools)
     losses, unannounced = history.losses, history.unannounced
@@ -119,7 +129,23 @@ def follow(
             pools[pool] = replace(
                 pools.get(pool, PoolRecord()), since=min(now, instance.launched_at), start_age=start_age
             )
-    return History(_bounded(pools), living, refused, losses, unannounced)
+    return History(_bounded(pools), living, refused, waiting_since, losses, unannounced)
+
+
+def _waiting_since(
+    history: History, observation: Observation, living: Mapping[str, str], now: float
+) -> float | None:
+    if len(observation.on(Side.PRIMARY)) >= observation.primary_desired:
+        return None
+    launched = not living.keys() <= history.living.keys()
+    return now if launched or history.waiting_since is None else history.waiting_since
+
+
+def _refused(observation: Observation, waiting_since: float | None, now: float) -> bool:
+    refusal = observation.refusal(Side.PRIMARY)
+    if refusal is not None:
+        return refusal.kind is RefusalKind.CAPACITY
+    return waiting_since is not None and now >= waiting_since + PATIENCE
 
 
 def expected_losses(start: float, end: float) -> float:
@@ -152,6 +178,7 @@ def to_json(history: History) -> dict[str, Any]:
         "pools": {pool: asdict(record) for pool, record in history.pools.items()},
         "living": dict(history.living),
         "refused": history.refused,
+        "waiting_since": history.waiting_since,
         "losses": history.losses,
         "unannounced": history.unannounced,
     }
@@ -163,6 +190,7 @@ def from_json(raw: Mapping[str, Any]) -> History:
         pools={pool: PoolRecord(**record) for pool, record in raw["pools"].items()},
         living=dict(raw["living"]),
         refused=bool(raw["refused"]),
+        waiting_since=raw.get("waiting_since"),
         losses=float(raw["losses"]),
         unannounced=float(raw["unannounced"]),
     )

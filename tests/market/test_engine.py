@@ -20,6 +20,7 @@ from gpu_spot.market.spot import SpotMarket
 from gpu_spot.market.trace import PoolTrace, TraceError
 from lambdas.core.model import Group, Pool
 from lambdas.core.policies import build
+from lambdas.core.policies.expected_cost import ExpectedCost
 from tests.market.markets import market, trace
 
 
@@ -131,6 +132,21 @@ def test_trouble_costs_availability_and_is_skipped_exactly(trouble: dict[str, fl
     else:
         assert troubled.cost > quiet.cost
     assert ready(troubled) == ready(account(EveryTick, **trouble))
+
+
+@pytest.mark.parametrize("shortage_cost", [1.2, 100.0])
+def test_a_fleet_that_does_not_say_that_spot_is_short_is_covered_all_the_same(shortage_cost: float) -> None:
+    sold, rules = market(trace(*[2] * 30, *[0] * 90), notice=1.0)
+    replays = []
+    for hears in (True, False):
+        fleet = LightFleet(Group("g", 2, 4), ExpectedCost(shortage_cost), hears_refusals=hears)
+        replay = Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 2)
+        replays.append(ready(replay.run()))
+    told_so, silent = replays
+    assert silent[-80:] == told_so[-80:] == [2] * 80
+    # A refusal comes with the notice, when the group tries to replace the doomed. Without one it takes the
+    # loss and two minutes without a launch to know; only cheap shortage waits for that.
+    assert sum(told_so) - sum(silent) <= 2 * 3
 
 
 def test_rebalance_recommendations_are_heard_ahead_of_the_notice() -> None:

@@ -106,6 +106,9 @@ _REFUSED: Final = {
     "trn2u": "Trn2 UltraServers are sold as Capacity Blocks, not as spot",
 }
 
+_XEN: Final = ("p3", "g3", "g3s")
+"""Not on Nitro (EC2 guide, "Nitro-based instances"): no NVMe devices, so no serial numbers of volumes."""
+
 FAMILIES: Final = tuple(family.name for family in _FAMILIES)
 
 CATALOGUE: Final = {
@@ -151,3 +154,10 @@ def check_mix(names: Iterable[str], ami: str | None, amis: Mapping[str, str] | N
         if known.family.needs_ami and ami is None and known.family.name not in (amis or {}):
             why = known.family.needs_ami
             raise ValueError(f"{known.name!r} needs an explicit 'ami': {why}, allowed: with 'ami' or 'amis'")
+
+
+def check_volumes(names: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a type on which the node agent could not tell one volume from another."""
+    for name in names:
+        if lookup(name).family.name in _XEN:
+            raise ValueError(f"{name!r} shows volumes without serial numbers, allowed: types on Nitro")

@@ -21,7 +21,7 @@ class InstanceAccess:
     """What instances of a group use; ARNs but for the tables' names.
 
     ``needs`` chooses among the agent's statements; ``job`` and ``dataset`` (``s3://bucket/folder/``) are a
-    training job's, empty without. Access points bound what instances see of the file system.
+    training job's, empty without. Of the file system instances see what lies behind ``access_points``.
     """
 
     needs: frozenset[permissions.Need]
@@ -110,12 +110,11 @@ def _filled(conditions: permissions.Conditions, words: Mapping[str, str]) -> dic
 
 def _storage_access(access: InstanceAccess) -> Iterator[Statement]:
     if access.file_system is not None:
-        points = list(access.access_points)
         yield Statement(
             "MountFiles",
             ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
             [access.file_system],
-            {"StringEquals": {"elasticfilesystem:AccessPointArn": points}} if points else {},
+            {"StringEquals": {"elasticfilesystem:AccessPointArn": list(access.access_points)}},
         )
     if access.buckets:
         yield Statement("ListBuckets", ["s3:ListBucket"], access.buckets)

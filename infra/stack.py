@@ -68,7 +68,9 @@ def declare() -> None:
     _export(scope, network, state, groups, controller, monitoring)
     _export_storage(storage)
     if settings.identity.previews is not None:
-        previews = Previews(scope.name("previews"), PreviewsArgs(scope, settings.identity.previews))
+        snapshots = any(work.datasets for work in (*settings.services, *settings.training))
+        args = PreviewsArgs(scope, settings.identity.previews, snapshots)
+        previews = Previews(scope.name("previews"), args)
         pulumi.export("previewRoleArn", previews.role_arn)
 
 

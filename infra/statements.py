@@ -119,10 +119,12 @@ def assumed_by_pull_requests(
     ]
 
 
-def previews(scope: Scope, state_bucket: str | None) -> list[Statement]:
-    """What a preview needs: AWS's public image parameters, and the state if it lies in a bucket."""
+def previews(scope: Scope, state_bucket: str | None, *, snapshots: bool) -> list[Statement]:
+    """What a preview needs: public image parameters, datasets' snapshots, the state if it is in a bucket."""
     public = pulumi.Output.concat("arn:", scope.partition, ":ssm:", scope.region, "::parameter/aws/service/*")
     allowed = [Statement("ReadImages", ["ssm:GetParameter"], [public])]
+    if snapshots:
+        allowed.append(Statement("FindSnapshots", ["ec2:DescribeSnapshots"], ANY_RESOURCE))
     if state_bucket is None:
         return allowed
     arn = pulumi.Output.concat("arn:", scope.partition, ":s3:::", state_bucket)

@@ -30,18 +30,19 @@ from infra.components.state import State
 from infra.components.storage import Storage
 from infra.components.telemetry import Telemetry, TelemetryArgs
 from infra.instance_statements import InstanceAccess
-from infra.schema import Capacity, Service, Training
+from infra.schema import Capacity, Dataset, Service, Training, Work
 from infra.schema.training import ON_THE_VOLUME
+from infra.schema.work import pairs
 from infra.scope import Scope
 from lambdas.core import names
-from userdata.agent.names import DATA_DIR, TAG_JOB
+from userdata.agent.names import DATA_DIR, DATASET_DEVICES, TAG_JOB
 from userdata.agent.permissions import Need
 
 _NOTHING: Final = ("sleep", "infinity")
-"""The worker of a service without an image."""
+"""The worker of a service without image and command."""
 
 _USER: Final = "ubuntu"
-"""Of the Deep Learning AMIs; a job runs as nobody special."""
+"""Of the Deep Learning AMIs; work outside containers runs as nobody special."""
 
 _ECR: Final = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^@:]+)")
 
@@ -72,20 +73,29 @@ class Workload:
     drain_seconds: int
     needs: frozenset[Need]
     agent: Mapping[str, Any]
+    datasets: tuple[Dataset, ...] = ()
     run: str | None = None
     dataset: str = ""
     images: tuple[pulumi.Input[str], ...] = ()
+    access_points: tuple[pulumi.Input[str], ...] = ()
     instance_tags: Mapping[str, str] = field(default_factory=dict)
 
 
 def of_service(service: Service, around: Surroundings) -> Workload:
     """Return a service as a workload."""
-    work: dict[str, Any] = {"slotsPerGpu": service.slots_per_gpu, "saysReady": service.says_ready}
-    if service.image is None:
-        work["command"] = list(_NOTHING)
-    else:
+    work: dict[str, Any] = {
+        "slotsPerGpu": service.slots_per_gpu,
+        "saysReady": service.says_ready,
+        "command": list(service.command),
+        "environment": pairs(service.environment),
+    }
+    if service.image is not None:
         work["image"] = service.image
-    if not service.is_nvidia:
+    elif service.command:
+        work["user"] = _USER
+    else:
+        work["command"] = list(_NOTHING)
+    if not service.capacity.is_nvidia:
         work["gpus"] = 1
     # An image from elsewhere needs no permission of ours.
     place = _ECR.match(service.image or "")
@@ -96,7 +106,8 @@ def of_service(service: Service, around: Surroundings) -> Workload:
         slots=service.slots,
         drain_seconds=service.drain_seconds,
         needs=frozenset({"work", "image"} if images else {"work"}),
-        agent={"service": work},
+        agent=_shared(service) | {"service": work},
+        datasets=service.datasets,
         images=tuple(images),
     )
 
@@ -111,12 +122,20 @@ def of_training(training: Training, around: Surroundings) -> Workload:
         "revision": training.revision,
         "command": list(training.command),
         "user": _USER,
+        "environment": pairs(training.environment),
+        "maxRestarts": training.max_restarts,
         "targetParameter": names.group_parameter(scope.stack, training.name, names.PARAMETER_TARGET),
     }
-    volume: dict[str, Any] = {"sizeGib": training.volume_gib, "dataset": training.dataset or ""}
-    mounts = []
+    volume: dict[str, Any] = {
+        "sizeGib": training.volume_gib,
+        "dataset": training.dataset or "",
+        "throughputMib": training.throughput_mib,
+        "initializationRateMib": training.initialization_rate_mib or 0,
+    }
+    mounts, points = [], []
     files = around.storage.file_system
     if training.checkpoints != ON_THE_VOLUME and files is not None:
+        points.append(files.access_point_arns[training.checkpoints])
         mounts.append(
             {
                 "fileSystem": files.id,
@@ -130,18 +149,32 @@ def of_training(training: Training, around: Surroundings) -> Workload:
         slots=dict.fromkeys(training.capacity.types, 1),
         drain_seconds=0,
         needs=frozenset({"run", "volume", "dataset"} if training.dataset else {"run", "volume"}),
-        agent={"training": job, "volume": volume, "efs": mounts},
+        agent=_shared(training) | {"training": job, "volume": volume, "efs": mounts},
+        access_points=tuple(points),
+        datasets=training.datasets,
         run=training.revision,
         dataset=training.dataset or "",
         instance_tags={TAG_JOB: training.name},
     )
 
 
+def _shared(work: Work) -> dict[str, Any]:
+    """Return what the agent is told of any work."""
+    return {
+        "nvidia": work.capacity.is_nvidia,
+        "datasets": [
+            {"snapshot": dataset.snapshot, "device": device, "path": dataset.path}
+            for dataset, device in zip(work.datasets, DATASET_DEVICES, strict=False)
+        ],
+    }
+
+
 def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
     """Declare a workload's capacity group and all that its instances need."""
     scope, capacity = around.scope, work.capacity
     telemetry = Telemetry(
-        scope.name(work.name, "telemetry"), TelemetryArgs(scope, work.name, around.log_retention_days)
+        scope.name(work.name, "telemetry"),
+        TelemetryArgs(scope, work.name, around.log_retention_days, work.capacity.is_nvidia),
     )
     identity = InstanceIdentity(
         scope.name(work.name, "instance"),
@@ -166,6 +199,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
                     store=around.store,
                     cloudwatch_parameter=telemetry.parameter_name,
                     agent=_agent(work, around, side, telemetry),
+                    datasets=work.datasets,
                     instance_tags=work.instance_tags,
                 ),
             )
@@ -214,8 +248,13 @@ def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> Insta
     scope, state, storage = around.scope, around.state, around.storage
     has_hooks = work.capacity.kind == "mixed-asg" or work.capacity.fallback.enabled
     files = storage.file_system
+    needs: set[Need] = set(work.needs)
+    if has_hooks:
+        needs.add("hooks")
+    if work.datasets:
+        needs.add("attached")
     return InstanceAccess(
-        needs=work.needs | ({"hooks"} if has_hooks else set()),
+        needs=frozenset(needs),
         registry_table=state.registry.name,
         job_table=state.jobs.name,
         archive=around.store.archive_arn,
@@ -223,8 +262,8 @@ def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> Insta
         cloudwatch_parameter=scope.arn("ssm", f"parameter{telemetry.parameter_name}"),
         job=work.name if work.run else "",
         dataset=work.dataset,
-        file_system=files.arn if files else None,
-        access_points=list(files.access_point_arns.values()) if files else (),
+        file_system=files.arn if files and work.access_points else None,
+        access_points=work.access_points,
         buckets=[bucket.arn for bucket in storage.buckets.values()],
         repositories=work.images,
     )

@@ -15,7 +15,11 @@ PACKAGES = ("gpu_spot", "infra", "lambdas", "userdata")
 AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
 # Room → the modules it may import beside the standard library and itself. The longest matching room counts.
 MAY_IMPORT: dict[str, set[str]] = {
-    "infra": {"userdata", "lambdas.core.names", "lambdas.core.policies", "pulumi", "pulumi_aws", "pydantic"},
+    "infra": {
+        "userdata",
+        *(f"lambdas.core.{part}" for part in ("names", "policies", "warm_pool")),
+        *("pulumi", "pulumi_aws", "pydantic"),
+    },
     "lambdas.core": set(),
     "lambdas.aws": {"lambdas.core", *AWS_SDK},
     "lambdas.handlers": {"lambdas.core", "lambdas.aws", "aws_lambda_powertools", *AWS_SDK},

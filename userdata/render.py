@@ -75,8 +75,8 @@ def units(agent: Config) -> tuple[str, ...]:
         names.UNIT_EFS: bool(agent.efs),
         names.UNIT_RUN: agent.training is not None,
         names.UNIT_WORK: agent.service is not None,
-        # NVML knows NVIDIA's accelerators only.
-        names.UNIT_METRICS: agent.service is None or agent.service.gpus == 0,
+        names.UNIT_SLICES: agent.slices is not None,
+        names.UNIT_METRICS: True,
     }
     return tuple(unit for unit, is_wanted in wanted.items() if is_wanted)
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.elastic_block_store import Snapshot
 
 from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.local.sandbox import ACCOUNT, Clients
@@ -33,6 +35,7 @@ class Lookups:
             "aws:iam/getPolicyDocument:getPolicyDocument": policy_document,
             "aws:ssm/getParameter:getParameter": self._parameter,
             "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": self._offerings,
+            "aws:ebs/getSnapshot:getSnapshot": self._snapshot,
         }
 
     def __call__(self, token: str, args: Mapping[str, Any]) -> Answer:
@@ -106,6 +109,26 @@ class Lookups:
             "value": value,
             "insecureValue": value,
             "version": version,
+            "region": self._clients.region,
+            **_echo(args),
+        }
+
+    def _snapshot(self, args: Mapping[str, Any]) -> Answer:
+        """Answer for a snapshot in the stack file, its user's own: one of that id lies here, encrypted."""
+        [name] = args["snapshotIds"]
+        ec2: Any = ec2_backends[ACCOUNT][self._clients.region]
+        with self._lock:
+            if name not in ec2.snapshots:
+                zone = self._zones({})["names"][0]
+                volume = ec2.create_volume(size="1", zone_name=zone, encrypted=True)
+                ec2.snapshots[name] = Snapshot(ec2, name, volume, "a dataset", encrypted=True)
+                ec2.delete_volume(volume.id)
+        [found] = self._clients("ec2").describe_snapshots(SnapshotIds=[name])["Snapshots"]
+        return {
+            "snapshotId": name,
+            "state": found["State"],
+            "encrypted": found["Encrypted"],
+            "storageTier": found["StorageTier"],
             "region": self._clients.region,
             **_echo(args),
         }

@@ -41,12 +41,16 @@ class Alarm:
 
 @dataclass(frozen=True)
 class Watched:
-    """One capacity group: its ceiling of on-demand instances, and the patience with it in minutes."""
+    """One capacity group: its ceiling of on-demand instances, the patience with it in minutes, and its GPUs.
+
+    Only NVIDIA's are asked how they are.
+    """
 
     name: str
     on_demand_ceiling: int
     shortage_minutes: int
     on_demand_minutes: int
+    is_nvidia: bool
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,7 @@ def _of_queues(args: AlarmsArgs) -> Iterator[Alarm]:
 
 
 def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
+    of_instances = {"group": group.name, "stack": stack}
     yield Alarm(
         f"{group.name}-shortage",
         f"{group.name} lacks ready instances for {group.shortage_minutes} minutes.",
@@ -220,11 +225,23 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
         f"Instances of {group.name} fail to boot; the log of the instances says at which step.",
         names.METRIC_NAMESPACE,
         "BootFailures",
-        {"group": group.name, "stack": stack},
+        of_instances,
         "Sum",
         at_least=1,
         period=_FIVE_MINUTES,
     )
+    if group.is_nvidia:
+        yield Alarm(
+            f"{group.name}-gpu-lost",
+            f"An instance of {group.name} has lost a GPU; the lines of its metrics say which instance.",
+            names.METRIC_NAMESPACE,
+            "GpusLost",
+            of_instances,
+            "Maximum",
+            at_least=1,
+            periods=5,
+            needed=2,
+        )
     yield Alarm(
         f"{group.name}-unkept",
         f"The controller cannot look after {group.name}; its log says why.",

@@ -108,7 +108,7 @@ class CapacityGroup(pulumi.ComponentResource):
         )
 
     def _fallback(self) -> aws.autoscaling.Group:
-        warm = self._args.capacity.fallback.warm_instances
+        warm = self._args.capacity.warm_instances(zones=len(self._args.subnet_ids))
         return self._auto_scaling_group(
             "fallback",
             self._args.fallback,
@@ -130,6 +130,7 @@ class CapacityGroup(pulumi.ComponentResource):
                 )
             ],
             # Equal bounds give the pool a fixed size. Without them it is max minus desired: everything.
+            # With a mixed instances policy a group may have one since November 2025 (AWS, What's New).
             warm_pool=aws.autoscaling.GroupWarmPoolArgs(
                 pool_state="Stopped",
                 min_size=warm,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import pulumi
@@ -17,14 +17,17 @@ _HEIGHT: Final = 6
 
 def body(
     scope: Scope,
-    groups: Sequence[str],
+    groups: Mapping[str, bool],
     *,
     function: pulumi.Input[str],
     service: str,
     log_group: pulumi.Input[str],
 ) -> dict[str, Any]:
-    """Return the dashboard's body. Outputs stay outputs: only values hang on them, never the layout."""
-    rows = [_group_row(scope, group, service) for group in groups]
+    """Return the dashboard's body; ``groups`` says whose GPUs are NVIDIA's, for others there is no plot.
+
+    Outputs stay outputs: only values hang on them, never the layout.
+    """
+    rows = [_group_row(scope, group, service, is_nvidia) for group, is_nvidia in groups.items()]
     rows.append(_controller_row(scope, function, log_group))
     return {
         "start": "-PT6H",
@@ -37,7 +40,7 @@ def body(
     }
 
 
-def _group_row(scope: Scope, group: str, service: str) -> list[dict[str, Any]]:
+def _group_row(scope: Scope, group: str, service: str, is_nvidia: bool) -> list[dict[str, Any]]:
     dimensions = group_dimensions(scope.stack, group, service)
     of = [part for pair in dimensions.items() for part in pair]
     gpu = ["group", group, "stack", scope.stack]
@@ -48,22 +51,19 @@ def _group_row(scope: Scope, group: str, service: str) -> list[dict[str, Any]]:
     def gpu_line(metric: str, statistic: str, label: str) -> list[Any]:
         return [names.METRIC_NAMESPACE, f"nvidia_smi_{metric}", *gpu, {"stat": statistic, "label": label}]
 
-    return [
+    row = [
         _plot(scope, f"{group}: ready against target", [line("Target", "Maximum"), line("Ready", "Minimum")]),
         _plot(scope, f"{group}: spot and on-demand", [line("Spot"), line("OnDemand")], stacked=True),
         _plot(
             scope, f"{group}: doomed and missing", [line("Doomed", "Maximum"), line("Shortage", "Maximum")]
         ),
-        _plot(
-            scope,
-            f"{group}: GPUs",
-            [
-                gpu_line("utilization_gpu", "Average", "busy, %"),
-                gpu_line("utilization_memory", "Average", "memory busy, %"),
-                gpu_line("temperature_gpu", "Maximum", "hottest, °C"),
-            ],
-        ),
     ]
+    gpus = [
+        gpu_line("utilization_gpu", "Average", "busy, %"),
+        gpu_line("utilization_memory", "Average", "memory busy, %"),
+        gpu_line("temperature_gpu", "Maximum", "hottest, °C"),
+    ]
+    return [*row, _plot(scope, f"{group}: GPUs", gpus)] if is_nvidia else row
 
 
 def _controller_row(

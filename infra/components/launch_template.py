@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -11,18 +11,24 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.components.agent_store import AgentStore
+from infra.schema.work import Dataset
 from infra.scope import Scope
+from userdata.agent.names import DATASET_DEVICES
 from userdata.render import BootSettings, render
 
 _ROOT_DEVICE: Final = "/dev/sda1"
 """Of Ubuntu images."""
+
+_OF_USE: Final = {"state": "completed", "encrypted": True, "tier": "standard"}
+"""What a dataset's snapshot must be."""
 
 
 @dataclass(frozen=True)
 class LaunchTemplateArgs:
     """``image_id`` as EC2 takes it; ``agent`` is the node agent's configuration, with outputs in it.
 
-    ``instance_tags`` are for instances alone, not for their root volumes.
+    Each instance gets a volume of each of ``datasets``. ``instance_tags`` are for instances alone, not for
+    their volumes.
     """
 
     scope: Scope
@@ -35,6 +41,7 @@ class LaunchTemplateArgs:
     store: AgentStore
     cloudwatch_parameter: str
     agent: Mapping[str, Any]
+    datasets: Sequence[Dataset] = ()
     instance_tags: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -73,7 +80,8 @@ class LaunchTemplate(pulumi.ComponentResource):
                         encrypted="true",
                         delete_on_termination="true",
                     ),
-                )
+                ),
+                *_dataset_mappings(args.datasets),
             ],
             # Neither the provider's default tags nor the group's tags reach volumes and network interfaces.
             tag_specifications=[
@@ -117,6 +125,37 @@ def looked_up_at_preview(image: str) -> pulumi.Input[str]:
         return image
     value: pulumi.Output[str] = aws.ssm.get_parameter_output(name=image).insecure_value
     return value
+
+
+def _dataset_mappings(
+    datasets: Sequence[Dataset],
+) -> Iterator[aws.ec2.LaunchTemplateBlockDeviceMappingArgs]:
+    """A volume of each dataset, made in the zone where the instance is and deleted with it."""
+    for dataset, device in zip(datasets, DATASET_DEVICES, strict=False):
+        yield aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
+            device_name=device,
+            ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+                # No `encrypted`: EC2 takes it for blank volumes only, others are as their snapshot is.
+                snapshot_id=_encrypted(dataset.snapshot),
+                volume_type="gp3",
+                throughput=dataset.throughput_mib,
+                volume_initialization_rate=dataset.initialization_rate_mib,
+                delete_on_termination="true",
+            ),
+        )
+
+
+def _encrypted(snapshot: str) -> pulumi.Output[str]:
+    """Return ``snapshot`` once it is known to be there and of use: a launch would find out too late."""
+
+    def check(found: aws.ebs.GetSnapshotResult) -> str:
+        given = {"state": found.state, "encrypted": found.encrypted, "tier": found.storage_tier}
+        if given != _OF_USE:
+            raise pulumi.RunError(f"dataset {snapshot} is {given}, allowed: {_OF_USE}")
+        return snapshot
+
+    looked_up: pulumi.Output[str] = aws.ebs.get_snapshot_output(snapshot_ids=[snapshot]).apply(check)
+    return looked_up
 
 
 def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Mapping[str, Any]) -> str:

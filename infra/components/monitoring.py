@@ -49,6 +49,7 @@ class Monitoring(pulumi.ComponentResource):
                         capacity.ceiling,
                         args.settings.shortage_minutes,
                         args.settings.on_demand_minutes,
+                        capacity.is_nvidia,
                     )
                     for group, capacity in args.capacities.items()
                 ),
@@ -65,7 +66,7 @@ class Monitoring(pulumi.ComponentResource):
             dashboard_body=pulumi.Output.json_dumps(
                 dashboard.body(
                     scope,
-                    tuple(args.capacities),
+                    {name: capacity.is_nvidia for name, capacity in args.capacities.items()},
                     function=controller.function_name,
                     service=SERVICE,
                     log_group=controller.log_group_name,

@@ -17,16 +17,18 @@ _AUDIENCE: Final = "sts.amazonaws.com"
 
 @dataclass(frozen=True)
 class PreviewsArgs:
-    """Whose pull requests may preview, and where the state is."""
+    """Whose pull requests may preview, where the state is, and whether there are snapshots to look at."""
 
     scope: Scope
     settings: schema.Previews
+    snapshots: bool = False
 
 
 class Previews(pulumi.ComponentResource):
     """Produces: role with its policy; GitHub's identity provider if this stack is to declare it.
 
-    A preview compares with the state and reads public image parameters; it looks at nothing else.
+    A preview compares with the state and reads public image parameters and, where there are datasets, their
+    snapshots; it looks at nothing else.
     """
 
     role_arn: pulumi.Output[str]
@@ -57,7 +59,9 @@ class Previews(pulumi.ComponentResource):
         aws.iam.RolePolicy(
             name,
             role=role.name,
-            policy=statements.document(statements.previews(scope, args.settings.state_bucket)),
+            policy=statements.document(
+                statements.previews(scope, args.settings.state_bucket, snapshots=args.snapshots)
+            ),
             opts=child,
         )
         self.role_arn = role.arn

@@ -29,11 +29,12 @@ _GPU_METRICS: Final = (
 
 @dataclass(frozen=True)
 class TelemetryArgs:
-    """``group`` is the capacity group whose instances report."""
+    """``group`` is the capacity group whose instances report; its accelerators are NVIDIA's or not."""
 
     scope: Scope
     group: str
     log_retention_days: int
+    is_nvidia: bool
 
 
 class Telemetry(pulumi.ComponentResource):
@@ -63,28 +64,29 @@ class Telemetry(pulumi.ComponentResource):
             name=self.parameter_name,
             type=aws.ssm.ParameterType.STRING,
             description=f"Configuration of the CloudWatch agent on instances of {group}",
-            insecure_value=json.dumps(configuration(scope.stack, group, self.log_group_name)),
+            insecure_value=json.dumps(configuration(scope.stack, group, self.log_group_name, args.is_nvidia)),
             tags=scope.tags(parameter_name, group=group),
             opts=child,
         )
         self.register_outputs({"logGroup": log.name})
 
 
-def configuration(stack: str, group: str, log_group: str) -> dict[str, Any]:
-    """Return the CloudWatch agent's configuration: GPUs by instance and group, our lines, logs."""
+def configuration(stack: str, group: str, log_group: str, is_nvidia: bool) -> dict[str, Any]:
+    """Return the CloudWatch agent's configuration: NVIDIA's GPUs by instance and group, our lines, logs."""
+    gpus = {
+        "namespace": names.METRIC_NAMESPACE,
+        "append_dimensions": {"InstanceId": "${aws:InstanceId}"},
+        "aggregation_dimensions": [["group", "stack"]],
+        "metrics_collected": {
+            "nvidia_gpu": {
+                "measurement": list(_GPU_METRICS),
+                "append_dimensions": {"group": group, "stack": stack},
+            }
+        },
+    }
     return {
         "agent": {"metrics_collection_interval": 60},
-        "metrics": {
-            "namespace": names.METRIC_NAMESPACE,
-            "append_dimensions": {"InstanceId": "${aws:InstanceId}"},
-            "aggregation_dimensions": [["group", "stack"]],
-            "metrics_collected": {
-                "nvidia_gpu": {
-                    "measurement": list(_GPU_METRICS),
-                    "append_dimensions": {"group": group, "stack": stack},
-                }
-            },
-        },
+        **({"metrics": gpus} if is_nvidia else {}),
         "logs": {
             "metrics_collected": {"emf": {"service_address": f"tcp://127.0.0.1:{Metrics().emf_port}"}},
             "logs_collected": {

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from infra import accelerators as catalogue
-from infra.schema.base import ContainerImage, Model, Name, Region, Retention, TagKey, TagValue, unique
+from infra.schema.base import Model, Region, Retention, TagKey, TagValue, unique
 from infra.schema.capacity import Capacity
 from infra.schema.network import Network
 from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repository, Storage
+from infra.schema.service import Service
 from infra.schema.training import ON_THE_VOLUME, Training
+from infra.schema.work import Dataset, Work
 
 __all__ = (
     "Bucket",
     "Capacity",
+    "Dataset",
     "Identity",
     "Monitoring",
     "Network",
@@ -26,51 +27,8 @@ __all__ = (
     "Settings",
     "Storage",
     "Training",
+    "Work",
 )
-
-
-class Service(Model):
-    """GPU workers that serve requests: ``slots_per_gpu`` containers of ``image`` share each GPU.
-
-    Without an image the workers do nothing but report. An instance is ready when all its workers are: at
-    their start, or with ``says_ready`` when they say so themselves. An accelerator of another maker than
-    NVIDIA has no container toolkit here, and its whole instance counts as one GPU.
-    """
-
-    name: Name
-    capacity: Capacity
-    slots_per_gpu: Annotated[int, Field(ge=1, le=64)] = 1
-    drain_seconds: Annotated[int, Field(ge=0, le=120)] = 0
-    image: ContainerImage | None = None
-    says_ready: bool = False
-
-    @property
-    def is_nvidia(self) -> bool:
-        """Whether its accelerators are NVIDIA's; a group never mixes makers."""
-        return catalogue.lookup(self.capacity.types[0]).family.vendor == "nvidia"
-
-    @property
-    def slots(self) -> dict[str, int]:
-        """Worker slots by instance type."""
-        gpus = {t: catalogue.lookup(t).accelerators if self.is_nvidia else 1 for t in self.capacity.types}
-        return {kind: count * self.slots_per_gpu for kind, count in gpus.items()}
-
-    @field_validator("image")
-    @classmethod
-    def _toolkit_is_nvidias(cls, image: str | None, info: ValidationInfo) -> str | None:
-        capacity: Capacity | None = info.data.get("capacity")
-        if image is not None and capacity is not None:
-            vendor = catalogue.lookup(capacity.types[0]).family.vendor
-            if vendor != "nvidia":
-                raise ValueError(f"a container on accelerators of {vendor!r}, allowed: on NVIDIA's")
-        return image
-
-    @field_validator("says_ready")
-    @classmethod
-    def _only_an_image_speaks(cls, value: bool, info: ValidationInfo) -> bool:
-        if value and info.data.get("image") is None:
-            raise ValueError("true without an image, which would say it, allowed: false")
-        return value
 
 
 class Settings(Model):

@@ -16,7 +16,9 @@ Region: TypeAlias = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
 Image: TypeAlias = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+)$")]
 """An AMI id, or the path of a parameter that holds one."""
 
-ContainerImage: TypeAlias = Annotated[str, Field(pattern=r"^[a-z0-9][A-Za-z0-9_./:-]*@sha256:[0-9a-f]{64}$")]
+ContainerImage: TypeAlias = Annotated[
+    str, Field(max_length=512, pattern=r"^[a-z0-9][A-Za-z0-9_./:-]*@sha256:[0-9a-f]{64}$")
+]
 """Pinned by digest: a tag can be moved."""
 
 TagKey: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9+\-=.,_:@]{1,128}$")]

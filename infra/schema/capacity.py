@@ -12,7 +12,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from infra import accelerators as catalogue
 from infra.accelerators import Architecture
 from infra.schema.base import Count, Image, Model
-from lambdas.core import policies
+from lambdas.core import policies, warm_pool
 
 AllocationStrategy: TypeAlias = Literal[
     "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
@@ -80,16 +80,19 @@ def _is_nvidia(known: catalogue.InstanceType) -> bool:
 
 
 class Fallback(Model):
-    """The on-demand group behind the primary one. ``warm_instances`` stand by, stopped."""
+    """The on-demand group behind the primary one.
+
+    ``warm_instances`` stand by, stopped; left out, there are as many as ``shortageCost`` makes worth it.
+    """
 
     enabled: bool = True
-    warm_instances: Count = 0
+    warm_instances: Count | None = None
     policy: str = policies.DEFAULT
     knobs: dict[str, float] = Field(default_factory=dict)
 
     @field_validator("warm_instances")
     @classmethod
-    def _warm_only_if_enabled(cls, count: int, info: ValidationInfo) -> int:
+    def _warm_only_if_enabled(cls, count: int | None, info: ValidationInfo) -> int | None:
         if count and info.data.get("enabled") is False:
             raise ValueError(f"{count} without a fallback, allowed: 0 where enabled is false")
         return count
@@ -156,6 +159,21 @@ class Capacity(Model):
             return self.instance_requirements.matching(self.ami, self.amis)
         return self.instance_types or ()
 
+    def warm_instances(self, zones: int) -> int:
+        """Return how many instances stand by, stopped, behind a group over ``zones`` zones."""
+        fallback = self.fallback
+        if not fallback.enabled:
+            return 0
+        if fallback.warm_instances is not None:
+            return fallback.warm_instances
+        worth = policies.shortage_cost(policies.build(fallback.policy, fallback.knobs))
+        return warm_pool.size(self.target, self.on_demand_base, self.spot_percentage, zones, worth)
+
+    @property
+    def is_nvidia(self) -> bool:
+        """Whether its accelerators are NVIDIA's; a group never mixes makers."""
+        return _is_nvidia(catalogue.lookup(self.types[0]))
+
     @property
     def images(self) -> Mapping[str, tuple[str, ...]]:
         """Instance types by the image that boots them (AMI id or parameter path), the first choice first."""
@@ -211,8 +229,8 @@ class Capacity(Model):
         least = given["target"] + given["fallback"].enabled
         if most < least:
             raise ValueError(f"{most} is too little for the target, allowed: at least {least}")
-        if given["fallback"].warm_instances > most:
-            warm = given["fallback"].warm_instances
+        warm = given["fallback"].warm_instances or 0
+        if warm > most:
             raise ValueError(f"{most} is less than fallback.warmInstances, allowed: at least {warm}")
         return value
 

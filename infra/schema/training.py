@@ -4,34 +4,47 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
-from infra.schema.base import Model, Name
+from infra import accelerators as catalogue
+from infra.schema.base import Name
 from infra.schema.capacity import Capacity
+from infra.schema.work import InitializationRate, Throughput, Work, check_text
+from userdata.agent.config import check_places
+from userdata.agent.names import DATA_DIR
 
 ON_THE_VOLUME = "volume"
 """What ``checkpoints`` says where they lie beside the dataset."""
 
 
-class Training(Model):
+class Training(Work):
     """A training job on one instance, which its data volume follows from zone to zone.
 
     ``revision`` is a commit: a branch would make two starts of one job two programs. ``dataset`` is copied to
-    the volume when that is new. ``checkpoints`` names the access point of the file system where they lie.
+    the volume when that is new; ``datasets`` are shared and only read. ``checkpoints`` names the access point
+    of the file system where they lie. ``initialization_rate_mib`` and ``throughput_mib`` are the
+    volume's; ``max_restarts`` failures in a row without a new checkpoint end the job as failed.
     """
 
-    name: Name
-    capacity: Capacity
     # No user and no password in it: it stands in the boot data.
-    repository: Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_.~-]+)+$")]
+    repository: Annotated[
+        str, Field(max_length=512, pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_.~-]+)+$")
+    ]
     revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
     command: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
     # Whole folders, and no letter that a policy would read as a wildcard: the role may read nothing else.
     dataset: (
-        Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/([A-Za-z0-9_.=-]+/)*$")] | None
+        Annotated[
+            str,
+            Field(max_length=512, pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/([A-Za-z0-9_.=-]+/)*$"),
+        ]
+        | None
     ) = None
     volume_gib: Annotated[int, Field(alias="volumeGiB", ge=1, le=16_384)] = 100
+    initialization_rate_mib: InitializationRate | None = None
+    throughput_mib: Throughput = 125
     checkpoints: Name = ON_THE_VOLUME
+    max_restarts: Annotated[int, Field(ge=0, le=100)] = 5
 
     @field_validator("capacity")
     @classmethod
@@ -40,4 +53,22 @@ class Training(Model):
             raise ValueError(f"target {capacity.target}, allowed: 1 (a volume is in one place at a time)")
         if not capacity.is_kept:
             raise ValueError("fleetType 'request' is never replenished, allowed: 'maintain'")
+        if capacity.fallback.warm_instances is None:
+            # The volume takes longer to come than the instance, and a warm one would outlast the job.
+            cold = capacity.fallback.model_copy(update={"warm_instances": 0})
+            capacity = capacity.model_copy(update={"fallback": cold})
+        catalogue.check_volumes(capacity.types)
         return capacity
+
+    @field_validator("command")
+    @classmethod
+    def _fits(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        check_text(command, info.data.get("environment", {}))
+        return command
+
+    @field_validator("dataset")
+    @classmethod
+    def _not_over_datasets(cls, dataset: str | None, info: ValidationInfo) -> str | None:
+        if dataset is not None:
+            check_places([one.path for one in info.data.get("datasets", ())], [f"{DATA_DIR}/datasets"])
+        return dataset

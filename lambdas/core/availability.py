@@ -180,6 +180,5 @@ def _alarms(observation: Observation, memory: Memory) -> tuple[tuple[Alarm, ...]
 def _wake_at(situation: Situation, plan: Plan) -> float | None:
     """Return the first moment after now at which one stops serving, waits in vain, or is planned for anew."""
     drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback))
-    times = [plan.wake_at, situation.memory.history.refused_at, *drains]
-    times = [t for t in times if t is not None and t > situation.now]
-    return min(times, default=None)
+    moments = (plan.wake_at, situation.memory.history.refused_at, *drains)
+    return min((t for t in moments if t is not None and t > situation.now), default=None)

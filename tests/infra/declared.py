@@ -16,7 +16,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DEV = ROOT / "Pulumi.dev.yaml"
-STACKS = ("dev", "fleet", "prod")
+STACKS = ("dev", "fleet", "prod", "research")
 RUNNER = Path(__file__).with_name("program.py")
 
 

@@ -33,10 +33,16 @@ LOOKUPS = {
         "id": "aws",
         "reverseDnsPrefix": "com.amazonaws",
     },
+    "aws:ebs/getSnapshot:getSnapshot": {
+        "state": "completed",
+        "encrypted": True,
+        "storageTier": "standard",
+    },
     "aws:ssm/getParameter:getParameter": {"insecureValue": "ami-0123456789abcdef0", "name": "image"},
 }
 
 
+PLAIN_SNAPSHOT = "snap-00000000"
 # Ids whose shape something checks.
 IDS = {"aws:efs/fileSystem:FileSystem": "fs-0a1b2c", "aws:efs/accessPoint:AccessPoint": "fsap-0a1b2c"}
 
@@ -48,7 +54,10 @@ class Recorder(mocks.Mocks):
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         self.lookups.append(args.token)
-        return LOOKUPS[args.token], []
+        answer = LOOKUPS[args.token]
+        if args.args.get("snapshotIds") == [PLAIN_SNAPSHOT]:
+            answer = answer | {"encrypted": False}
+        return answer, []
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         if not self.known:

@@ -20,7 +20,7 @@ from tests.infra.booting import Machine
 from tests.infra.declared import STACKS, shipped
 from tests.node import configs
 from tests.node.metadata import MetadataServer
-from userdata.agent import cli, config
+from userdata.agent import cli, config, names
 from userdata.agent.errors import ConfigError
 from userdata.render import LIMIT_BYTES, SCRIPT, BootSettings, render, units
 
@@ -67,6 +67,28 @@ def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def test_the_most_that_a_stack_file_can_say_stays_below_the_limit(tmp_path: Path) -> None:
+    """Every bound of the settings at once; encoded twice, a quote takes four bytes."""
+    datasets = [
+        {"snapshot": f"snap-{number:017x}", "path": f"/dltraining/datasets/{'x' * 106}{number}"}
+        for number in range(len(names.DATASET_DEVICES))
+    ]
+    name = "a" * 24
+    largest = training.stack(
+        tmp_path,
+        "prod",
+        name=name,
+        checkpoints="checkpoints",
+        repository=f"https://example.com/{'r' * 492}",
+        dataset=None,
+        datasets=datasets,
+        command=["python", *['"' * 15] * 55],
+        environment={f"NAME_{number}": "v" * 20 for number in range(5)},
+    )
+    text = largest.cloud_config(f"{name}-fallback")
+    assert LIMIT_BYTES * 0.7 < len(text.encode()) <= LIMIT_BYTES
+
+
 def test_bash_and_shellcheck_accept_the_script(require_program: Callable[..., str]) -> None:
     for command in (["bash", "-n"], [require_program("shellcheck")]):
         done = subprocess.run([*command, SCRIPT], capture_output=True, text=True, timeout=60)
@@ -108,9 +130,10 @@ def test_units_follow_the_work() -> None:
 
     assert of(configs.service(hooks=None)) == {"watch", "work", "metrics"}
     assert of(configs.service(hooks=HOOKS)) == {"watch", "prepare", "work", "metrics"}
-    other_maker = {"command": ["worker"], "gpus": 1}
-    assert of(configs.service(hooks=None, service=other_maker)) == {"watch", "work"}
     assert of(configs.training()) == {"watch", "volume", "run", "metrics"}
+    shared = {**configs.service(hooks=None), "slices": {"tenants": []}}
+    del shared["service"]
+    assert of(shared) == {"watch", "slices", "metrics"}
     mount = {"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/a"}
     assert of(configs.training(efs=[mount])) == {"watch", "volume", "efs", "run", "metrics"}
 

@@ -61,6 +61,7 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
             {"onDemandBase": 2, "spotPercentage": 80},
             {
                 "Group gpu-spot-dev-batch-primary": {"mixedInstancesPolicy"},
+                "Group gpu-spot-dev-batch-fallback": {"warmPool"},  # as large as the spot share
                 "Parameter gpu-spot-dev-batch-config": {"insecureValue"},
             },
         ),
@@ -73,11 +74,29 @@ def differences(before: Run, after: Run, *, shared_only: bool = False) -> dict[s
                 "Parameter gpu-spot-dev-batch-config": {"insecureValue"},
             },
         ),
-        # The target is the controller's business: no capacity is declared.
-        ("dev", {"target": 6}, {"Parameter gpu-spot-dev-batch-target": {"insecureValue"}}),
+        # The target is the controller's business: no capacity is declared but what stands by.
+        (
+            "dev",
+            {"target": 6},
+            {
+                "Group gpu-spot-dev-batch-fallback": {"warmPool"},
+                "Parameter gpu-spot-dev-batch-target": {"insecureValue"},
+            },
+        ),
         # So is a fleet's base: it changes in place, by the controller.
-        ("fleet", {"onDemandBase": 2}, {"Parameter gpu-spot-fleet-batch-config": {"insecureValue"}}),
-        ("fleet", {"target": 6}, {"Parameter gpu-spot-fleet-batch-target": {"insecureValue"}}),
+        (
+            "fleet",
+            {"onDemandBase": 2},
+            {
+                "Group gpu-spot-fleet-batch-fallback": {"warmPool"},
+                "Parameter gpu-spot-fleet-batch-config": {"insecureValue"},
+            },
+        ),
+        (
+            "fleet",
+            {"target": 6, "fallback": {"warmInstances": 8}},
+            {"Parameter gpu-spot-fleet-batch-target": {"insecureValue"}},
+        ),
         (
             "fleet",
             {"allocationStrategy": "capacity-optimized"},

@@ -42,15 +42,14 @@ NO_RESOURCE_LEVEL = {
     # Its resource is the instance itself, unknown when the role is made.
     "ssm:UpdateInstanceInformation",
 }
-OURS = "gpu-spot-(dev|fleet|prod)-|/gpu-spot/(dev|fleet|prod)/"
+OURS = "gpu-spot-(dev|fleet|prod|research)-|/gpu-spot/(dev|fleet|prod|research)/"
 # Fleets, instances, volumes and snapshots have no names of ours: their tags say whose they are.
 BY_TAG = {
     *("MoveFleets", "EndFleetInstances", "MakeVolume", "MakeCopy", "ReadVolume", "MakeSnapshot"),
-    *("TagVolume", "MoveVolume", "MoveToInstance", "DeleteSnapshot"),
+    *("TagWhatIsMade", "TagVolume", "MoveVolume", "MoveToInstance", "DeleteSnapshot"),
 }
-# What else is bound otherwise: new volumes and snapshots, and what the stack file names outside of the stack.
+# What the stack file names outside of the stack.
 BOUND_OTHERWISE = {
-    "TagWhatIsMade": {"StringEquals": {"ec2:CreateAction": ["CreateVolume", "CreateSnapshot"]}},
     "ReadDataset": None,
     "ListDataset": {"StringLike": {"s3:prefix": "imagenet/*"}},
     "PullImages": None,
@@ -75,13 +74,17 @@ BY_AWS = {
 
 TRAINING = "training"
 """Not a stack that ships: dev with a training job, and an image for its service."""
+FILES = "files"
+"""The same of prod, with the job's checkpoints on the file system."""
 
 
 @cache
 def declared(stack: str) -> Run:
-    if stack != TRAINING:
+    if stack not in (TRAINING, FILES):
         return shipped(stack)
     with tempfile.TemporaryDirectory() as folder:
+        if stack == FILES:
+            return training.stack(Path(folder), "prod", checkpoints="checkpoints")
         return training.stack(Path(folder))
 
 
@@ -106,7 +109,7 @@ def the(sid: str, stack: str = "dev") -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def all_statements() -> list[tuple[str, dict[str, Any]]]:
-    found = [statement for stack in (*STACKS, TRAINING) for statement in statements_of(stack)]
+    found = [statement for stack in (*STACKS, TRAINING, FILES) for statement in statements_of(stack)]
     assert len(found) > 60
     return found
 
@@ -179,11 +182,6 @@ def test_the_file_system_allows_named_principals_and_denies_plain_text() -> None
     assert allowed["Principal"] == {"AWS": "arn:aws:iam::123456789012:root"}
     assert denied[0]["Effect"] == "Deny"
     assert denied[0]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-    mounted = the("MountFiles", "prod")
-    assert mounted["Condition"]["StringEquals"]["elasticfilesystem:AccessPointArn"] == [
-        "arn:gpu-spot-prod-files-checkpoints",
-        "arn:gpu-spot-prod-files-artifacts",
-    ]
 
 
 def test_every_action_exists(all_statements: list[tuple[str, dict[str, Any]]]) -> None:
@@ -235,13 +233,13 @@ USES = {
 def test_every_permission_beside_the_controllers_has_a_user() -> None:
     granted = {
         action
-        for stack in (*STACKS, TRAINING)
+        for stack in (*STACKS, TRAINING, FILES)
         for name, statement in statements_of(stack)
         if not name.endswith("controller-function") and is_allowed(statement) and "Resource" in statement
         if "Principal" not in statement
         for action in statement["Action"]
     }
-    # tests/node/test_permissions.py compares what the agent lists with what it calls.
+    # tests/node/test_permissions.py compares what instances may do with what they ask.
     of_agent = {action for statement in permissions.STATEMENTS for action in statement.actions}
     assert granted == set(USES) | of_agent
 

@@ -10,7 +10,7 @@ import pytest
 
 from lambdas.core import names
 from tests.infra import training
-from tests.infra.declared import Run
+from tests.infra.declared import Run, run, variant
 from userdata.agent.names import JOB_KEY, TAG_JOB
 
 
@@ -28,6 +28,8 @@ def test_it_is_a_group_that_the_controller_keeps(known: Run) -> None:
     config = json.loads(known.the("Parameter", "resnet-config")["insecureValue"])
     assert config["slots"] == {"g5.xlarge": 1, "g6.xlarge": 1}
     assert config["fallback"] == "gpu-spot-dev-resnet-fallback"
+    # A warm instance would outlast the job, and its volume comes later than it.
+    assert "warmPool" not in known.the("Group", "resnet-fallback")
     assert target(known)["inputs"]["insecureValue"] == "1"
     assert known.exports["groups"]["resnet"]["primary"] == "gpu-spot-dev-resnet-primary"
 
@@ -41,10 +43,63 @@ def test_the_agent_is_told_job_volume_and_whose_target_it_ends(known: Run) -> No
         "revision": training.REVISION,
         "command": ["python", "train.py", "--epochs=90"],
         "user": "ubuntu",
+        "environment": [],
+        "maxRestarts": 5,
         "targetParameter": known.the("Parameter", "resnet-target")["name"],
     }
-    assert told["volume"] == {"sizeGib": 500, "dataset": "s3://datasets/imagenet/"}
+    assert told["volume"] == {
+        "sizeGib": 500,
+        "dataset": "s3://datasets/imagenet/",
+        "throughputMib": 125,
+        "initializationRateMib": 0,
+    }
     assert "service" not in told
+
+
+def test_what_the_stack_file_says_of_the_run_reaches_the_agent(tmp_path: Path) -> None:
+    said = training.stack(
+        tmp_path,
+        environment={"EPOCHS": "90", "NAME": "a b=c"},
+        maxRestarts=2,
+        throughputMib=500,
+        initializationRateMib=300,
+    ).agent("resnet-fallback")
+    assert said["training"]["environment"] == ["EPOCHS=90", "NAME=a b=c"]
+    assert said["training"]["maxRestarts"] == 2
+    assert said["volume"]["throughputMib"] == 500
+    assert said["volume"]["initializationRateMib"] == 300
+
+
+@pytest.mark.parametrize("image", [training.IMAGE, None])
+def test_a_services_command_is_the_images_or_a_process_of_nobody_special(
+    image: str | None, tmp_path: Path
+) -> None:
+    def change(config: dict[str, Any]) -> None:
+        more = {"command": ["serve", "--fast"], "environment": {"MODEL": "x"}}
+        config["gpu-spot:services"][0] |= more | ({"image": image} if image else {})
+
+    told = run("known", variant(tmp_path, change)).agent("inference-primary")["service"]
+    assert (told["command"], told["environment"]) == (["serve", "--fast"], ["MODEL=x"])
+    assert (told.get("image"), told.get("user")) == (image, None if image else "ubuntu")
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_nvidia"), [("trn1.2xlarge", False), ("g4ad.xlarge", False), ("g5.xlarge", True)]
+)
+def test_nvidias_tools_are_for_nvidias_accelerators(kind: str, is_nvidia: bool, tmp_path: Path) -> None:
+    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": [kind], "ami": "ami-0123456789abcdef0"}
+    one = training.stack(tmp_path, capacity=capacity)
+    assert one.agent("resnet-primary")["nvidia"] is is_nvidia
+    cloudwatch = json.loads(one.the("Parameter", "resnet-agent")["insecureValue"])
+    # A section without anything to collect would keep the CloudWatch agent from starting.
+    assert ("metrics" in cloudwatch) is is_nvidia
+    assert "emf" in cloudwatch["logs"]["metrics_collected"]
+    # What it says of checkpoints and queues goes out all the same.
+    assert "gpu-spot-metrics.service" in one.cloud_config("resnet-primary")
+    [board] = one.of("Dashboard").values()
+    titles = [widget["properties"]["title"] for widget in json.loads(board["dashboardBody"])["widgets"]]
+    assert ("resnet: GPUs" in titles) is is_nvidia
+    assert "inference: GPUs" in titles
 
 
 def test_a_finished_job_stays_finished_and_another_revision_runs(known: Run, tmp_path: Path) -> None:
@@ -88,3 +143,14 @@ def test_checkpoints_lie_on_the_file_system_where_the_stack_file_says_so(tmp_pat
             "path": "/dltraining/checkpoints/resnet",
         }
     ]
+    of_job, of_service = (
+        {statement["Sid"]: statement for statement in json.loads(policy["policy"])["Statement"]}
+        for policy in (
+            prod.the("RolePolicy", "resnet-instance"),
+            prod.the("RolePolicy", "inference-instance"),
+        )
+    )
+    assert of_job["MountFiles"]["Condition"] == {
+        "StringEquals": {"elasticfilesystem:AccessPointArn": ["arn:gpu-spot-prod-files-checkpoints"]}
+    }
+    assert "MountFiles" not in of_service

@@ -22,6 +22,7 @@ JOB = {
     "revision": "0123456789abcdef0123456789abcdef01234567",
     "command": ["python", "train.py"],
     "dataset": "s3://datasets/imagenet/",
+    "datasets": [{"snapshot": "snap-0123456789abcdef0", "path": "/data/coco", "initializationRateMib": 200}],
 }
 
 
@@ -49,6 +50,7 @@ def main() -> None:
                 "groups": sorted(deployment.outputs["groups"]),
                 "target": clients("ssm").get_parameter(Name=f"{root}/target")["Parameter"]["Value"],
                 "is_what_was_meant": hashlib.sha256(body).hexdigest() == told["AGENT_SHA256"],
+                "disks": version["LaunchTemplateData"]["BlockDeviceMappings"],
                 "agent": json.loads(files["/etc/gpu-spot/agent.json"]),
                 "table": table["TableName"],
                 "key": table["KeySchema"],

@@ -15,10 +15,12 @@ import pytest
 from tests.node import configs, gpu_check
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
+from userdata.agent import log
 from userdata.agent.metrics.collect import Collector
 from userdata.agent.metrics.emf import Sink
 from userdata.agent.metrics.gpus import Gpus, count_on_bus
 from userdata.agent.metrics.owner import OTHER, Owners
+from userdata.agent.tell import FRESH_SECONDS, Tales, make_place, tell_file
 
 MIB = 2**20
 CONTAINER = "ab" * 32
@@ -168,7 +170,11 @@ def listener() -> Iterator[Listener]:
 
 
 def collector(gpus: Gpus, sink: Sink, clock: FakeClock, tmp: Path) -> Collector:
-    return Collector(configs.load(configs.training()), "i-1", gpus, Owners(tmp), sink, clock, lambda: 61.23)
+    def depths() -> tuple[float, ...]:
+        return Tales(tmp).queue_depths(clock.wall())
+
+    config = configs.load(configs.training())
+    return Collector(config, "i-1", gpus, Owners(tmp), sink, clock, lambda: 61.23, depths)
 
 
 def test_looks_become_lines_that_cloudwatch_reads(
@@ -198,6 +204,81 @@ def test_looks_become_lines_that_cloudwatch_reads(
             assert metric["Name"] in text
         for name in text["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0]:
             assert isinstance(text[name], str)
+
+
+def told(directory: Path, clock: FakeClock, slot: int, text: str, age: float = 0.0) -> Path:
+    make_place(directory, slot)
+    path = tell_file(directory, slot)
+    path.write_text(text)
+    os.utime(path, (clock.wall() - age, clock.wall() - age))
+    return path
+
+
+def test_the_queue_depths_that_workers_tell_are_one_metric(
+    listener: Listener, clock: FakeClock, tmp_path: Path
+) -> None:
+    collect = collector(Gpus(FakeNvml([FakeGpu("GPU-1")]), 1), Sink(listener.port), clock, tmp_path)
+    collect.send()
+    assert "QueueDepth" not in listener.receive()[0]  # nobody tells
+    told(tmp_path, clock, 0, '{"queueDepth": 17, "model": "resnet"}')
+    told(tmp_path, clock, 10, '{"queueDepth": 2.5}')
+    collect.send()
+    [line] = listener.receive()
+    [directive] = line["_aws"]["CloudWatchMetrics"]
+    assert directive["Dimensions"] == [["stack", "group"]]
+    assert {"Name": "QueueDepth", "Unit": "Count"} in directive["Metrics"]
+    assert line["QueueDepth"] == [17.0, 2.5]
+
+
+def test_what_was_told_long_ago_or_by_an_earlier_worker_is_not_told(clock: FakeClock, tmp_path: Path) -> None:
+    told(tmp_path, clock, 0, '{"queueDepth": 1}', age=FRESH_SECONDS - 1)
+    told(tmp_path, clock, 1, '{"queueDepth": 2}', age=FRESH_SECONDS + 1)
+    told(tmp_path, clock, 2, '{"queueDepth": 3}', age=-FRESH_SECONDS - 1)  # the clock went back
+    assert Tales(tmp_path).queue_depths(clock.wall()) == (1.0,)
+    make_place(tmp_path, 0)
+    assert Tales(tmp_path).queue_depths(clock.wall()) == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[1]",
+        "null",
+        '{"queueDepth": true}',
+        '{"queueDepth": "1"}',
+        '{"queueDepth": -1}',
+        '{"queueDepth": NaN}',
+        '{"queueDepth": Infinity}',
+        '{"queueDepth": 1e400}',
+        f'{{"queueDepth": {"9" * 5000}}}',
+        f'{{"queueDepth": {"9" * 4000}}}',
+        f'{{"queueDepth": 1, "x": {"[" * 4000}',
+        "\x00\xff",
+    ],
+)
+def test_nonsense_is_left_out_and_said_once(
+    text: str, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[object] = []
+    monkeypatch.setattr(log, "warning", lambda event, **fields: said.append(fields["path"]))
+    told(tmp_path, clock, 0, text)
+    told(tmp_path, clock, 1, '{"queueDepth": 4}')
+    tales = Tales(tmp_path)
+    assert [tales.queue_depths(clock.wall()) for _ in range(3)] == [(4.0,)] * 3
+    assert said == [str(tell_file(tmp_path, 0))]
+
+
+def test_what_is_no_plain_file_is_neither_waited_for_nor_followed(clock: FakeClock, tmp_path: Path) -> None:
+    for slot in range(3):
+        make_place(tmp_path, slot)
+    os.mkfifo(tell_file(tmp_path, 0))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text('{"queueDepth": 5}')
+    tell_file(tmp_path, 1).symlink_to(elsewhere)
+    tell_file(tmp_path, 2).mkdir()
+    assert Tales(tmp_path).queue_depths(clock.wall()) == ()
 
 
 def test_what_cannot_be_sent_is_kept_within_bounds(clock: FakeClock) -> None:

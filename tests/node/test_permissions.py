@@ -1,73 +1,193 @@
-"""Every call that the agent's adapters make is granted, and nothing more."""
+"""The agent may do what it does, and nothing else: its recorded calls against roles of deployed stacks."""
 
 from __future__ import annotations
 
-import ast
+import argparse
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import permutations
 from pathlib import Path
+from typing import Any, Final
 
-from userdata.agent import permissions
+import pytest
 
-AGENT = Path(permissions.__file__).parent
-# boto3's names → IAM's, where they differ: S3's download is GetObject, its listing ListBucket.
-S3 = {"download_file": "s3:GetObject", "list_objects_v2": "s3:ListBucket"}
-SERVICES = {
-    "update_item": "dynamodb",
-    "delete_item": "dynamodb",
-    "get_item": "dynamodb",
-    "put_parameter": "ssm",
-    "complete_lifecycle_action": "autoscaling",
-    "get_authorization_token": "ecr",
-    "describe_volumes": "ec2",
-    "describe_snapshots": "ec2",
-    "create_volume": "ec2",
-    "create_snapshot": "ec2",
-    "create_tags": "ec2",
-    "attach_volume": "ec2",
-    "detach_volume": "ec2",
-    "delete_volume": "ec2",
-    "delete_snapshot": "ec2",
+from gpu_spot.local.permissions import Request, allows
+from gpu_spot.local.sandbox import ACCOUNT
+from tests.e2e.world import isolated
+from tests.infra import training
+from tests.node.live import Role, roles
+from userdata.agent import cli, permissions
+
+CAPACITY: Final = {"kind": "mixed-asg", "target": 1, "max": 2, "instanceTypes": ["g5.xlarge"]}
+STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
+    "dev": (
+        {
+            "services": [
+                {"name": "inference", "image": training.IMAGE, "capacity": CAPACITY},
+                {
+                    "name": "plain",
+                    "capacity": CAPACITY,
+                    "datasets": [{"snapshot": "snap-0123456789abcdef0", "path": "/data/coco"}],
+                },
+            ],
+            "training": [
+                training.job(capacity=CAPACITY),
+                training.job(capacity=CAPACITY, name="bert", dataset="s3://datasets/books/"),
+            ],
+        },
+        {"imagenet/a": "1", "imagenet/b": "22", "books/c": "3"},
+    ),
+    "prod": (
+        {
+            "services": [{"name": "inference", "capacity": CAPACITY}],
+            "training": [training.job(capacity=CAPACITY, dataset=None, checkpoints="checkpoints")],
+        },
+        {},
+    ),
+}
+
+NOT_ITS_OWN_CALLS: Final = {
+    "SessionManager": "the SSM agent, for people who look into an instance",
+    "SendLogs": "the CloudWatch agent: logs, and metrics in the embedded format",
+    "PullImages": "docker, with the token that the agent gave it",
+    "ListBuckets": "the users' code: the stack's buckets are theirs",
+    "ReadBuckets": "the users' code: the stack's buckets are theirs",
+}
+NO_ROLE_YET: Final = {"slices": "no stack file declares tenants"}
+
+ANYBODYS: Final = {
+    "cloudwatch:PutMetricData",  # bound to the namespace
+    "ec2:DescribeSnapshots",
+    "ec2:DescribeVolumes",
+    "ecr:GetAuthorizationToken",
 }
 
 
-def calls_in_code() -> set[str]:
-    """Collect the API operations: method calls on clients, and names handed to ``_call`` and its like."""
-    found: set[str] = set()
-    for path in AGENT.rglob("*.py"):
-        if path.name == "permissions.py":
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Attribute) and "client" in ast.dump(node.value).lower():
-                found.add(node.attr)
-            if isinstance(node, ast.Attribute) and node.attr in {*SERVICES, *S3}:
-                found.add(node.attr)
-            if (
-                isinstance(node, ast.Constant)
-                and isinstance(node.value, str)
-                and node.value in {*SERVICES, *S3}
-            ):
-                found.add(node.value)
-    return found
+@pytest.fixture(scope="module")
+def found() -> dict[tuple[str, str], Role]:
+    return {
+        (stack, group): role
+        for stack, (overrides, objects) in STACKS.items()
+        for group, role in isolated(roles, stack, overrides, objects).items()
+    }
 
 
-def test_actions_are_exactly_the_calls() -> None:
-    calls = calls_in_code()
-    unknown = calls & client_operations() - {*SERVICES, *S3}
-    assert unknown == set(), "an API operation that this test does not know: add it, and its permission"
-    used = {SERVICES[c] + ":" + "".join(w.title() for w in c.split("_")) for c in calls if c in SERVICES}
-    used |= {S3[c] for c in calls if c in S3}
-    granted = {a for s in permissions.STATEMENTS for a in s.actions} - permissions.BY_DOCKER
-    assert granted == used
+@dataclass(frozen=True)
+class Grant:
+    """One action on one resource, as one statement of a role grants it."""
+
+    sid: str
+    action: str
+    resource: str
+    statement: dict[str, Any]
+
+    def holds(self, request: Request) -> bool:
+        narrowed = {**self.statement, "Action": self.action, "Resource": self.resource}
+        return allows([{"Statement": [narrowed]}], request)
 
 
-def client_operations() -> set[str]:
-    import boto3
+def grants(role: Role) -> Iterator[Grant]:
+    for document in role.policies:
+        for statement in document["Statement"]:
+            for action in statement["Action"]:
+                for resource in statement["Resource"]:
+                    yield Grant(statement["Sid"], action, resource, statement)
 
-    services = ("autoscaling", "dynamodb", "ec2", "ecr", "s3", "ssm", "cloudwatch", "sts")
-    clients = [
-        boto3.client(s, region_name="us-west-2", aws_access_key_id="a", aws_secret_access_key="b")  # type: ignore[call-overload]
-        for s in services
+
+def test_every_call_is_allowed(found: dict[tuple[str, str], Role]) -> None:
+    for place, role in found.items():
+        assert role.asked, place
+        refused = [request for request in role.asked if not allows(role.policies, request)]
+        assert refused == [], place
+
+
+def test_every_grant_is_needed_by_a_call_or_by_somebody_who_is_named(
+    found: dict[tuple[str, str], Role],
+) -> None:
+    named = set()
+    for place, role in found.items():
+        every = list(grants(role))
+        # Needed: without this one grant, some call would be refused.
+        of_request = [[grant for grant in every if grant.holds(request)] for request in role.asked]
+        needed = [holding[0] for holding in of_request if len(holding) == 1]
+        idle = [grant for grant in every if grant not in needed]
+        assert {grant.sid for grant in idle} <= NOT_ITS_OWN_CALLS.keys(), (place, idle)
+        named |= {grant.sid for grant in idle}
+    assert named == NOT_ITS_OWN_CALLS.keys()
+
+
+def test_what_another_group_or_stack_asks_is_refused(found: dict[tuple[str, str], Role]) -> None:
+    refused = set()
+    for (place, role), (other_place, other) in permutations(found.items(), 2):
+        for request in other.asked:
+            is_archive = request.action == "s3:GetObject" and request.resource.endswith(".zip")
+            if request.action in ANYBODYS or (is_archive and place[0] == other_place[0]):
+                continue
+            # What it makes has no owner yet but for the tags that it asks for.
+            assert not allows(role.policies, request), f"{place} may do what {other_place} does: {request}"
+            refused.add(request.action)
+    actions = {request.action for role in found.values() for request in role.asked}
+    assert refused == actions - ANYBODYS
+
+
+def test_what_is_another_accounts_is_refused(found: dict[tuple[str, str], Role]) -> None:
+    for role in found.values():
+        for request in role.asked:
+            if ACCOUNT in request.resource:
+                foreign = request.resource.replace(ACCOUNT, "210987654321")
+                assert not allows(role.policies, replace(request, resource=foreign)), request
+
+
+def changed(role: Role, action: str, **context: list[str] | None) -> list[Request]:
+    """The role's own requests of an action, with condition keys changed or, with None, left out."""
+    own = [request for request in role.asked if request.action == action]
+    assert own
+    names = {
+        key.replace("__", ":").replace("_tag_", "Tag/gpu-spot:"): values for key, values in context.items()
+    }
+    made = []
+    for request in own:
+        merged = {**request.context, **names}
+        made.append(replace(request, context={k: v for k, v in merged.items() if v is not None}))
+    return made
+
+
+def test_nothing_can_be_smuggled_in_by_tags_keys_or_prefixes(found: dict[tuple[str, str], Role]) -> None:
+    role = found["dev", "resnet"]
+    tried = [
+        # To take a volume over, or to give one away, is to change its owner's tag.
+        *changed(role, "ec2:CreateTags", **{"aws:TagKeys": ["gpu-spot:job"], "ec2:CreateAction": None}),
+        *changed(
+            role,
+            "ec2:CreateTags",
+            **{"ec2:CreateAction": ["RunInstances"], "aws:ResourceTag/gpu-spot:job": None},
+        ),
+        *changed(role, "dynamodb:UpdateItem", **{"dynamodb:LeadingKeys": None}),
+        *changed(role, "dynamodb:UpdateItem", **{"dynamodb:LeadingKeys": ["resnet", "bert"]}),
+        *changed(role, "s3:ListBucket", **{"s3:prefix": [""]}),
+        *changed(role, "s3:ListBucket", **{"s3:prefix": None}),
+        *changed(role, "cloudwatch:PutMetricData", **{"cloudwatch:namespace": ["AWS/EC2"]}),
+        Request(
+            "ssm:PutParameter", f"arn:aws:ssm:us-west-2:{ACCOUNT}:parameter/gpu-spot/dev/groups/resnet/config"
+        ),
+        Request("dynamodb:Scan", f"arn:aws:dynamodb:us-west-2:{ACCOUNT}:table/*"),
     ]
-    return {operation for client in clients for operation in client.meta.method_to_api_mapping}
+    assert [request for request in tried if allows(role.policies, request)] == []
+
+
+def test_every_subcommand_was_played(found: dict[tuple[str, str], Role]) -> None:
+    [commands] = [a for a in cli.parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    played = {command for role in found.values() for command in role.commands}
+    assert played == commands.choices.keys() - NO_ROLE_YET.keys()
+
+
+def test_no_client_is_made_where_the_recorder_does_not_hear_it() -> None:
+    agent = Path(permissions.__file__).parent
+    makers = {path.name for path in agent.rglob("*.py") if "create_client(" in path.read_text()}
+    makers |= {
+        path.name for path in agent.rglob("*.py") if "boto3" in path.read_text().replace("mypy_boto3", "")
+    }
+    assert makers == {"clients.py"}
 
 
 def test_only_what_aws_cannot_narrow_is_granted_on_everything() -> None:

@@ -15,42 +15,12 @@ from moto import mock_aws
 from tests.node import configs
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from tests.node.units import UnitHost
+from tests.node.units import DiskHost, UnitHost
 from userdata.agent import clients, tasks
 from userdata.agent.errors import AgentError, ConfigError
 from userdata.agent.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
 
 REGION = "us-west-2"
-
-
-class DiskHost(UnitHost):
-    """Every volume is a device; file systems stay with the volume, mounts with the host."""
-
-    formatted: set[str]
-
-    def __init__(self, ec2: Any) -> None:
-        super().__init__()
-        self.ec2 = ec2
-        self.formatted, self.at = set(), None  # type: ignore[var-annotated]
-
-    def device_of(self, volume: str) -> str | None:
-        return f"/dev/{volume}"
-
-    def filesystem(self, device: str) -> str | None:
-        [volume] = self.ec2.describe_volumes(VolumeIds=[device.removeprefix("/dev/")])["Volumes"]
-        return "xfs" if device in self.formatted or volume.get("SnapshotId") else None
-
-    def make_filesystem(self, device: str) -> None:
-        self.formatted.add(device)
-
-    def mounted(self, path: Path) -> str | None:
-        return self.at
-
-    def mount(self, device: str, path: Path) -> None:
-        self.at = device
-
-    def unmount(self, path: Path) -> None:
-        self.at = None
 
 
 @pytest.fixture
@@ -230,3 +200,23 @@ def test_a_hook_outside_of_a_group_is_an_error_that_names_it(
     del metadata_server.documents[GROUP_TAG]
     with pytest.raises(AgentError, match="lifecycle hook prepared: the instance is in no Auto Scaling group"):
         tasks.prepare(made)
+
+
+@pytest.mark.parametrize("task", [tasks.work, tasks.run])
+def test_nothing_starts_before_its_datasets_are_mounted(
+    task: Any, aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+) -> None:
+    made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
+    there = {
+        "volume": None,
+        "datasets": [{"snapshot": "snap-0123456789abcdef0", "device": "/dev/sdk", "path": "/data/a"}],
+    }
+    if task is tasks.work:
+        made.config = configs.load(configs.service(datasets=there["datasets"]))
+    else:
+        made.config = configs.load(configs.training(**there))
+    ran: list[Any] = []
+    made.host.run = lambda argv, stdin="": ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
+    with pytest.raises(AgentError, match="dataset /data/a: no volume at /dev/sdk yet"):
+        task(made)
+    assert ran == []

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -41,7 +44,7 @@ class Bench:
 
         spec = Service(command=("bash", "-c", command), **service)
         places = [Slot(n, 0) for n in range(count)]
-        return Workers(spec, places, self.heart, SystemHost(), self.clock, self.tmp, spawn)
+        return Workers(spec, places, self.heart, SystemHost(), self.clock, self.tmp, spawn=spawn)
 
     def wait_up(self) -> None:
         for process in self.processes:
@@ -189,9 +192,38 @@ def test_gpus_are_counted_and_none_is_an_error(tmp_path: Path) -> None:
         gpu_count(tmp_path / "none")
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may start processes of another user")
+@pytest.mark.parametrize(("image", "user"), [("", "nobody"), ("r@sha256:" + "0" * 64, "root")])
+def test_a_process_is_nobody_special_and_docker_is_called_by_root(
+    image: str, user: str, bench: Bench
+) -> None:
+    service = Service(command=("sleep", "60"), image=image, user="nobody")
+    workers = Workers(service, [], bench.heart, SystemHost(), bench.clock, bench.tmp)
+    process = workers._spawn(["sleep", "60"])
+    try:
+        status = Path(f"/proc/{process.pid}/status").read_text()
+        account = pwd.getpwnam(user)
+        assert re.search(rf"^Uid:\t{account.pw_uid}\t", status, re.M)
+        assert re.search(rf"^Gid:\t{account.pw_gid}\t", status, re.M)
+        if user == "nobody":
+            assert re.search(rf"^Groups:\t{account.pw_gid} *$", status, re.M)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_user_that_the_image_lacks_is_named(bench: Bench) -> None:
+    service = Service(command=("sleep", "60"), user="no-such-user")
+    workers = Workers(service, [Slot(0, 0)], bench.heart, SystemHost(), bench.clock, bench.tmp)
+    with pytest.raises(AgentError, match="user: 'no-such-user' is not there"):
+        workers.tick()
+
+
 def test_a_container_gets_one_gpu_no_rights_and_the_notice(tmp_path: Path) -> None:
     image = "1.dkr.ecr.us-west-2.amazonaws.com/worker@sha256:" + "0" * 64
-    argv = container_command(Service(image=image, command=("serve",)), Slot(3, 1), tmp_path)
+    service = Service(image=image, command=("serve",))
+    argv = container_command(service, Slot(3, 1), tmp_path, ["/data/imagenet"])
+    assert "/data/imagenet:/data/imagenet:ro" in argv
     assert argv[-2:] == [image, "serve"]
     assert "nvidia.com/gpu=1" in argv
     assert f"{tmp_path}:{tmp_path}:ro" in argv

@@ -1,8 +1,10 @@
-"""A host whose units are entries of a dict and whose signals are a list."""
+"""Hosts: units are entries of a dict and signals a list; volumes of EC2 are devices."""
 
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+from typing import Any
 
 from userdata.agent.host import SystemHost
 
@@ -18,3 +20,32 @@ class UnitHost(SystemHost):
 
     def signal(self, pid: int, number: signal.Signals) -> None:
         self.signals.append((pid, number))
+
+
+class DiskHost(UnitHost):
+    """Every volume is a device; file systems stay with the volume, mounts with the host."""
+
+    def __init__(self, ec2: Any) -> None:
+        super().__init__()
+        self.ec2 = ec2
+        self.formatted: set[str] = set()
+        self.at: str | None = None
+
+    def device_of(self, volume: str) -> str | None:
+        return f"/dev/{volume}"
+
+    def filesystem(self, device: str) -> str | None:
+        [volume] = self.ec2.describe_volumes(VolumeIds=[device.removeprefix("/dev/")])["Volumes"]
+        return "xfs" if device in self.formatted or volume.get("SnapshotId") else None
+
+    def make_filesystem(self, device: str) -> None:
+        self.formatted.add(device)
+
+    def mounted(self, path: Path) -> str | None:
+        return self.at
+
+    def mount(self, device: str, path: Path) -> None:
+        self.at = device
+
+    def unmount(self, path: Path) -> None:
+        self.at = None

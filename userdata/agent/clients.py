@@ -5,7 +5,7 @@ A process without it is 30 MB smaller and starts half a second sooner.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from userdata.agent.errors import AgentError
 
@@ -15,6 +15,30 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_ssm import SSMClient
+
+
+class Clients(Protocol):
+    """Whoever gives clients by region, as this module does."""
+
+    def autoscaling(self, region: str) -> AutoScalingClient:
+        """Return a client for the lifecycle hooks."""
+        ...
+
+    def dynamodb(self, region: str) -> DynamoDBClient:
+        """Return a client for the registry and the job table."""
+        ...
+
+    def ec2(self, region: str) -> EC2Client:
+        """Return a client for volumes and snapshots."""
+        ...
+
+    def s3(self, region: str) -> S3Client:
+        """Return a client for datasets."""
+        ...
+
+    def ssm(self, region: str) -> SSMClient:
+        """Return a client for the group's target parameter."""
+        ...
 
 
 def _client(service: str, region: str, attempts: int = 5) -> Any:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
-from userdata.agent import strict
+from userdata.agent import containers, strict
 from userdata.agent.errors import ConfigError
+from userdata.agent.names import DATA_DIR, DATASET_DEVICES, UNIT_RUN, UNIT_SLICES, UNIT_WORK
+from userdata.agent.slices.model import Slices
 
 _JOB = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _REVISION = re.compile(r"[0-9a-f]{40}")
 _INITIALIZATION_RATES = range(100, 301)
+_SNAPSHOT = re.compile(r"snap-[0-9a-f]{8,17}")
+
+DATASET_PATH: Final = r"/(dltraining/datasets|data|mnt|srv)(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+"
+"""Where datasets may be mounted: below places that nobody else uses, never over a part of the system."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,7 @@ class Volume:
 
     size_gib: int = 100
     throughput_mib: int = 125
-    """gp3 throughput in MiB/s (AWS: 125 is free, 1000 the most)."""
+    """gp3 throughput in MiB/s: 125 is free, 750 the most that its free 3,000 IOPS allow (0.25 MiB/s each)."""
     dataset: str = ""
     """``s3://bucket/prefix/`` that is copied to ``/dltraining/datasets`` when the volume is new."""
     initialization_rate_mib: int = 0
@@ -51,8 +58,8 @@ class Volume:
         """Check the bounds that AWS sets."""
         if not 1 <= self.size_gib <= 16384:
             raise ValueError(f"sizeGib: {self.size_gib}; allowed: 1 to 16384")
-        if not 125 <= self.throughput_mib <= 1000:
-            raise ValueError(f"throughputMib: {self.throughput_mib}; allowed: 125 to 1000")
+        if not 125 <= self.throughput_mib <= 750:
+            raise ValueError(f"throughputMib: {self.throughput_mib}; allowed: 125 to 750")
         if self.initialization_rate_mib and self.initialization_rate_mib not in _INITIALIZATION_RATES:
             raise ValueError(f"initializationRateMib: {self.initialization_rate_mib}; allowed: 0, 100 to 300")
         if self.dataset and not re.fullmatch(r"s3://[a-z0-9.-]{3,63}/.*", self.dataset):
@@ -75,6 +82,25 @@ class EfsMount:
             raise ValueError(f"accessPoint: {self.access_point!r}; allowed: fsap-…")
         if not self.path.startswith("/") or ".." in self.path.split("/"):
             raise ValueError(f"path: {self.path!r}; allowed: an absolute path")
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A volume that the launch made from ``snapshot`` for this instance, mounted read-only at ``path``."""
+
+    snapshot: str
+    device: str
+    """The name that the launch template gives it, one of `DATASET_DEVICES`."""
+    path: str
+
+    def __post_init__(self) -> None:
+        """Check the shape of id, device and path."""
+        if not _SNAPSHOT.fullmatch(self.snapshot):
+            raise ValueError(f"snapshot: {self.snapshot!r}; allowed: snap-…")
+        if self.device not in DATASET_DEVICES:
+            raise ValueError(f"device: {self.device!r}; allowed: {', '.join(DATASET_DEVICES)}")
+        if not re.fullmatch(DATASET_PATH, self.path):
+            raise ValueError(f"path: {self.path!r}; allowed: what matches {DATASET_PATH}")
 
 
 @dataclass(frozen=True)
@@ -121,6 +147,8 @@ class Service:
     """A container image pinned by digest; empty: ``command`` runs as a process."""
     command: tuple[str, ...] = ()
     environment: tuple[str, ...] = ()
+    user: str = ""
+    """The unprivileged user that ``command`` runs as where there is no image; empty: the agent's own."""
     says_ready: bool = False
     """The worker creates the file ``$GPU_SPOT_READY`` when its model is loaded.
 
@@ -135,7 +163,7 @@ class Service:
             raise ValueError(f"gpus: {self.gpus}; allowed: 0 to 16")
         if not self.image and not self.command:
             raise ValueError("image and command are both empty; one of them is needed")
-        if self.image and not re.fullmatch(r"[\w./:-]+@sha256:[0-9a-f]{64}", self.image):
+        if self.image and not containers.IMAGE.fullmatch(self.image):
             raise ValueError(f"image: {self.image!r}; allowed: repository@sha256:… (a tag can be moved)")
 
 
@@ -165,16 +193,22 @@ class Config:
     hooks: Hooks | None = None
     volume: Volume | None = None
     efs: tuple[EfsMount, ...] = ()
+    datasets: tuple[Dataset, ...] = ()
     training: Training | None = None
     service: Service | None = None
+    slices: Slices | None = None
     metrics: Metrics = field(default_factory=Metrics)
+    nvidia: bool = True
+    """Whether the accelerators are NVIDIA's: NVML knows no others."""
 
     def __post_init__(self) -> None:
         """Check what no single key can tell."""
-        if (self.training is None) == (self.service is None):
-            raise ValueError("exactly one of training and service is needed")
+        if sum(work is not None for work in (self.training, self.service, self.slices)) != 1:
+            raise ValueError("exactly one of training, service and slices is needed")
         if self.volume and not self.training:
             raise ValueError("volume: allowed with training only (its lease stands in the job's table item)")
+        copied = (f"{DATA_DIR}/datasets",) if self.volume and self.volume.dataset else ()
+        check_places([dataset.path for dataset in self.datasets], [*(m.path for m in self.efs), *copied])
         if not 0 <= self.drain_seconds <= 110:
             raise ValueError(
                 f"drainSeconds: {self.drain_seconds}; allowed: 0 to 110 (a notice has 120 seconds)"
@@ -183,6 +217,20 @@ class Config:
             raise ValueError(f"pollSeconds: {self.poll_seconds}; allowed: 1 to 5 (AWS: poll every 5 seconds)")
         if not 1 <= self.heartbeat_seconds <= 60:
             raise ValueError(f"heartbeatSeconds: {self.heartbeat_seconds}; allowed: 1 to 60")
+
+    @property
+    def work_unit(self) -> str:
+        """The systemd unit that does the work."""
+        return UNIT_RUN if self.training else UNIT_WORK if self.service else UNIT_SLICES
+
+
+def check_places(datasets: Sequence[str], others: Sequence[str]) -> None:
+    """Raise ``ValueError`` where a dataset's path is, holds or lies in that of another dataset or mount."""
+    for number, path in enumerate(datasets):
+        for other in (*datasets[:number], *others):
+            inner, outer = sorted((f"{path}/", f"{other}/"), key=len, reverse=True)
+            if inner.startswith(outer):
+                raise ValueError(f"{path} and {other} are in one place, allowed: places side by side")
 
 
 def parse(text: str) -> Config:

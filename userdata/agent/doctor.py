@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 from collections.abc import Callable, Iterator
@@ -9,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from userdata.agent.config import Config
+from userdata.agent.config import Config, Dataset
 from userdata.agent.errors import AgentError
 from userdata.agent.host import Host
 from userdata.agent.imds import Metadata, is_warmed
 from userdata.agent.metrics.gpus import Gpus
-from userdata.agent.names import DATA_DIR, UNIT_METRICS, UNIT_RUN, UNIT_WATCH, UNIT_WORK
+from userdata.agent.names import DATA_DIR, UNIT_METRICS, UNIT_WATCH
 
 Level = Literal["ok", "warning", "failure"]
 
@@ -35,13 +36,15 @@ def examine(
     checks: list[tuple[str, Callable[[], Finding]]] = [
         ("metadata", lambda: _metadata(metadata)),
         ("clock", lambda: _clock(host)),
-        ("gpus", lambda: _gpus(nvml, expected_gpus)),
         ("units", lambda: _units(config, host)),
         ("cloudwatch agent", lambda: _cloudwatch(config)),
     ]
+    if config.nvidia:
+        checks.append(("gpus", lambda: _gpus(nvml, expected_gpus)))
     if config.volume:
         checks.append(("data volume", lambda: _volume(host, data)))
     checks += [(f"efs {m.path}", lambda path=m.path: _efs(host, path)) for m in config.efs]  # type: ignore[misc]
+    checks += [(f"dataset {d.path}", lambda it=d: _dataset(config, host, it)) for d in config.datasets]  # type: ignore[misc]
     for name, check in checks:
         try:
             yield check()
@@ -76,7 +79,7 @@ def _gpus(nvml: Any, expected: int) -> Finding:
 
 
 def _units(config: Config, host: Host) -> Finding:
-    wanted = (UNIT_WATCH, UNIT_METRICS, UNIT_RUN if config.training else UNIT_WORK)
+    wanted = (UNIT_WATCH, UNIT_METRICS, config.work_unit)
     down = [unit for unit in wanted if host.main_pid(unit) is None]
     if down:
         return Finding(
@@ -111,3 +114,14 @@ def _efs(host: Host, path: str) -> Finding:
     if source is None:
         return Finding("failure", f"efs {path}", "not mounted; see `journalctl --unit gpu-spot-efs`")
     return Finding("ok", f"efs {path}", source)
+
+
+def _dataset(config: Config, host: Host, dataset: Dataset) -> Finding:
+    check = f"dataset {dataset.path}"
+    source = host.mounted(Path(dataset.path))
+    if source is None:
+        unit = config.work_unit.removesuffix(".service")
+        return Finding("failure", check, f"not mounted; see `journalctl --unit {unit}`")
+    if not os.statvfs(dataset.path).f_flag & os.ST_RDONLY:
+        return Finding("failure", check, f"{source} is writable, so it is not the dataset; unmount it")
+    return Finding("ok", check, f"{source}, of {dataset.snapshot}, read-only")

@@ -39,7 +39,7 @@ class Host(Protocol):
         ...
 
     def unmount(self, path: Path) -> None:
-        """Flush and unmount ``path``; fails while it is in use."""
+        """Flush and unmount ``path`` and what is mounted below; fails while it is in use."""
         ...
 
     def run(self, argv: Sequence[str], stdin: str = "") -> str:
@@ -105,9 +105,9 @@ class SystemHost:
         self.run(["mount", "-o", "noatime,nodev,nosuid", device, str(path)])
 
     def unmount(self, path: Path) -> None:
-        """Flush first, so that the unmount is short."""
+        """Flush first, so that the unmount is short; what is mounted below goes with it."""
         self.run(["sync", "--file-system", str(path)])
-        self.run(["umount", str(path)])
+        self.run(["umount", "--recursive", str(path)])
 
     def run(self, argv: Sequence[str], stdin: str = "") -> str:
         """Run without a shell; the error names the command and the last line that it said."""

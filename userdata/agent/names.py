@@ -39,9 +39,16 @@ LEASE_FILE: Final = "lease.json"
 
 DATA_DIR: Final = Path("/dltraining")
 
+# On Nitro the names mean nothing but must differ (EC2 user guide, "Device names": /dev/sd[f-p] for data
+# volumes).
+VOLUME_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghij")
+DATASET_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "klmnop")
+"""Taken from the launch on, by volumes that the launch template makes."""
+
 UNIT_PREPARE: Final = "gpu-spot-prepare.service"
 UNIT_RUN: Final = "gpu-spot-run.service"
 UNIT_WORK: Final = "gpu-spot-work.service"
+UNIT_SLICES: Final = "gpu-spot-slices.service"
 UNIT_VOLUME: Final = "gpu-spot-volume.service"
 UNIT_EFS: Final = "gpu-spot-efs.service"
 UNIT_WATCH: Final = "gpu-spot-watch.service"

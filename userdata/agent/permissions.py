@@ -1,8 +1,8 @@
 """Every AWS call that the agent makes, as IAM statements for the instance role; the program renders them.
 
 Placeholders: ``{partition} {region} {account} {stack} {group} {job} {registry_table} {job_table} {bucket}
-{prefix} {auto_scaling_group} {repository}`` (a repository's ARN). A test compares the actions with the calls
-that the code makes.
+{prefix} {auto_scaling_group} {repository}`` (a repository's ARN). A test records the calls on deployed stacks
+and holds each to the role that the program declares.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ _REQUESTED: Final = {
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 
-Need = Literal["work", "image", "hooks", "run", "volume", "dataset"]
-"""What an instance may be there for: workers, their image, hooks, a job, its volume, a dataset."""
+Need = Literal["work", "image", "hooks", "run", "volume", "dataset", "attached"]
+"""What an instance may be there for: workers, their image, hooks, a job, its volume, a dataset in S3, volumes
+that came with the launch."""
 
 
 def _key(name: str) -> Conditions:
@@ -84,7 +85,8 @@ STATEMENTS: Final[tuple[Statement, ...]] = (
         ("arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}/target",),
     ),
     # Descriptions know no resources.
-    Statement("FindVolumes", ("volume",), ("ec2:DescribeVolumes", "ec2:DescribeSnapshots"), ("*",)),
+    Statement("FindVolumes", ("volume", "attached"), ("ec2:DescribeVolumes",), ("*",)),
+    Statement("FindSnapshots", ("volume",), ("ec2:DescribeSnapshots",), ("*",)),
     Statement("MakeVolume", ("volume",), ("ec2:CreateVolume",), (f"{_EC2}:volume/*",), _REQUESTED),
     # The source: a snapshot of this job and no other.
     Statement("MakeCopy", ("volume",), ("ec2:CreateVolume",), (_SNAPSHOTS,), _OURS),
@@ -95,7 +97,12 @@ STATEMENTS: Final[tuple[Statement, ...]] = (
         ("volume",),
         ("ec2:CreateTags",),
         (f"{_EC2}:volume/*", _SNAPSHOTS),
-        {"StringEquals": {"ec2:CreateAction": ["CreateVolume", "CreateSnapshot"]}},
+        {
+            "StringEquals": {
+                **_REQUESTED["StringEquals"],
+                "ec2:CreateAction": ["CreateVolume", "CreateSnapshot"],
+            }
+        },
     ),
     Statement(
         "TagVolume",
@@ -134,5 +141,3 @@ STATEMENTS: Final[tuple[Statement, ...]] = (
         "PullImages", ("image",), ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"), ("{repository}",)
     ),
 )
-
-BY_DOCKER: Final = frozenset({"ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"})

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from userdata.agent import clients, files, hooks, log
+from userdata.agent.clients import Clients
 from userdata.agent.clock import Clock, SystemClock
 from userdata.agent.config import Config, Service
 from userdata.agent.errors import AgentError, ConfigError, LeaseLostError
@@ -21,6 +22,7 @@ from userdata.agent.names import DATA_DIR, LEASE_FILE, UNIT_VOLUME
 
 if TYPE_CHECKING:  # imported where they are used: `watch` and `metrics` do without most of this
     from userdata.agent.jobs import Jobs
+    from userdata.agent.train import Spawn
     from userdata.agent.volume.execute import Executor
 
 _CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
@@ -31,14 +33,18 @@ _HOOK_WAIT: Final = 120.0
 
 
 class Node:
-    """This machine, as the subcommands need it."""
+    """This machine, as the subcommands need it; whoever rehearses one replaces what is not real there."""
 
     def __init__(self, config: Config, directory: Path, metadata_url: str) -> None:
         self.config = config
         self.directory = directory
+        self.data = DATA_DIR
         self.clock: Clock = SystemClock()
         self.host: Host = SystemHost()
         self.metadata = Metadata(self.clock, metadata_url)
+        self.clients: Clients = clients
+        self.on_sigterm: Callable[[Callable[[], None]], None] = _on_sigterm
+        self.spawn: Spawn | None = None  # None: the trainer's own, as the job's user
 
     @cached_property
     def identity(self) -> Identity:
@@ -87,7 +93,7 @@ class Node:
         group = group or self.metadata.auto_scaling_group()
         if not group:
             raise AgentError(f"lifecycle hook {hook}: the instance is in no Auto Scaling group")
-        client = clients.autoscaling(self.config.region)
+        client = self.clients.autoscaling(self.config.region)
         return hooks.complete(client, group, hook, self.identity.instance, result)
 
     def heart(self) -> Heart:
@@ -95,7 +101,7 @@ class Node:
         from userdata.agent.registry import Registry
 
         registry = Registry(
-            clients.dynamodb(self.config.region),
+            self.clients.dynamodb(self.config.region),
             self.config.registry_table,
             self.config.group,
             self.identity.instance,
@@ -137,7 +143,8 @@ def prepare(node: Node) -> int:
     service = node.config.service
     if service:
         _expect_gpus(service)
-        _pull(node, service)
+        if service.image:
+            _pull(node, service.image)
     name = node.config.hooks.launch if node.config.hooks else ""
     if not name:
         return 0
@@ -160,13 +167,14 @@ def _executor(node: Node) -> Executor:
     assert volume is not None
     assert training is not None
     me, region = node.identity, node.config.region
-    s3 = clients.s3(region) if volume.dataset else None
+    dynamodb = node.clients.dynamodb(region)
+    s3 = node.clients.s3(region) if volume.dataset else None
     return Executor(
-        Place(me.instance, me.zone, DATA_DIR, volume.wait_seconds),
-        AwsEbs(clients.ec2(region), config.stack, config.group, training.job, volume),
-        DynamoLease(clients.dynamodb(region), training.job_table, training.job, me.instance, node.clock),
+        Place(me.instance, me.zone, node.data, volume.wait_seconds),
+        AwsEbs(node.clients.ec2(region), config.stack, config.group, training.job, volume),
+        DynamoLease(dynamodb, training.job_table, training.job, me.instance, node.clock),
         node.host,
-        S3Filler(s3, volume.dataset, DATA_DIR / "datasets"),
+        S3Filler(s3, volume.dataset, node.data / "datasets"),
         node.clock,
     )
 
@@ -179,8 +187,8 @@ def _jobs(node: Node) -> Jobs:
         raise ConfigError("training: missing; this instance has none")
     region = node.config.region
     return Jobs(
-        clients.dynamodb(region),
-        clients.ssm(region),
+        node.clients.dynamodb(region),
+        node.clients.ssm(region),
         training.job_table,
         training.job,
         training.revision,
@@ -220,6 +228,19 @@ def efs(node: Node) -> int:
     return 0
 
 
+def _mount(node: Node) -> None:
+    """Mount what the work reads and writes beside its volume; what is mounted stays."""
+    from userdata.agent import datasets, efs
+
+    config = node.config
+    efs.mount_all(node.host, config.efs)
+
+    def find() -> dict[str, datasets.Attached]:
+        return datasets.attached(node.clients.ec2(config.region), node.identity.instance)
+
+    datasets.mount_all(node.host, config.datasets, find)
+
+
 def run(node: Node) -> int:
     """Train until the job has ended or the instance is being taken, then let the volume go."""
     from userdata.agent.train import Trainer, checkout
@@ -242,18 +263,20 @@ def run(node: Node) -> int:
         if held is None:
             raise AgentError("the data volume is not here")
         me, token = node.identity.instance, int(held["token"])
-        dynamodb = clients.dynamodb(node.config.region)
+        dynamodb = node.clients.dynamodb(node.config.region)
         renew = partial(DynamoLease(dynamodb, training.job_table, training.job, me, node.clock).renew, token)
 
+    _mount(node)
     owner = f"--owner={training.user}"
     for kind in ("checkpoints", "artifacts"):
-        node.host.run(["install", "--directory", owner, str(DATA_DIR / kind / training.job)])
+        node.host.run(["install", "--directory", owner, str(node.data / kind / training.job)])
     code = _CODE_DIR / training.job
     checkout(node.host, training, code)
+    heart = node.heart()
     trainer = Trainer(
-        training, code, DATA_DIR, node.directory, jobs, node.heart(), node.host, node.clock, renew
+        training, code, node.data, node.directory, jobs, heart, node.host, node.clock, renew, node.spawn
     )
-    _on_sigterm(trainer.stop)
+    node.on_sigterm(trainer.stop)
     try:
         trainer.run()
     except LeaseLostError:
@@ -270,12 +293,31 @@ def work(node: Node) -> int:
     service = node.config.service
     if service is None:
         raise ConfigError("service: missing; this instance has none")
-    _pull(node, service)
+    _mount(node)
+    if service.image:
+        _pull(node, service.image)
     node.gate()
     places = slots(service, _expect_gpus(service))
-    workers = Workers(service, places, node.heart(), node.host, node.clock, node.directory)
-    _on_sigterm(workers.stop)
+    paths = [dataset.path for dataset in node.config.datasets]
+    workers = Workers(service, places, node.heart(), node.host, node.clock, node.directory, paths)
+    node.on_sigterm(workers.stop)
     workers.run()
+    return 0
+
+
+def slices(node: Node) -> int:
+    """Keep the tenants' containers as they are declared, until the instance is taken or told to stop."""
+    from userdata.agent.slices import machine
+    from userdata.agent.slices.landlord import Landlord
+
+    declared = node.config.slices
+    if declared is None:
+        raise ConfigError("slices: missing; this instance has none")
+    node.gate()
+    look = partial(machine.look, node.host, gpus=any(tenant.gpus for tenant in declared.tenants))
+    landlord = Landlord(declared, node.host, node.clock, node.directory, partial(_pull, node), look)
+    node.on_sigterm(landlord.stop)
+    landlord.run()
     return 0
 
 
@@ -285,14 +327,10 @@ def _expect_gpus(service: Service) -> int:
     return service.gpus or gpu_count()
 
 
-def _pull(node: Node, service: Service) -> None:
-    from userdata.agent.work import ecr_login
+def _pull(node: Node, image: str) -> None:
+    from userdata.agent import containers
 
-    if not service.image:
-        return
-    if ".dkr.ecr." in service.image:
-        ecr_login(node.host, service.image, _ecr_password(node.config.region))
-    node.host.run(["docker", "pull", "--quiet", service.image])
+    containers.pull(node.host, image, partial(_ecr_password, node.config.region))
 
 
 def _ecr_password(region: str) -> str:
@@ -315,6 +353,7 @@ def metrics(node: Node) -> int:
     from userdata.agent.metrics.emf import Sink
     from userdata.agent.metrics.gpus import Gpus, count_on_bus
     from userdata.agent.metrics.owner import Owners
+    from userdata.agent.tell import Tales
     from userdata.agent.train import newest_checkpoint
 
     training = node.config.training
@@ -322,13 +361,17 @@ def metrics(node: Node) -> int:
     def age() -> float | None:
         if training is None:
             return None
-        newest = newest_checkpoint(DATA_DIR / "checkpoints" / training.job)
+        newest = newest_checkpoint(node.data / "checkpoints" / training.job)
         return max(node.clock.wall() - newest, 0.0) if newest else None
 
-    gpus = Gpus(_nvml(), count_on_bus())
+    gpus = Gpus(_nvml(), count_on_bus()) if node.config.nvidia else None
     sink = Sink(node.config.metrics.emf_port)
-    owners = Owners(node.directory)
-    Collector(node.config, node.instance(), gpus, owners, sink, node.clock, age).run()
+    owners, tales = Owners(node.directory), Tales(node.directory)
+
+    def depths() -> tuple[float, ...]:
+        return tales.queue_depths(node.clock.wall())
+
+    Collector(node.config, node.instance(), gpus, owners, sink, node.clock, age, depths).run()
     return 0
 
 

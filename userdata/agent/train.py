@@ -12,7 +12,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Final, Protocol
 
-from userdata.agent import log
+from userdata.agent import log, tell
 from userdata.agent.clock import Clock
 from userdata.agent.config import Training
 from userdata.agent.errors import AgentError, LeaseLostError
@@ -26,7 +26,21 @@ _RENEW_EVERY: Final = 30.0
 _LOOK_EVERY: Final = 0.5
 _LOST_LEASE_GRACE: Final = 60.0
 
-Spawn = Callable[[list[str], dict[str, str], Path], subprocess.Popen[bytes]]
+
+class Process(Protocol):
+    """What the trainer needs of a process, such as ``subprocess.Popen``."""
+
+    @property
+    def pid(self) -> int:
+        """Its id."""
+        ...
+
+    def poll(self) -> int | None:
+        """Return its exit code, None while it runs."""
+        ...
+
+
+Spawn = Callable[[list[str], dict[str, str], Path], Process]
 
 
 class JobState(Protocol):
@@ -103,7 +117,7 @@ class Trainer:
         self._clock = clock
         self._renew = renew
         self._spawn = spawn or self._popen
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
         self._stopping = False
         self._renewed = clock.monotonic()
 
@@ -151,6 +165,7 @@ class Trainer:
 
     def _one_run(self, restarts: int) -> int:
         log.info("training starts", command=list(self._training.command), restarts=restarts)
+        tell.make_place(self._directory, 0)
         self._process = self._spawn(list(self._training.command), self._environment(restarts), self._code)
         if self._stopping:  # told between the check and the start
             self.stop()
@@ -213,6 +228,7 @@ class Trainer:
             "GPU_SPOT_ARTIFACTS": str(self._data / "artifacts" / self._training.job),
             "GPU_SPOT_NOTICE": str(self._directory / "notice.json"),
             "GPU_SPOT_DONE": str(self.done_file),
+            "GPU_SPOT_TELL": str(tell.tell_file(self._directory, 0)),
             "GPU_SPOT_RESTARTS": str(restarts),
         }
 

@@ -21,7 +21,7 @@ from userdata.agent.imds import (
     Metadata,
     MetadataUnavailableError,
 )
-from userdata.agent.names import HINT_FILE, UNIT_RUN, UNIT_WORK
+from userdata.agent.names import HINT_FILE
 from userdata.agent.notice import Notice
 
 # The hook must be completed before AWS's own deadline; a call takes well under a second.
@@ -67,7 +67,7 @@ class Watcher:
         self._clock = clock
         self._directory = directory
         self._complete_hook = complete_hook
-        self._unit = UNIT_RUN if config.training else UNIT_WORK
+        self._unit = config.work_unit
         self._doom: _Doom | None = None
         self._spot = ""
         self._hint = ""

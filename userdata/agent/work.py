@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from signal import SIGTERM
 from typing import Final
 
-from userdata.agent import files, log
+from userdata.agent import containers, files, log, tell
 from userdata.agent.clock import Clock
 from userdata.agent.config import Service
 from userdata.agent.errors import AgentError
 from userdata.agent.heart import Heart
 from userdata.agent.host import Host
-from userdata.agent.names import READY_DIR, RUN_DIR, WORKERS_DIR
+from userdata.agent.names import RUN_DIR, WORKERS_DIR
 
 _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 _FIRST_BACKOFF: Final = 2.0
@@ -45,17 +48,18 @@ def slots(service: Service, gpus: int) -> tuple[Slot, ...]:
 
 
 def environment(slot: Slot, directory: Path) -> dict[str, str]:
-    """Return what every worker is told about its place, its notice and how to say that it is ready."""
+    """Return what every worker is told about its place, its notice and how to speak to us."""
     return {
         "GPU_SPOT_SLOT": str(slot.number),
         "GPU_SPOT_NOTICE": str(directory / "notice.json"),
         "GPU_SPOT_READY": str(ready_file(slot, directory)),
+        "GPU_SPOT_TELL": str(tell.tell_file(directory, slot.number)),
     }
 
 
 def ready_file(slot: Slot, directory: Path) -> Path:
-    """Return the file by which a worker says that it is ready, the only thing of ours that it may write."""
-    return directory / READY_DIR / str(slot.number) / "ready"
+    """Return the file by which a worker says that it is ready."""
+    return tell.place(directory, slot.number) / "ready"
 
 
 def process_command(service: Service, slot: Slot, directory: Path) -> list[str]:
@@ -68,19 +72,23 @@ def process_command(service: Service, slot: Slot, directory: Path) -> list[str]:
     return ["env", *(f"{k}={v}" for k, v in pairs.items()), *service.environment, *service.command]
 
 
-def container_command(service: Service, slot: Slot, directory: Path) -> list[str]:
+def container_command(
+    service: Service, slot: Slot, directory: Path, datasets: Sequence[str] = ()
+) -> list[str]:
     """Return the argv of a worker in a container, run in the foreground so that signals reach it.
 
     The host's network, because metadata with hop limit 1 do not cross a bridge: our own worker gets its
-    credentials there. The GPU comes by the container toolkit's CDI device.
+    credentials there. The GPU comes by the container toolkit's CDI device, ``datasets``
+    are paths that it may read.
     """
     place = directory / WORKERS_DIR
     argv = ["docker", "run", "--rm", "--name", f"gpu-spot-{slot.number}", "--network", "host"]
-    argv += ["--device", f"nvidia.com/gpu={slot.gpu}", "--read-only", "--tmpfs", "/tmp"]  # noqa: S108 - in there
-    argv += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
+    argv += [*containers.gpu(slot.gpu), *containers.CONFINED]
     argv += ["--cidfile", str(place / f"{slot.number}.cid"), "--volume", f"{directory}:{directory}:ro"]
     ready = ready_file(slot, directory).parent
     argv += ["--volume", f"{ready}:{ready}", "--env-file", str(place / f"{slot.number}.env")]
+    for path in datasets:
+        argv += ["--volume", f"{path}:{path}:ro"]
     return [*argv, service.image, *service.command]
 
 
@@ -91,6 +99,20 @@ class _Worker:
     failures: int = 0
     start_at: float = 0.0
     left: bool = False
+
+
+def _popen(user: str, argv: list[str]) -> subprocess.Popen[bytes]:
+    if not user:
+        return subprocess.Popen(argv, start_new_session=True)  # noqa: S603
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError:
+        raise AgentError(f"user: {user!r} is not there; allowed: a user of the image") from None
+    # With its groups: devices of some makers belong to one.
+    groups = os.getgrouplist(user, account.pw_gid)
+    return subprocess.Popen(  # noqa: S603
+        argv, user=account.pw_uid, group=account.pw_gid, extra_groups=groups, start_new_session=True
+    )
 
 
 class Workers:
@@ -104,6 +126,7 @@ class Workers:
         host: Host,
         clock: Clock,
         directory: Path = RUN_DIR,
+        datasets: Sequence[str] = (),
         spawn: Callable[[list[str]], subprocess.Popen[bytes]] | None = None,
     ) -> None:
         self._service = service
@@ -111,7 +134,8 @@ class Workers:
         self._host = host
         self._clock = clock
         self._directory = directory
-        self._spawn = spawn or (lambda argv: subprocess.Popen(argv, start_new_session=True))  # noqa: S603
+        self._datasets = datasets
+        self._spawn = spawn or partial(_popen, "" if service.image else service.user)
         self._workers = [_Worker(slot) for slot in places]
         self._stopping = False
 
@@ -142,16 +166,14 @@ class Workers:
     def _start(self, worker: _Worker) -> None:
         slot, place = worker.slot, self._directory / WORKERS_DIR
         (place / f"{slot.number}.cid").unlink(missing_ok=True)
-        ready = ready_file(slot, self._directory)
-        ready.parent.mkdir(parents=True, exist_ok=True)
-        ready.parent.chmod(0o777)  # whatever user the worker is; nothing else stands in there
-        ready.unlink(missing_ok=True)
+        tell.make_place(self._directory, slot.number)
+        ready_file(slot, self._directory).unlink(missing_ok=True)
         if self._service.image:
             pairs = [f"{k}={v}" for k, v in environment(slot, self._directory).items()]
             files.write_atomic(
                 place / f"{slot.number}.env", "\n".join([*pairs, *self._service.environment]) + "\n", 0o600
             )
-            argv = container_command(self._service, slot, self._directory)
+            argv = container_command(self._service, slot, self._directory, self._datasets)
         else:
             place.mkdir(parents=True, exist_ok=True)
             argv = process_command(self._service, slot, self._directory)
@@ -178,13 +200,3 @@ class Workers:
         if not self._service.says_ready:
             return True
         return ready_file(slot, self._directory).exists()
-
-
-def ecr_login(host: Host, image: str, password: str) -> None:
-    """Log Docker in to the registry of ``image``.
-
-    The password goes through standard input, never the command line.
-    """
-    host.run(
-        ["docker", "login", "--username", "AWS", "--password-stdin", image.split("/")[0]], stdin=password
-    )

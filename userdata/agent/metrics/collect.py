@@ -20,18 +20,21 @@ class Collector:
     """Gathers looks and turns them into lines: one for the instance, one for each worker slot.
 
     Args:
+        gpus: None where the accelerators are of another maker, about which NVML says nothing.
         checkpoint_age: seconds since the newest checkpoint; None without one.
+        queue_depths: tasks that wait, from each worker that tells.
     """
 
     def __init__(
         self,
         config: Config,
         instance: str,
-        gpus: Gpus,
+        gpus: Gpus | None,
         owners: Owners,
         sink: emf.Sink,
         clock: Clock,
         checkpoint_age: Callable[[], float | None],
+        queue_depths: Callable[[], tuple[float, ...]],
     ) -> None:
         self._config = config
         self._instance = instance
@@ -40,6 +43,7 @@ class Collector:
         self._sink = sink
         self._clock = clock
         self._checkpoint_age = checkpoint_age
+        self._queue_depths = queue_depths
         self._utilization: dict[str, list[float]] = {}
         self._memory: dict[str, list[float]] = {}
         self._uuids: dict[str, set[str]] = {}
@@ -59,7 +63,8 @@ class Collector:
 
     def tick(self) -> None:
         """Look once; send if it is time."""
-        self._add(self._gpus.look())
+        if self._gpus is not None:
+            self._add(self._gpus.look())
         if self._clock.monotonic() >= self._send_at:
             self._send_at = self._clock.monotonic() + self._config.metrics.send_every_seconds
             self.send()
@@ -88,15 +93,20 @@ class Collector:
 
     def send(self) -> None:
         """Make lines of what was gathered, hand them over, begin anew."""
-        metrics = [
-            emf.Metric("GpusLost", "Count", (float(self._lost),)),
-            emf.Metric("XidErrors", "Count", (float(len(self._xids)),)),
-            emf.Metric("EccUncorrectedErrors", "Count", (float(self._ecc_new),)),
-        ]
+        metrics: list[emf.Metric] = []
+        if self._gpus is not None:
+            metrics += [
+                emf.Metric("GpusLost", "Count", (float(self._lost),)),
+                emf.Metric("XidErrors", "Count", (float(len(self._xids)),)),
+                emf.Metric("EccUncorrectedErrors", "Count", (float(self._ecc_new),)),
+            ]
         age = self._checkpoint_age()
         if age is not None:
             metrics.append(emf.Metric("SecondsSinceCheckpoint", "Seconds", (round(age, 1),)))
-        self._put({}, metrics, {"uuids": sorted(self._ecc), "xids": self._xids})
+        if depths := self._queue_depths():
+            metrics.append(emf.Metric("QueueDepth", "Count", depths))
+        if metrics:
+            self._put({}, metrics, {"uuids": sorted(self._ecc), "xids": self._xids})
         for slot in sorted(self._utilization):
             metrics = [
                 emf.Metric("WorkerGpuUtilization", "Percent", tuple(self._utilization[slot])),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from userdata.agent.names import VOLUME_DEVICES
 from userdata.agent.volume.model import (
     FOREIGN,
     LIVE,
@@ -29,9 +30,6 @@ from userdata.agent.volume.model import (
 )
 
 _GONE = ("deleting", "deleted")
-# On Nitro the names mean nothing but must differ (EC2 user guide, "Device names": /dev/sd[f-p] for data
-# volumes).
-_DEVICE_NAMES = tuple(f"/dev/sd{letter}" for letter in "fghijklmnop")
 
 
 def plan(observed: Observed) -> Step:
@@ -167,7 +165,7 @@ def _bring_up(observed: Observed, volumes: tuple[Volume, ...], volume: Volume) -
         return Wait(f"volume {volume.id} to be created")
     if volume.instance is None and volume.state == "available":
         taken = {v.device for v in volumes if v.instance == observed.instance}
-        return Attach(volume.id, next(name for name in _DEVICE_NAMES if name not in taken))
+        return Attach(volume.id, next(name for name in VOLUME_DEVICES if name not in taken))
     if volume.instance != observed.instance or volume.attachment != "attached":
         return Wait(
             f"volume {volume.id}, {volume.attachment or volume.state} at {volume.instance or 'no instance'}"

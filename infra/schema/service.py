@@ -1,0 +1,59 @@
+"""The shape of ``services[]``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from infra import accelerators as catalogue
+from infra.schema.base import ContainerImage
+from infra.schema.capacity import Capacity
+from infra.schema.work import Work, check_text
+
+
+class Service(Work):
+    """GPU workers that serve requests: ``slots_per_gpu`` of them share each GPU.
+
+    A worker is a container of ``image``, given ``command`` as arguments, or without an image ``command`` as a
+    process of the AMI. Without either it does nothing but report. An instance is ready when all its workers
+    are: at their start, or with ``says_ready`` when they say so themselves. An accelerator of another maker
+    than NVIDIA has no container toolkit here, and its whole instance counts as one GPU.
+    """
+
+    slots_per_gpu: Annotated[int, Field(ge=1, le=64)] = 1
+    drain_seconds: Annotated[int, Field(ge=0, le=120)] = 0
+    image: ContainerImage | None = None
+    command: Annotated[tuple[str, ...], Field(max_length=64)] = ()
+    says_ready: bool = False
+
+    @property
+    def slots(self) -> dict[str, int]:
+        """Worker slots by instance type."""
+        gpus = {
+            t: catalogue.lookup(t).accelerators if self.capacity.is_nvidia else 1 for t in self.capacity.types
+        }
+        return {kind: count * self.slots_per_gpu for kind, count in gpus.items()}
+
+    @field_validator("image")
+    @classmethod
+    def _toolkit_is_nvidias(cls, image: str | None, info: ValidationInfo) -> str | None:
+        capacity: Capacity | None = info.data.get("capacity")
+        if image is not None and capacity is not None:
+            vendor = catalogue.lookup(capacity.types[0]).family.vendor
+            if vendor != "nvidia":
+                raise ValueError(f"a container on accelerators of {vendor!r}, allowed: on NVIDIA's")
+        return image
+
+    @field_validator("command")
+    @classmethod
+    def _fits(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        check_text(command, info.data.get("environment", {}))
+        return command
+
+    @field_validator("says_ready")
+    @classmethod
+    def _only_work_speaks(cls, value: bool, info: ValidationInfo) -> bool:
+        if value and info.data.get("image") is None and not info.data.get("command"):
+            raise ValueError("true without an image or a command, which would say it, allowed: false")
+        return value

@@ -1,0 +1,118 @@
+"""Datasets of a snapshot: a volume for each instance, gone with it, and no permission that nobody needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.infra import training
+from tests.infra.declared import DEV, ROOT, RUNNER, Run, run, variant
+from userdata.agent.names import DATASET_DEVICES, VOLUME_DEVICES
+
+IMAGENET = {
+    "snapshot": "snap-0123456789abcdef0",
+    "path": "/data/imagenet",
+    "initializationRateMib": 300,
+    "throughputMib": 500,
+}
+COCO = {"snapshot": "snap-0123456789abcdef1", "path": "/dltraining/datasets/coco"}
+
+
+def with_datasets(config: dict[str, Any]) -> None:
+    config["gpu-spot:services"][0] |= {"datasets": [IMAGENET, COCO]}
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("datasets")
+    return run("known", variant(folder, with_datasets))
+
+
+@pytest.mark.parametrize("side", ["primary", "fallback"])
+def test_every_instance_gets_volumes_that_end_with_it(known: Run, side: str) -> None:
+    root, *datasets = known.the("LaunchTemplate", f"inference-{side}")["blockDeviceMappings"]
+    assert "snapshotId" not in root["ebs"]
+    assert datasets == [
+        {
+            "deviceName": "/dev/sdk",
+            "ebs": {
+                "snapshotId": IMAGENET["snapshot"],
+                "volumeType": "gp3",
+                "throughput": 500,
+                "volumeInitializationRate": 300,
+                # EC2 refuses `encrypted` beside a snapshot.
+                "deleteOnTermination": "true",
+            },
+        },
+        {
+            "deviceName": "/dev/sdl",
+            "ebs": {
+                "snapshotId": COCO["snapshot"],
+                "volumeType": "gp3",
+                "throughput": 125,
+                "deleteOnTermination": "true",
+            },
+        },
+    ]
+
+
+def test_the_agent_is_told_where_the_launch_put_them(known: Run) -> None:
+    told = known.agent("inference-primary")["datasets"]
+    assert told == [
+        {"snapshot": IMAGENET["snapshot"], "device": "/dev/sdk", "path": IMAGENET["path"]},
+        {"snapshot": COCO["snapshot"], "device": "/dev/sdl", "path": COCO["path"]},
+    ]
+
+
+def test_the_moving_volume_never_wants_their_names() -> None:
+    assert not set(DATASET_DEVICES) & set(VOLUME_DEVICES)
+
+
+def statements(of: Run, group: str) -> dict[str, dict[str, Any]]:
+    [policy] = [p for name, p in of.of("RolePolicy").items() if name.endswith(f"-{group}-instance")]
+    return {statement["Sid"]: statement for statement in json.loads(policy["policy"])["Statement"]}
+
+
+def test_volumes_are_described_only_by_who_must_find_one(known: Run, tmp_path: Path) -> None:
+    assert statements(known, "inference")["FindVolumes"]["Action"] == ["ec2:DescribeVolumes"]
+    assert "FindSnapshots" not in statements(known, "inference")
+    without = training.stack(tmp_path)
+    assert "FindVolumes" not in statements(without, "inference")
+    assert {"FindVolumes", "FindSnapshots"} <= statements(without, "resnet").keys()
+
+
+def test_previews_may_look_at_snapshots_only_where_there_are_some(tmp_path: Path) -> None:
+    def previewed(config: dict[str, Any]) -> None:
+        config["gpu-spot:identity"] = {"previews": {"repository": "team/gpu-spot"}}
+
+    def both(config: dict[str, Any]) -> None:
+        previewed(config)
+        with_datasets(config)
+
+    for name, change, may in (("without", previewed, False), ("with", both, True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        one = run("known", variant(folder, change))
+        [policy] = [p["policy"] for n, p in one.of("RolePolicy").items() if n.endswith("-previews")]
+        assert ("ec2:DescribeSnapshots" in policy) is may
+
+
+@pytest.mark.parametrize("mode", ["known", "unknown"])
+def test_a_snapshot_that_is_of_no_use_ends_the_preview_in_one_line(mode: str, tmp_path: Path) -> None:
+    def plain(config: dict[str, Any]) -> None:
+        # The double answers for this one as for a snapshot that is not encrypted.
+        config["gpu-spot:services"][0]["datasets"] = [COCO | {"snapshot": "snap-00000000"}]
+
+    path = variant(tmp_path, plain, DEV)
+    command = [sys.executable, str(RUNNER), mode, "dev", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert done.returncode
+    assert (
+        "dataset snap-00000000 is {'state': 'completed', 'encrypted': False, 'tier': 'standard'}, "
+        "allowed: {'state': 'completed', 'encrypted': True, 'tier': 'standard'}"
+    ) in done.stderr

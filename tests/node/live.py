@@ -1,0 +1,289 @@
+"""The agent's subcommands on instances of a deployed stack, overheard: what each group asks of IAM.
+
+Real: the program's roles and boot data in moto, botocore's clients, the boot script under bash, processes.
+Ours: disks, mounts, git, docker and time.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any, Final
+from unittest import mock
+
+from moto.ec2.models import ec2_backends
+
+from gpu_spot.local.cloud import Side
+from gpu_spot.local.fleet import Market
+from gpu_spot.local.functions import Call
+from gpu_spot.local.permissions import Request
+from gpu_spot.local.sandbox import ACCOUNT
+from tests.e2e.calls import Authorisation, documents
+from tests.e2e.world import World, living, load
+from tests.infra.booting import Machine
+from tests.node.clocks import FakeClock
+from tests.node.metadata import MetadataServer
+from tests.node.units import DiskHost
+from userdata.agent import clients, config, tasks
+from userdata.agent.host import SystemHost
+from userdata.agent.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
+
+_AGENTS_CLIENTS: Final = ("autoscaling", "dynamodb", "ec2", "ecr", "s3", "ssm")
+
+
+class OverError(BaseException):
+    """Ends a subcommand that would run for ever."""
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a group's role allows, what its instances asked, and by which subcommands."""
+
+    policies: list[dict[str, Any]]
+    asked: tuple[Request, ...]
+    commands: frozenset[str]
+
+
+class NodeHost(DiskHost):
+    """Disks as EC2 has them; commands are only noted, processes are real."""
+
+    def __init__(self, ec2: Any, revision: str) -> None:
+        super().__init__(ec2)
+        self.revision = revision
+        self.ran: list[list[str]] = []
+
+    def run(self, argv: Any, stdin: str = "") -> str:
+        self.ran.append(list(argv))
+        return self.revision if "rev-parse" in argv else ""
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        SystemHost().signal(pid, number)
+
+
+class Group:
+    """One group of a deployed stack, and the play of its instances."""
+
+    def __init__(self, world: World, name: str, folder: Path) -> None:
+        self.world, self.name, self.folder = world, name, folder
+        self.view = world.cloud.group(name)
+        self.asked: dict[str, Request] = {}
+        self.commands: set[str] = set()
+        self.clients: dict[str, Callable[[str], Any]] = {}
+        self.server, self.clock = MetadataServer(), FakeClock()
+        self.authorisation = Authorisation(world.clients)
+
+    def heard(self, service: str, operation: str, params: Mapping[str, Any]) -> None:
+        for request in self.authorisation.requests(Call("agent", service, operation, params)):
+            self.asked.setdefault(repr(request), request)
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hand every call of the agent's clients on before it is made, from whatever thread."""
+        with contextlib.ExitStack() as stack:
+            for name in _AGENTS_CLIENTS:
+                made = cache(partial(self._overheard, getattr(clients, name)))
+                stack.enter_context(mock.patch.object(clients, name, self.clients.setdefault(name, made)))
+            yield
+
+    def _overheard(self, make: Callable[[str], Any], region: str) -> Any:
+        client = make(region)
+
+        def hear(params: Mapping[str, Any], model: Any, **_: Any) -> None:
+            self.heard(model.service_model.service_name, model.name, params)
+
+        client.meta.events.register("provide-client-params.*.*", hear)
+        # moto cannot complete lifecycle actions.
+        done = (SimpleNamespace(status_code=200), {})
+        client.meta.events.register("before-call.auto-scaling.CompleteLifecycleAction", lambda **_: done)
+        return client
+
+    def boot_data(self, side: Side) -> str:
+        template = f"gpu-spot-{self.world.deployment.stack}-{self.name}-{side}"
+        made = self.world.deployment.resource("aws:ec2/launchTemplate:LaunchTemplate", template)
+        return base64.b64decode(made.inputs["userData"]).decode()
+
+    def told(self, side: Side) -> str:
+        """The agent's configuration, as cloud-init writes it."""
+        written = json.loads(self.boot_data(side).partition("\n")[2])["write_files"]
+        [text] = [file["content"] for file in written if file["path"] == "/etc/gpu-spot/agent.json"]
+        return str(text)
+
+    def node(self, side: Side, zone: int = 0, number: int = 0, **changes: Any) -> tasks.Node:
+        """Launch an instance; ``changes`` are to its training or service."""
+        kind, where = self.view.instance_types[0], self.view.zones[zone]
+        market: Market = "spot" if side == "primary" else "on-demand"
+        instance = self.world.cloud.launch(self.name, side, kind, where, market)
+        self.server.documents |= {
+            IDENTITY: json.dumps(
+                {
+                    "instanceId": instance,
+                    "availabilityZone": where,
+                    "region": self.world.config.region,
+                    "instanceType": kind,
+                }
+            ),
+            GROUP_TAG: self.view.side(side),
+        }
+        told = config.parse(self.told(side))
+        if told.training:
+            told = replace(told, training=replace(told.training, **changes))
+        if told.service:
+            told = replace(told, service=replace(told.service, gpus=1, user="", **changes))
+        made = tasks.Node(told, self.folder / f"run-{number}", self.server.url)
+        made.clock, made.data, made.spawn = self.clock, self.folder / "data", _as_me
+        made.host = NodeHost(self.world.clients("ec2"), told.training.revision if told.training else "")
+        return made
+
+    def play(self, command: str, node: tasks.Node, *arguments: Any, until: float | None = None) -> None:
+        """Run a subcommand; after ``until`` seconds it is told to stop, or ends if it does not listen."""
+        self.commands.add(command)
+        begun = self.clock.monotonic()
+        told = False
+
+        def on_sleep(seconds: float) -> None:
+            nonlocal told
+            passed = self.clock.monotonic() - begun
+            if until is not None and passed >= until and not told:
+                told = True
+                if signal.getsignal(signal.SIGTERM) not in (signal.SIG_DFL, None):
+                    os.kill(os.getpid(), signal.SIGTERM)
+                else:
+                    raise OverError
+
+        self.clock.on_sleep = on_sleep
+        with self.listening(), contextlib.suppress(OverError):
+            getattr(tasks, command)(node, *arguments)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self.clock.on_sleep = lambda seconds: None
+
+    def boot(self, side: Side) -> None:
+        """Boot under bash where the agent's archive is missing: all that a boot may ask for is asked."""
+        metadata, root = MetadataServer(), self.folder / f"boot-{side}"
+        root.mkdir()
+        machine = Machine(root, metadata)
+        metadata.documents["/latest/meta-data/tags/instance/aws:autoscaling:groupName"] = self.view.side(side)
+        machine.write_files(self.boot_data(side))
+        assert machine.boot().returncode != 0
+        metadata.close()
+        for service, operation, *arguments in machine.calls("aws"):
+            if service == "s3":
+                bucket, _, key = arguments[-2].removeprefix("s3://").partition("/")
+                for one in ("HeadObject", "GetObject"):  # what `aws s3 cp` does
+                    self.heard("s3", one, {"Bucket": bucket, "Key": key})
+            else:
+                self.heard(service, _camel(operation), dict(_given(arguments)))
+        for call in machine.calls("cloudwatch-agent"):
+            self.heard("ssm", "GetParameter", {"Name": call[-1].removeprefix("ssm:")})
+
+    def mounted(self, host: NodeHost) -> None:
+        """Hear the mounts, which efs-utils signs with the role."""
+        for argv in host.ran:
+            if argv[:3] == ["mount", "-t", "efs"]:
+                options = dict(option.partition("=")[::2] for option in argv[4].split(","))
+                params = {
+                    "FileSystemId": argv[5].removesuffix(":/"),
+                    "AccessPointId": options["accesspoint"],
+                }
+                for action in ("ClientMount", "ClientWrite"):
+                    self.heard("elasticfilesystem", action, params)
+
+    def role(self) -> Role:
+        self.server.close()
+        name = f"gpu-spot-{self.world.deployment.stack}-{self.name}-instance"
+        role = self.world.deployment.resource("aws:iam/role:Role", name).outputs["name"]
+        found = documents(self.world.clients, role)
+        return Role(found, tuple(self.asked.values()), frozenset(self.commands))
+
+
+def _camel(command: str) -> str:
+    return "".join(word.title() for word in command.split("-"))
+
+
+def _given(arguments: list[str]) -> Iterator[tuple[str, str]]:
+    for key, value in zip(arguments[::2], arguments[1::2], strict=True):
+        yield _camel(key.removeprefix("--")), value
+
+
+def serve(group: Group) -> None:
+    """A service's instance: launched warm, at work, taken; and one whose launch is given up."""
+    node = group.node("fallback")
+    group.play("prepare", node)
+    group.play("work", node, until=25.0)
+    _look_and_leave(group, node)
+    group.play("hook", node, "launch", "ABANDON")
+
+
+def train_and_move(group: Group) -> None:
+    """A job that is taken in one zone, goes on in another to its end, and is found finished by a third."""
+    first = group.node("primary", 0, 0, command=("sleep", "60"))
+    group.play("efs", first)
+    group.play("volume", first, "up")
+    group.play("run", first, until=45.0)
+    assert isinstance(first.host, NodeHost)
+    group.mounted(first.host)
+    _look_and_leave(group, first)
+    second = group.node("fallback", 1, 1, command=("true",))
+    group.play("prepare", second)
+    group.play("volume", second, "up")
+    group.play("run", second)
+    third = group.node("primary", 0, 2)
+    group.play("volume", third, "up")
+    group.play("run", third)
+    target = group.world.clients("ssm").get_parameter(Name=third.config.training.target_parameter)  # type: ignore[union-attr]
+    assert target["Parameter"]["Value"] == "0"
+
+
+def _look_and_leave(group: Group, node: tasks.Node) -> None:
+    group.play("metrics", node, until=70.0)
+    group.play("doctor", node)
+    group.server.documents[LIFECYCLE_STATE] = "Terminated"
+    group.play("watch", node, until=30.0)
+    del group.server.documents[LIFECYCLE_STATE]
+
+
+def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) -> dict[str, Role]:
+    """Deploy, play every group, and return what was found, by group; for a process of its own.
+
+    ``objects`` are what lies in the bucket ``datasets``, by key.
+    """
+    with TemporaryDirectory() as folder, living(load(stack, overrides)) as world:
+        # Of Amazon's images there are hundreds, nobody's here: moto takes a second to look through them.
+        snapshots = ec2_backends[ACCOUNT][world.config.region].snapshots
+        for snapshot in [one for one in snapshots.values() if one.description.startswith("Auto-created")]:
+            del snapshots[snapshot.id]
+        s3, where = world.clients("s3"), {"LocationConstraint": world.config.region}
+        s3.create_bucket(Bucket="datasets", CreateBucketConfiguration=where)
+        for key, content in objects.items():
+            s3.put_object(Bucket="datasets", Key=key, Body=content.encode())
+        return {
+            view.name: _played(world, view.name, Path(folder) / view.name) for view in world.cloud.groups()
+        }
+
+
+def _played(world: World, name: str, folder: Path) -> Role:
+    tools = folder / "bin"
+    tools.mkdir(parents=True)
+    docker = tools / "docker"
+    docker.write_text("#!/bin/sh\nexec sleep 60\n")
+    docker.chmod(0o755)
+    group = Group(world, name, folder)
+    with mock.patch.dict(os.environ, PATH=f"{tools}:{os.environ.get('PATH', os.defpath)}"):
+        is_training = config.parse(group.told("primary")).training is not None
+        (train_and_move if is_training else serve)(group)
+    group.boot("primary")
+    group.boot("fallback")
+    return group.role()
+
+
+def _as_me(argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(argv, start_new_session=True)

@@ -35,8 +35,9 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m compileall -q -j 0 -x /pulumi_aws/ $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	@touch $@
 
-demo: setup ## deploy the dev stack into a local cloud and replay two days of spot market: out/demo/report.html
+demo: setup ## replay a spot market in a local cloud: services in out/demo/, a training job in out/demo-research/
 	@$(BIN)/gpu-spot demo $(ARGS)
+	@$(if $(ARGS),,$(BIN)/gpu-spot demo --stack research --hours 24 --out out/demo-research)
 
 test: setup system-packages lint types ## lint, types, then all tests (ARGS go to pytest)
 	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)

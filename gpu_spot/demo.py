@@ -6,37 +6,23 @@ import argparse
 import json
 import signal
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gpu_spot import project
+from gpu_spot import project, stage
 from gpu_spot.local import server, stackfile, tree
-from gpu_spot.local.clock import Clock, simulated
-from gpu_spot.local.cloud import GroupView, LocalCloud
+from gpu_spot.local.clock import simulated
+from gpu_spot.local.cloud import LocalCloud
 from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.local.program import run as deploy
-from gpu_spot.local.record import Deployment
-from gpu_spot.local.sandbox import Clients, sandbox
-from gpu_spot.market import model, placement, trace
-from gpu_spot.market.engine import Replay
-from gpu_spot.market.groups import GroupShape
-from gpu_spot.market.ledger import Span
-from gpu_spot.market.rules import TICK_SECONDS, Rules
-from gpu_spot.market.spot import SpotMarket
-from gpu_spot.market.trace import PoolTrace
-from gpu_spot.rehearsal import CloudFleet
+from gpu_spot.local.sandbox import sandbox
+from gpu_spot.market import trace
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
-from gpu_spot.report.run import Run, capacity_changes
+from gpu_spot.report.run import Run
 from gpu_spot.report.summary import render_summary, summarise
-from lambdas.aws import settings
-from lambdas.aws.memory import MemoryStore
-from lambdas.core import names
 
 START: Final = 1_767_571_200.0
 """Tick 0 of every rehearsal: 2026-01-05 00:00 UTC, a Monday. Fixed, so that runs can be compared."""
@@ -44,19 +30,11 @@ START: Final = 1_767_571_200.0
 HOURS: Final = 48.0
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """The market of a rehearsal: its source, its traces, and the capacity pools that they stand for."""
-
-    source: Literal["model"] | tuple[str, ...]
-    traces: tuple[PoolTrace, ...]
-    shape: GroupShape
-
-
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser("demo", help="deploy a stack locally and replay a spot market against it")
     parser.add_argument("--stack", default="dev", help="the stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument("--group", help="the group to rehearse (default: the stack's first)")
     parser.add_argument(
         "--trace",
         nargs="+",
@@ -85,15 +63,17 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Deploy, replay, report; raise ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each."""
     console = Console()
-    config = stackfile.load(project.find(), args.stack, _overrides(args))
-    given = trace.load(args.trace) if args.trace else None
+    config = stackfile.load(project.find(), args.stack)
+    if args.target is not None:
+        config = stackfile.load(project.find(), args.stack, _overrides(config, args))
+    wishes = _wishes(args)
     with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
         started = time.perf_counter()
         deployment = deploy(clients, config)
         console.print(tree.render(deployment))
         cloud = LocalCloud(clients, deployment, clock)
         try:
-            finished = _rehearse(args, console, clients, cloud, clock, given, started)
+            finished = stage.rehearse(wishes, console, clients, cloud, clock, started)
             _report(args.out, finished, console)
             if args.keep:
                 _keep(console, config.region)
@@ -102,125 +82,33 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _rehearse(
-    args: argparse.Namespace,
-    console: Console,
-    clients: Clients,
-    cloud: LocalCloud,
-    clock: Clock,
-    given: tuple[PoolTrace, ...] | None,
-    started: float,
-) -> Run:
-    view = _first_group(cloud.groups(), cloud.deployment)
-    group = settings.read(clients("ssm"), names.parameter_root(args.stack))[0][view.name]
-    rules = Rules(
-        seed=args.seed,
+def _wishes(args: argparse.Namespace) -> stage.Wishes:
+    return stage.Wishes(
+        group=args.group,
+        hours=args.hours,
+        files=tuple(args.trace or ()),
+        traces=trace.load(args.trace) if args.trace else None,
+        pool_size=args.pool_size,
         notice=args.notice,
-        on_demand_cold_start=60.0 if cloud.fill_warm_pools() else 180.0,
-        drain_seconds=view.drain_seconds,
-    )
-    scene = _scene(args, view, given, group.group.base, group.group.spot_percentage)
-    market = SpotMarket(scene.traces, rules, args.pool_size)
-    ticks = min(market.ticks, round(args.hours * 3600 / TICK_SECONDS))
-    if ticks <= rules.warm_up_ticks:
-        raise LocalCloudError(
-            f"hours is {ticks / 60:g}, more than the first hour (warm-up, not counted) is needed"
-        )
-    fleet = CloudFleet(cloud, view.name, MemoryStore(clients("dynamodb"), _memory_table(cloud.deployment)))
-    replay = Replay(market, rules, fleet, scene.shape, group.group.target, start=clock.now)
-    console.print(f"\n[bold]Market[/]: {_told(scene, market)}; rehearsing {ticks / 60:g} h\n")
-    ledger = _play(replay, ticks, console)
-    return Run(
-        stack=args.stack,
-        group=view.name,
-        policy=group.policy.name,
-        target=group.group.target,
-        start=START,
-        hours=ticks * TICK_SECONDS / 3600,
-        rules=rules,
-        market=scene.source,
-        pool_size=market.pool_size,
-        pools={name: str(pool) for name, pool in zip(market.names, scene.shape.pools, strict=True)},
-        capacities=capacity_changes(market, ticks),
-        ledger=ledger,
-        resources=tuple((r.type, r.name) for r in cloud.deployment.resources if not r.is_component),
-        decisions=tuple(fleet.decisions),
-        ticks_played=replay.played,
-        wall_seconds=time.perf_counter() - started,
+        seed=args.seed,
     )
 
 
-def _overrides(args: argparse.Namespace) -> dict[str, Any]:
+def _overrides(config: stackfile.StackConfig, args: argparse.Namespace) -> dict[str, Any]:
     """A target given by hand brings its head-room and its warm instances along."""
-    if args.target is None:
-        return {}
-    capacity = "services[0].capacity"
+    services = [one.get("name") for one in config.values.get(f"{config.project}:services") or ()]
+    chosen = args.group or next(iter(services), None)
+    if chosen not in services:
+        raise LocalCloudError(
+            f"target is {args.target} for {chosen or 'no group'}, only a service can have another than its "
+            f"stack file's; services: {', '.join(map(str, services)) or 'none'}"
+        )
+    capacity = f"services[{services.index(chosen)}].capacity"
     return {
         f"{capacity}.target": args.target,
         f"{capacity}.max": 2 * args.target,
         f"{capacity}.fallback.warmInstances": args.target,
     }
-
-
-def _first_group(groups: Sequence[GroupView], deployment: Deployment) -> GroupView:
-    if not groups:
-        raise LocalCloudError(
-            f"stack {deployment.stack!r} declares no capacity group, at least one is needed"
-        )
-    return groups[0]
-
-
-def _scene(
-    args: argparse.Namespace,
-    view: GroupView,
-    given: tuple[PoolTrace, ...] | None,
-    base: int,
-    spot_percentage: int,
-) -> Scene:
-    source: Literal["model"] | tuple[str, ...]
-    if given is None:
-        source, traces = "model", model.draw(len(view.zones), args.hours, args.seed)
-    else:
-        source, traces = tuple(str(path) for path in args.trace), given
-    pools = placement.assign([t.name for t in traces], sorted(view.zones), view.instance_types)
-    return Scene(source, traces, GroupShape(pools, base, spot_percentage))
-
-
-def _told(scene: Scene, market: SpotMarket) -> str:
-    pools = ", ".join(f"{n} → {p}" for n, p in zip(market.names, scene.shape.pools, strict=True))
-    kind = "drawn from the fitted model, no trace was given" if scene.source == "model" else "real traces"
-    return f"{kind}: {pools}; {market.pool_size} instances a sample"
-
-
-def _play(replay: Replay, ticks: int, console: Console) -> Any:
-    columns = (
-        TextColumn("{task.fields[day]}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TextColumn(
-            "[green]{task.fields[ready]}[/]/{task.fields[target]} ready  "
-            "[blue]{task.fields[spot]} spot[/]  [yellow]{task.fields[on_demand]} on-demand[/]"
-        ),
-        TimeElapsedColumn(),
-    )
-    target = replay.ledger.target
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task(
-            "", total=ticks, day="day 1 00:00", ready=0, target=target, spot=0, on_demand=0
-        )
-
-        def show(tick: int, span: Span) -> None:
-            minutes = tick % 1440
-            progress.update(
-                task,
-                completed=tick + span.ticks,
-                day=f"day {tick // 1440 + 1} {minutes // 60:02}:{minutes % 60:02}",
-                ready=span.ready,
-                spot=span.spot,
-                on_demand=span.on_demand,
-            )
-
-        return replay.run(ticks, show)
 
 
 def _report(out: Path, finished: Run, console: Console) -> None:
@@ -245,10 +133,6 @@ def _keep(console: Console, region: str) -> None:
                 signal.pause()
         except KeyboardInterrupt:
             console.print("closed")
-
-
-def _memory_table(deployment: Deployment) -> str:
-    return str(deployment.outputs["memoryTable"])
 
 
 def _count(text: str) -> int:

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gpu_spot.local.cloud import LocalCloud
 from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.local.functions import Invocation
+from gpu_spot.local.nodes.fleet import Nodes
 from gpu_spot.market.fleet import Orders
 from gpu_spot.report.run import DecisionLine
 from lambdas.aws.memory import MemoryStore
+from lambdas.aws.registry import Registry, ready_since
 from lambdas.core.model import Market, Pool, Side
 
 _DECISION: Final = "decision"
+_ONE_JOB: Final = 1
+"""Worker slots of a training instance."""
 
 
 @dataclass(slots=True)
@@ -140,3 +144,62 @@ def told(action: dict[str, Any]) -> str:
             return f"alarm: {kind}"
         case _:
             return str(action.get("action"))
+
+
+@dataclass(slots=True)
+class TrainingFleet(CloudFleet):
+    """The group of a training job: its nodes run the agent, and say themselves when they work.
+
+    An agent starts ``boots`` seconds after the launch, ``warm_boots`` after that of a warm instance.
+    ``registry`` is read as the controller reads it.
+    """
+
+    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+
+    nodes: Nodes = field(kw_only=True)
+    registry: Registry = field(kw_only=True)
+    boots: float = field(kw_only=True)
+    warm_boots: float = field(kw_only=True)
+
+    def tick(self, now: float) -> None:
+        """See ``Fleet``: first what happens on the nodes until then."""
+        self.nodes.advance(now)
+        CloudFleet.tick(self, now)
+
+    def launched(self, pool: Pool, market: Market, side: Side) -> str:
+        """See ``Fleet``."""
+        warm = self.warm_starts
+        instance_id = CloudFleet.launched(self, pool, market, side)
+        self.nodes.launch(instance_id, self.boots if self.warm_starts == warm else self.warm_boots)
+        return instance_id
+
+    def working(self) -> set[str]:
+        """See ``SelfReporting``."""
+        slots = self.registry.slots(self.group)
+        return {i for i, heard in slots.items() if ready_since(heard, _ONE_JOB, self._now) is not None}
+
+    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
+        """See ``Fleet``."""
+        doomed = list(instance_ids)
+        CloudFleet.noticed(self, doomed, deadline)
+        for instance_id in doomed:
+            self.nodes.notice(instance_id, deadline)
+
+    def look(self) -> Orders:
+        """See ``Fleet``; the nodes, too, say when they are to be played again."""
+        orders = CloudFleet.look(self)
+        moments = (orders.wake_at, self.nodes.wake_at)
+        return replace(orders, wake_at=min((m for m in moments if m is not None), default=None))
+
+    def died(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        gone = list(instance_ids)
+        for instance_id in gone:
+            self.nodes.end(instance_id)
+        CloudFleet.died(self, gone)
+
+    def _forget(self, instance_ids: Iterable[str]) -> None:
+        gone = list(instance_ids)
+        CloudFleet._forget(self, gone)
+        for instance_id in gone:
+            self.nodes.release(instance_id)

@@ -73,7 +73,7 @@ class LocalCloud:
         self._group_of = {name: group for group in self._groups for name in group.holders}
         self._registry = Registry(clients, self._registry_table())
         self._deadlines: dict[str, float] = {}
-        moto_groups.listen(self._fleet.autoscaling, self._terminated_by_client)
+        moto_groups.listen(self._fleet.autoscaling, self._terminated_by_client, self._in_service)
         moto_fleets.listen(self._fleet.ec2, self._terminated_by_client)
 
     def close(self) -> None:
@@ -105,6 +105,10 @@ class LocalCloud:
                 return group
         known = ", ".join(group.name for group in self._groups) or "none"
         raise LocalCloudError(f"group {name!r} is not deployed; groups: {known}")
+
+    def boot_data(self, group: str) -> str:
+        """Return what cloud-init gets on the instances of a group's primary side."""
+        return self._fleet.boot_data(self._fleet.holder(self.group(group).primary))
 
     def desired(self, group: str) -> tuple[int, int]:
         """Return the desired capacities of primary and fallback, as the API shows them."""
@@ -181,9 +185,7 @@ class LocalCloud:
         for instance_id in instance_ids:
             instance = self._fleet.instance(instance_id)
             holder = self._fleet.holder_of(instance)
-            launched = holder.worked(self._bus, instance, self._clock.now)
-            if launched is not None:
-                self._bus.publish(launched)
+            self._in_service(instance)
             view = self._group_of[holder.name]
             slots = view.slots.get(instance.instance_type, 1)
             deadline = self._deadlines.get(instance_id)
@@ -201,6 +203,12 @@ class LocalCloud:
     def run_functions(self) -> list[Invocation]:
         """Run the deployed functions until no message is visible; report each run."""
         return self._runtime.run()
+
+    def _in_service(self, instance: Any) -> None:
+        """End the launch hook that an instance waits for, if there is one."""
+        launched = self._fleet.holder_of(instance).worked(self._bus, instance, self._clock.now)
+        if launched is not None:
+            self._bus.publish(launched)
 
     def _launched(self, holder: Holder, instance: Any) -> None:
         now = self._clock.now

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -97,6 +98,11 @@ class Fleet:
         """Return the availability zones that a holder may launch in."""
         subnets = (subnet for choice in holder.choices for subnet in choice.subnets)
         return tuple(dict.fromkeys(self._zone(subnet) for subnet in subnets))
+
+    def boot_data(self, holder: Holder) -> str:
+        """Return what cloud-init gets on the instances that a holder launches, empty for nothing."""
+        encoded = str(self._template(holder.choices[0].template).get("UserData", ""))
+        return base64.b64decode(encoded).decode()
 
     def launch(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
         """Run one instance from the holder's template and put it into service; return moto's instance."""

@@ -17,7 +17,7 @@ from unittest import mock
 from moto.autoscaling.exceptions import ValidationError
 from moto.autoscaling.models import ASG_NAME_TAG, AutoScalingBackend, FakeAutoScalingGroup, InstanceState
 from moto.autoscaling.responses import AutoScalingResponse
-from moto.core.responses import ActionResult
+from moto.core.responses import ActionResult, EmptyResult
 from moto.core.utils import utcnow
 from moto.moto_api._internal import mock_random
 
@@ -48,9 +48,13 @@ def warm_instances(group: FakeAutoScalingGroup) -> list[Any]:
     return waiting
 
 
-def listen(backend: AutoScalingBackend, listener: Listener) -> None:
-    """Call ``listener(instance)`` whenever a client has a group terminate an instance."""
-    backend.local_listener = listener  # type: ignore[attr-defined]
+def listen(backend: AutoScalingBackend, terminated: Listener, completed: Listener) -> None:
+    """Call ``terminated(instance)`` whenever a client has a group terminate an instance.
+
+    ``completed(instance)`` is called when a client completes the launch hook that an instance waits for.
+    """
+    backend.local_listener = terminated  # type: ignore[attr-defined]
+    backend.local_completed = completed  # type: ignore[attr-defined]
 
 
 def launch_hook(group: FakeAutoScalingGroup) -> Any:
@@ -164,8 +168,9 @@ def applied() -> Iterator[None]:
             (backend, "terminate_instance", _terminate_instance),
             (response, "describe_scaling_activities", _describe_scaling_activities),
             (response, "describe_warm_pool", _describe_warm_pool),
+            (response, "complete_lifecycle_action", _complete_lifecycle_action),
         ):
-            stack.enter_context(mock.patch.object(target, name, replacement))
+            stack.enter_context(mock.patch.object(target, name, replacement, create=True))
         yield
 
 
@@ -266,6 +271,19 @@ def _describe_warm_pool(response: AutoScalingResponse) -> ActionResult:
         for instance in warm_instances(group)
     ]
     return ActionResult({"WarmPoolConfiguration": group.get_warm_pool(), "Instances": instances})
+
+
+def _complete_lifecycle_action(response: AutoScalingResponse) -> EmptyResult:
+    # moto has no such call. Of the hooks only a launch's holds here, so no other action is ever active.
+    backend, instance_id = response.autoscaling_backend, response._get_param("InstanceId")
+    group = backend.autoscaling_groups.get(response._get_param("AutoScalingGroupName"))
+    hook = None if group is None else launch_hook(group)
+    if group is not None and hook is not None and hook.name == response._get_param("LifecycleHookName"):
+        for state in group.instance_states:
+            if state.instance.id == instance_id and state.lifecycle_state == _WAITING:
+                backend.local_completed(state.instance)  # type: ignore[attr-defined]
+                return EmptyResult()
+    raise ValidationError(f"No active Lifecycle Action found with instance ID {instance_id}")
 
 
 def _own(group: FakeAutoScalingGroup, name: str, make: Callable[[], Any]) -> Any:

@@ -29,11 +29,15 @@ from gpu_spot.report.plotting import (
 )
 from gpu_spot.report.run import Run
 from gpu_spot.report.text import counted, duration, number, percent
+from gpu_spot.report.volume_figure import volume
 
 
 def figures(run: Run) -> tuple[Figure, ...]:
     """Return all pictures of a run in the order in which they are read."""
-    return tuple(draw(run) for draw in FIGURES)
+    drawn = [draw(run) for draw in FIGURES]
+    if run.travels is not None:
+        drawn.insert(_VOLUME_AFTER, volume(run, run.travels))
+    return tuple(drawn)
 
 
 def capacity(run: Run) -> Figure:
@@ -41,11 +45,16 @@ def capacity(run: Run) -> Figure:
     line = series.steps(run)
     times = [ms(run, step.tick) for step in line]
     peak = max(step.on_demand for step in line)
+    bridged = (
+        " On-demand steps in while spot is refused or still booting, and goes as soon as a spot worker in "
+        "its place is ready."
+        if run.travels is None
+        else ""
+    )
     return Figure(
         "capacity",
         "Capacity against target",
-        "Instances paid for at every moment. On-demand steps in while spot is refused or still booting, and "
-        f"goes as soon as a spot worker in its place is ready.{averaged(run)}",
+        f"Instances paid for at every moment.{bridged}{averaged(run)}",
         f"Stacked timeline of spot and on-demand instances over {duration(run.ticks)}, against a target of "
         f"{run.target}; at most {peak:g} on-demand at once.",
         [
@@ -304,3 +313,5 @@ FIGURES: Final[tuple[Callable[[Run], Figure], ...]] = (
     money,
     share,
 )
+_VOLUME_AFTER: Final = 2
+"""Below the ready workers, on the same axis of time."""

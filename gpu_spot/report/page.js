@@ -49,11 +49,12 @@
 
   const HOUR = 3600 * 1000;
   const rows = [...document.querySelectorAll("#decisions tbody tr")];
-  document.getElementById("decisions").addEventListener("click", ({ target }) => {
+  document.querySelector("main").addEventListener("click", ({ target }) => {
     if (!target.matches("button.time")) return;
     const at = Number(target.value);
     zoom([at - HOUR, at + HOUR]);
-    document.getElementById("capacity").scrollIntoView({ behavior: "smooth" });
+    const shows = target.closest("#moves") ? "volume" : "capacity";
+    document.getElementById(shows).scrollIntoView({ behavior: "smooth" });
   });
   document.getElementById("search").addEventListener("input", ({ target }) => {
     const wanted = target.value.trim().toLowerCase();

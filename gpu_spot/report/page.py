@@ -14,6 +14,8 @@ from typing import Any, Final
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS
 from gpu_spot.report import series
 from gpu_spot.report.figures import figures
+from gpu_spot.report.moves import PARTS
+from gpu_spot.report.moves_table import moves_table
 from gpu_spot.report.plotting import Figure
 from gpu_spot.report.run import DecisionLine, Run
 from gpu_spot.report.summary import headline, source, summarise
@@ -41,6 +43,7 @@ def render(run: Run) -> str:
         lead=escape(_lead(run, summary)),
         tiles="\n".join(_tile(*tile) for tile in _tiles(summary)),
         figures="\n".join(map(_figure, drawn)),
+        moves="" if run.travels is None else f"\n{moves_table(run.travels)}",
         decisions_caption=escape(
             f"{counted(len(run.decisions), 'decision')}, {number(acting)} of them acted{limit}. "
             "A click on a time zooms the timelines to it."
@@ -130,9 +133,14 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
     yield "Time", f"{clock(run.at(0))} to {clock(run.at(run.ticks))} UTC, ticks of {TICK_SECONDS:g} s"
     yield "Warm-up", f"the first {duration(rules.warm_up_ticks)} (shaded) are not counted"
     yield "Notice", f"{percent(rules.notice, 0)} of the drops are announced {NOTICE_SECONDS:g} s ahead"
-    yield "Boot", f"spot {rules.spot_cold_start:g} s, on-demand {rules.on_demand_cold_start:g} s until ready"
+    ready = "until ready" if run.travels is None else "until the agent starts"
+    yield "Boot", f"spot {rules.spot_cold_start:g} s, on-demand {rules.on_demand_cold_start:g} s {ready}"
     yield "Drain", f"an instance stops taking work {rules.drain_seconds:g} s before its end"
     yield "Spot price", f"{percent(rules.spot_price, 0)} of on-demand"
+    if run.travels is not None:
+        yield "Agent", "the node agent's own code, from the boot data that the instance got"
+        yield "Training", "its process is simulated: it reads, saves and resumes, and computes nothing"
+        yield "EBS", "the times of volumes and snapshots are assumed, by the volume's size"
     yield "Seed", str(summary["seed"])
 
 
@@ -142,6 +150,9 @@ def _reading(run: Run) -> Iterable[tuple[str, str]]:
     yield "Ready", "the worker on the instance sends heartbeats; a booting instance is paid but not ready"
     yield "Interruption", "AWS takes a spot instance, announced by the two-minute notice or not"
     yield "Spot refused", "the times at which no pool had room for what was asked"
+    if run.travels is not None:
+        yield from ((f"Move: {part}", text) for part, text in PARTS.items())
+        return
     yield "On-demand start", "an instance of the fallback group, started to bridge missing spot"
     yield "On-demand supply", "on-demand launches always succeed here; AWS can run out of them, too"
 

@@ -19,7 +19,8 @@ Data: TypeAlias = dict[str, Any]
 WIDE_LEFT: Final = 88
 """Pixels left of the axis where pictures stand above each other: room for the names of pools."""
 
-_LOST: Final = {"announced": "--told", "unannounced": "--lost"}
+LOST: Final = {"announced": "--told", "unannounced": "--lost"}
+"""The colours of instances lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +135,7 @@ def bars(kind: str, x: Sequence[float], y: Sequence[float], **more: Any) -> Data
         "name": kind.capitalize(),
         "x": x,
         "y": y,
-        "marker": filled(_LOST[kind]),
+        "marker": filled(LOST[kind]),
         "hovertemplate": f"%{{{value}}} {kind}<extra></extra>",
         **more,
     }
@@ -158,7 +159,7 @@ def marks(run: Run, losses: Iterable[Happening], rows: dict[str, int], kind: str
         "marker": {
             "symbol": "circle" if kind == "announced" else "x",
             "size": 8 if kind == "announced" else 9,
-            "color": f"var({_LOST[kind]})",
+            "color": f"var({LOST[kind]})",
             "line": {"width": 1, "color": "var(--card)"},
         },
         "hovertemplate": "%{text}<extra></extra>",

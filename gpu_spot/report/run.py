@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 from gpu_spot.market.ledger import Ledger
 from gpu_spot.market.rules import TICK_SECONDS, Rules
 from gpu_spot.market.spot import SpotMarket
+from gpu_spot.report.moves import Travels
 
 CapacityChanges: TypeAlias = Mapping[str, tuple[tuple[int, int], ...]]
 """By trace name, in order of time: from ``tick`` on the pool can hold ``capacity`` instances."""
@@ -31,7 +32,8 @@ class Run:
     ``start`` is the epoch second of tick 0 and ``hours`` the simulated time; ``market`` is ``"model"`` or the
     trace files; ``pools`` maps each trace to the capacity pool it stands for (``type@zone``), ``capacities``
     is what each could give (``capacity_changes``). ``resources`` are (type, name) pairs. ``ticks_played`` of
-    all ticks had to be computed, in ``wall_seconds`` of real time.
+    all ticks had to be computed, in ``wall_seconds`` of real time. ``travels`` is how a training job moved;
+    None for a service.
     """
 
     stack: str
@@ -50,6 +52,7 @@ class Run:
     decisions: tuple[DecisionLine, ...]
     ticks_played: int
     wall_seconds: float
+    travels: Travels | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` where the parts don't belong together."""

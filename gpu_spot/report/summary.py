@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from rich import box
@@ -12,8 +13,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from gpu_spot.report.moves import to_json
 from gpu_spot.report.run import Run
-from gpu_spot.report.text import counted, number, percent
+from gpu_spot.report.text import counted, duration, number, percent
 
 
 def summarise(run: Run) -> dict[str, Any]:
@@ -21,7 +23,8 @@ def summarise(run: Run) -> dict[str, Any]:
 
     Counts and shares leave the warm-up out, as the ledger does. ``availability``, ``full_fraction``,
     ``cost_vs_on_demand``, ``spot_share`` (of paid instance time) and ``wasted_fraction`` are fractions of 1;
-    ``launch_failures`` are the times at which the market began to refuse a side.
+    ``launch_failures`` are the times at which the market began to refuse a side. A training job's run has
+    ``moves``, too.
     """
     ledger, counts = run.ledger, run.ledger.counts
     spot = sum(span.spot * span.ticks for span in ledger.since_warm_up())
@@ -56,11 +59,17 @@ def summarise(run: Run) -> dict[str, Any]:
         "ticks": run.ticks,
         "ticks_played": run.ticks_played,
         "wall_seconds": round(run.wall_seconds, 3),
+        **({} if run.travels is None else {"moves": [to_json(move) for move in run.travels.moves]}),
     }
 
 
 def headline(summary: Mapping[str, Any]) -> str:
     """Return what the run comes to, in one line."""
+    if "moves" in summary:
+        return (
+            f"1 training job, at work {percent(summary['availability'], 2)} of the time, "
+            f"for {percent(summary['cost_vs_on_demand'])} of the on-demand price"
+        )
     return (
         f"{counted(summary['target'], 'worker')}, {percent(summary['availability'], 2)} available, "
         f"for {percent(summary['cost_vs_on_demand'])} of the on-demand price"
@@ -72,6 +81,21 @@ def source(summary: Mapping[str, Any]) -> str:
     market = summary["market"]
     pools = counted(summary["pools"], "pool")
     return f"drawn from the model, {pools}" if market == "model" else f"real traces, {pools}"
+
+
+def moved(moves: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the moves of a job's volume come to, in a few words."""
+    if not moves:
+        return "its volume stayed where it was"
+    typical = duration(median(move["seconds"] for move in moves) / 60)
+    away = sum(move["from"]["zone"] != move["to"]["zone"] for move in moves)
+    lost = sum(move["steps_lost"] for move in moves)
+    broken = sum(not move["content"]["equal"] for move in moves)
+    content = f"CONTENT DIFFERS in {broken}" if broken else "same content each time"
+    return (
+        f"of the volume, {away} to another zone, {typical} in the median; {content}, "
+        f"{counted(lost, 'step')} lost"
+    )
 
 
 def render_summary(summary: Mapping[str, Any]) -> RenderableType:
@@ -119,6 +143,7 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             number(summary["spot_starts"] + summary["on_demand_starts"]),
             f"{number(summary['spot_starts'])} spot, {number(summary['on_demand_starts'])} on-demand",
         ),
+        *([("moves", number(len(summary["moves"])), moved(summary["moves"]))] if "moves" in summary else []),
         (
             "resources",
             number(summary["resources"]),

@@ -13,6 +13,7 @@ import pytest
 
 SCRIPT = Path(__file__).with_name("environment.py")
 AWS = "com.amazonaws.us-west-2"
+GROUPS = {"dev": "inference", "fleet": "inference", "prod": "inference", "research": "resnet"}
 
 
 @cache
@@ -23,15 +24,15 @@ def seen(stack: str) -> dict[str, Any]:
     return result
 
 
-@pytest.mark.parametrize("stack", ["dev", "fleet", "prod"])
+@pytest.mark.parametrize("stack", GROUPS)
 def test_what_every_stack_has(stack: str) -> None:
     here = seen(stack)
     assert here["network"]["gateways"] == [f"{AWS}.dynamodb", f"{AWS}.s3"]
     assert here["network"]["default_rules"] == []
     watched = here["monitoring"]
     assert watched["heard_by"] == [watched["topic"]]
-    assert len(watched["alarms"]) == 11
-    assert watched["alarms"][f"gpu-spot-{stack}-inference-shortage"] == "Shortage"
+    assert len(watched["alarms"]) == 12
+    assert watched["alarms"][f"gpu-spot-{stack}-{GROUPS[stack]}-shortage"] == "Shortage"
     assert watched["widgets"] == 7
 
 

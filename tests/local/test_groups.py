@@ -241,6 +241,23 @@ def test_a_launch_waits_for_its_hook_until_the_worker_is_heard(running: Running)
         autoscaling.delete_lifecycle_hook(**hook)
 
 
+def test_an_instance_can_complete_its_launch_hook_itself_and_once(running: Running) -> None:
+    autoscaling, view = running.clients("autoscaling"), running.cloud.group("inference")
+    hook = {"AutoScalingGroupName": view.fallback, "LifecycleHookName": "prepared"}
+    autoscaling.put_lifecycle_hook(**hook, LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING")
+    try:
+        instance = running.cloud.launch("inference", "fallback", "g5.xlarge", "us-west-2a", "on-demand")
+        bodies(running)
+        completed = {**hook, "InstanceId": instance, "LifecycleActionResult": "CONTINUE"}
+        autoscaling.complete_lifecycle_action(**completed)
+        assert [event["detail-type"] for event in bodies(running)] == ["EC2 Instance Launch Successful"]
+        for again in (completed, {**completed, "LifecycleHookName": "another"}):
+            with pytest.raises(ClientError, match="No active Lifecycle Action found with instance ID"):
+                autoscaling.complete_lifecycle_action(**again)
+    finally:
+        autoscaling.delete_lifecycle_hook(**hook)
+
+
 def test_a_started_warm_instance_is_dated_anew(running: Running) -> None:
     running.cloud.fill_warm_pools()
     (waiting,) = running.cloud.warm("inference")

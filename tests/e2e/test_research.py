@@ -1,0 +1,45 @@
+"""``gpu-spot demo`` of a training job, as a user runs it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.test_command import gpu_spot
+
+
+def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
+    done = gpu_spot("demo", "--stack", "research", "--group", "resnet", "--hours", "8", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    moves = summary["moves"]
+    assert any(move["from"]["zone"] != move["to"]["zone"] for move in moves)
+    assert all(move["content"]["equal"] for move in moves)
+    assert all(move["steps_lost"] == 0 for move in moves if move["announced"])
+    assert summary["on_demand_starts"] == 0
+    assert 0 < summary["availability"] < 1
+    page = (tmp_path / "report.html").read_text()
+    for move in moves:
+        assert move["to"]["volume"] in page
+    assert f"moves {len(moves)} of the volume" in " ".join(done.stdout.replace("│", " ").split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--group", "moon"], "group 'moon' is not deployed; groups: resnet"),
+        (
+            ["--target", "2"],
+            "target is 2 for no group, only a service can have another",
+        ),
+        (["--target", "2", "--group", "resnet"], "target is 2 for resnet, only a service can"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(arguments: list[str], message: str) -> None:
+    done = gpu_spot("demo", "--stack", "research", *arguments)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

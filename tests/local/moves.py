@@ -1,0 +1,129 @@
+"""A training job whose instance is lost three times: what became of its volume, as JSON values.
+
+It starts in zone a; a closes at minute 60, b at 120, c from 180 to 190, when no other is open. The first and
+the third loss are announced, the second is not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from typing import Any
+
+from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.local.nodes import boot, dataset
+from gpu_spot.local.nodes.fleet import Nodes, playing
+from gpu_spot.local.nodes.process import Job
+from gpu_spot.market.engine import Replay
+from gpu_spot.market.groups import GroupShape
+from gpu_spot.market.rules import Rules
+from gpu_spot.market.spot import SpotMarket
+from gpu_spot.market.trace import PoolTrace
+from gpu_spot.rehearsal import TrainingFleet
+from gpu_spot.report.moves import to_json
+from lambdas.aws.memory import MemoryStore
+from lambdas.aws.registry import Registry
+from lambdas.core.model import Pool
+from tests.e2e.world import START, World, living, load
+
+SEED = 5
+"""Of the notices: with half of the losses announced chance chooses the first and the third."""
+
+STEPS = 330
+MINUTES = 280
+ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
+
+
+def played() -> dict[str, Any]:
+    """Play the scene until the job is done and gone."""
+    with living(load("research")) as world, playing(world.clients, world.clock, Job(steps=STEPS)) as nodes:
+        data = boot.parse(world.cloud.boot_data("resnet"))
+        assert data.agent.volume is not None
+        dataset.stand_in(world.clients, data.agent.volume.dataset)
+        replay = market(world, nodes, Rules(seed=SEED, notice=0.5, warm_up_ticks=0))
+        ledger = replay.run()
+        nodes.advance(START + MINUTES * 60)
+        return {
+            "moves": [to_json(move) for move in nodes.travels().moves],
+            "underway": nodes.travels().underway,
+            "zones": list(nodes.travels().zones),
+            "spans": [asdict(span) for span in ledger.spans],
+            "played": replay.played,
+            **left_behind(world, nodes, data),
+            "tampered": tampered(world, data),
+        }
+
+
+def market(world: World, nodes: Nodes, rules: Rules) -> Replay:
+    closed = {
+        "us-west-2a": range(60, MINUTES),
+        "us-west-2b": range(120, MINUTES),
+        "us-west-2c": range(180, 190),
+    }
+    traces = [
+        PoolTrace(zone, 60.0, tuple(int(minute not in closed[zone]) for minute in range(MINUTES)))
+        for zone in ZONES
+    ]
+    dynamodb, tables = world.clients("dynamodb"), world.deployment.outputs
+    fleet = TrainingFleet(
+        world.cloud,
+        "resnet",
+        MemoryStore(dynamodb, tables["memoryTable"]),
+        nodes=nodes,
+        registry=Registry(dynamodb, tables["registryTable"]),
+        boots=180.0,
+        warm_boots=60.0,
+    )
+    shape = GroupShape(tuple(Pool("g6.xlarge", zone) for zone in ZONES))
+    return Replay(SpotMarket(traces, rules, 1), rules, fleet, shape, 1, start=START)
+
+
+def left_behind(world: World, nodes: Nodes, data: boot.BootData) -> dict[str, Any]:
+    """What is in AWS and on the volume in the end."""
+    training, volume = data.agent.training, data.agent.volume
+    assert training is not None
+    assert volume is not None
+    ours = [{"Name": "tag-key", "Values": ["gpu-spot:job"]}]
+    ec2, ssm = world.clients("ec2"), world.clients("ssm")
+    item = world.clients("dynamodb").get_item(TableName=training.job_table, Key={"job": {"S": training.job}})[
+        "Item"
+    ]
+    [home] = ec2.describe_volumes(Filters=ours)["Volumes"]
+    folder = nodes.disks.folder(home["VolumeId"])
+    bucket, prefix = volume.dataset.removeprefix("s3://").split("/", 1)
+    s3 = world.clients("s3")
+    objects = [entry["Key"] for entry in s3.list_objects_v2(Bucket=bucket, Prefix=prefix)["Contents"]]
+    body = {key: s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in objects}
+    copied = {key: (folder / "datasets" / key.removeprefix(prefix)).read_bytes() for key in objects}
+    newest = sorted((folder / "checkpoints" / training.job).glob("step-*.json"))[-1]
+    return {
+        "home": (home["State"], home["VolumeId"], home["AvailabilityZone"]),
+        "item": {key: next(iter(value.values())) for key, value in item.items()},
+        "snapshots": ec2.describe_snapshots(Filters=ours)["Snapshots"],
+        "instances": sorted(world.cloud.alive("resnet")),
+        "desired": world.cloud.desired("resnet"),
+        "target": ssm.get_parameter(Name=training.target_parameter)["Parameter"]["Value"],
+        "dataset": (len(body), body == copied),
+        "checkpoint": newest.read_text(),
+        "uninterrupted": uninterrupted([body[key] for key in sorted(body)], folder),
+    }
+
+
+def uninterrupted(objects: list[bytes], folder: Any) -> str:
+    """The state after all steps of a training that nobody ever stopped."""
+    marker = (folder / "datasets" / ".gpu-spot-dataset.json").read_bytes()
+    state = hashlib.sha256(marker + b"".join(objects)).hexdigest()
+    for _ in range(STEPS + 1):
+        state = hashlib.sha256(state.encode()).hexdigest()
+    return state
+
+
+def tampered(world: World, data: boot.BootData) -> str:
+    """What a node says whose archive is not the one that its boot data name."""
+    world.clients("s3").put_object(Bucket=data.bucket, Key=data.key, Body=b"something else")
+    launched = world.cloud.launch("resnet", "primary", "g6.xlarge", ZONES[0], "spot")
+    try:
+        boot.boot(world.clients, launched)
+    except LocalCloudError as error:
+        return str(error)
+    return ""

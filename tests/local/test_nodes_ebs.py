@@ -1,0 +1,156 @@
+"""EBS of the nodes: states take time, zones count, content stays with its volume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.local.nodes.ebs import Disks
+from gpu_spot.local.nodes.journal import Journal
+from gpu_spot.local.nodes.times import Times
+from tests.local.world import Running
+
+TIMES = Times(create=10, attach=6, detach=5, dying=60, snapshot=20, snapshot_mib=1024)
+A, B = "us-west-2a", "us-west-2b"
+
+
+class World:
+    def __init__(self, running: Running, disks: Disks) -> None:
+        self.ec2, self.disks, self.cloud = running.clients("ec2"), disks, running.cloud
+
+    def after(self, seconds: float) -> None:
+        self.disks.settle(self.disks.now + seconds)
+
+    def create(self, zone: str, **more: Any) -> str:
+        size = {} if "SnapshotId" in more else {"Size": 1}
+        return str(self.ec2.create_volume(AvailabilityZone=zone, **size, **more)["VolumeId"])
+
+    def state(self, volume: str) -> tuple[str, list[str]]:
+        [found] = self.ec2.describe_volumes(VolumeIds=[volume])["Volumes"]
+        return found["State"], [attachment["State"] for attachment in found["Attachments"]]
+
+    def snapshot(self, snapshot: str) -> tuple[str, str]:
+        [found] = self.ec2.describe_snapshots(SnapshotIds=[snapshot])["Snapshots"]
+        return found["State"], found["Progress"]
+
+    def launch(self, zone: str) -> str:
+        return self.cloud.launch("inference", "primary", "g6.xlarge", zone, "spot")
+
+    def attach(self, volume: str, instance: str) -> None:
+        self.ec2.attach_volume(VolumeId=volume, InstanceId=instance, Device="/dev/sdf")
+
+
+@pytest.fixture
+def world(running: Running, tmp_path: Path) -> Iterator[World]:
+    disks = Disks(tmp_path, TIMES, Journal())
+    with disks.applied():
+        yield World(running, disks)
+
+
+def refused(code: str) -> Any:
+    return pytest.raises(ClientError, match=code)
+
+
+def test_creating_attaching_and_detaching_take_their_time(world: World) -> None:
+    instance, volume = world.launch(A), world.create(A)
+    assert world.state(volume) == ("creating", [])
+    with refused("IncorrectState"):
+        world.attach(volume, instance)
+    with refused("IncorrectState"):
+        world.ec2.delete_volume(VolumeId=volume)
+    world.after(10)
+    assert world.state(volume) == ("available", [])
+    world.attach(volume, instance)
+    assert world.state(volume) == ("in-use", ["attaching"])
+    assert world.disks.holder(volume) is None
+    world.after(6)
+    assert world.state(volume) == ("in-use", ["attached"])
+    assert world.disks.holder(volume) == instance
+    with refused("VolumeInUse"):
+        world.ec2.delete_volume(VolumeId=volume)
+    world.ec2.detach_volume(VolumeId=volume, InstanceId=instance)
+    assert world.state(volume) == ("in-use", ["detaching"])
+    with refused("IncorrectState"):
+        world.ec2.detach_volume(VolumeId=volume, InstanceId=instance)
+    world.after(5)
+    assert world.state(volume) == ("available", [])
+
+
+def test_a_volume_attaches_in_its_own_zone_and_once(world: World) -> None:
+    here, also_here, there, volume = world.launch(A), world.launch(A), world.launch(B), world.create(A)
+    world.after(10)
+    with refused("InvalidVolume.ZoneMismatch"):
+        world.attach(volume, there)
+    world.attach(volume, here)
+    with refused("VolumeInUse"):
+        world.attach(volume, also_here)
+
+
+def test_a_dying_instance_keeps_its_volume_for_a_while(world: World) -> None:
+    instance, volume = world.launch(A), world.create(A)
+    world.after(10)
+    world.attach(volume, instance)
+    world.after(6)
+    world.cloud.kill([instance])
+    assert world.state(volume) == ("in-use", ["detaching"])
+    world.after(59)
+    assert world.state(volume) == ("in-use", ["detaching"])
+    world.after(1)
+    assert world.state(volume) == ("available", [])
+
+
+def test_a_snapshot_holds_what_was_written_when_it_was_begun(world: World) -> None:
+    volume = world.create(A)
+    world.after(10)
+    world.disks.format(volume)
+    (world.disks.folder(volume) / "weights").write_text("before")
+    snapshot = world.ec2.create_snapshot(VolumeId=volume)["SnapshotId"]
+    (world.disks.folder(volume) / "weights").write_text("after")
+    assert world.snapshot(snapshot) == ("pending", "0%")
+    with refused("IncorrectState"):
+        world.create(B, SnapshotId=snapshot)
+    world.after(11)  # of 20 s and one for a GiB
+    assert world.snapshot(snapshot) == ("pending", "50%")
+    world.after(10)
+    assert world.snapshot(snapshot) == ("completed", "100%")
+    copy = world.create(B, SnapshotId=snapshot)
+    assert (world.disks.folder(copy) / "weights").read_text() == "before"
+    world.ec2.delete_snapshot(SnapshotId=snapshot)
+    world.ec2.delete_volume(VolumeId=volume)
+    assert not world.disks.folder(volume).exists()
+    assert world.disks.folder(copy).exists()
+
+
+def test_the_same_client_token_creates_once(world: World) -> None:
+    assert world.create(A, ClientToken="x") == world.create(A, ClientToken="x")
+    assert world.create(A, ClientToken="y") != world.create(A, ClientToken="z")
+
+
+def test_what_would_lose_data_is_an_error(world: World) -> None:
+    instance, volume = world.launch(A), world.create(A)
+    world.after(10)
+    world.attach(volume, instance)
+    world.after(6)
+    world.disks.format(volume)
+    with pytest.raises(LocalCloudError, match="formatted over its content"):
+        world.disks.format(volume)
+    world.disks.mounted.add(volume)
+    with pytest.raises(LocalCloudError, match="detached while it is mounted"):
+        world.ec2.detach_volume(VolumeId=volume, InstanceId=instance)
+
+
+def test_root_volumes_and_the_snapshots_of_images_are_left_to_moto(world: World) -> None:
+    instance = world.launch(A)
+    [root] = world.ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": [instance]}])[
+        "Volumes"
+    ]
+    assert world.state(root["VolumeId"]) == ("in-use", ["attached"])
+    world.cloud.kill([instance])
+    with refused("InvalidVolume.NotFound"):
+        world.state(root["VolumeId"])
+    assert world.ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"] == []

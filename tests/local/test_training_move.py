@@ -1,0 +1,84 @@
+"""A training instance is interrupted and comes back: its volume is there, with what was on it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.world import START, isolated
+from tests.local.moves import STEPS, played
+
+INTERVAL = 20
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, Any]:
+    return isolated(played)
+
+
+def test_the_volume_follows_from_zone_to_zone_with_its_content(seen: dict[str, Any]) -> None:
+    moves = seen["moves"]
+    places = [(move["from"]["zone"][-1], move["to"]["zone"][-1]) for move in moves]
+    assert places == [("a", "b"), ("b", "c"), ("c", "c")]
+    assert [move["announced"] for move in moves] == [True, False, True]
+    for move in moves:
+        assert move["content"]["equal"], move
+        assert move["content"]["before"] == move["content"]["after"]
+        assert move["content"]["files"] > 24
+        assert sum(move["parts"].values()) == pytest.approx(move["seconds"])
+        assert min(move["parts"].values()) >= 0
+    assert len({move["content"]["after"] for move in moves}) == 3  # it is not the same content all the time
+
+
+def test_another_zone_needs_a_snapshot_and_the_same_zone_none(seen: dict[str, Any]) -> None:
+    *away, back = seen["moves"]
+    for move in away:
+        assert move["from"]["volume"] != move["to"]["volume"]
+        assert move["parts"]["snapshot"] > 300
+        assert 600 < move["seconds"] < 1200
+    assert back["from"]["volume"] == back["to"]["volume"]
+    assert back["parts"]["snapshot"] == 0
+    assert seen["home"][1] == back["to"]["volume"]
+
+
+def test_with_a_notice_no_step_is_lost_and_without_one_at_most_an_interval(seen: dict[str, Any]) -> None:
+    first, second, third = [move["steps_lost"] for move in seen["moves"]]
+    assert first == third == 0
+    assert 0 < second < INTERVAL
+
+
+def test_the_job_is_not_ready_while_its_volume_moves(seen: dict[str, Any]) -> None:
+    for move in seen["moves"]:
+        released, running = move["at"] + move["parts"]["release"], move["at"] + move["seconds"]
+        for span in seen["spans"]:
+            begin = START + span["tick"] * 60
+            if released <= begin < running - 60:
+                assert span["ready"] == 0, (span, move)
+    assert (
+        sum(span["ready"] * span["ticks"] for span in seen["spans"]) >= STEPS / 2
+    )  # a step takes half a minute
+
+
+def test_a_finished_job_takes_its_group_down_and_leaves_one_volume(seen: dict[str, Any]) -> None:
+    assert (seen["target"], seen["desired"], seen["instances"]) == ("0", (0, 0), [])
+    assert seen["home"][0] == "available"
+    assert seen["snapshots"] == []
+    assert seen["item"]["state"] == "done"
+    assert seen["item"]["volume"] == seen["home"][1]
+    assert "holder" not in seen["item"]
+
+
+def test_dataset_and_training_are_what_they_would_be_without_interruptions(seen: dict[str, Any]) -> None:
+    assert seen["dataset"] == (24, True)
+    assert json.loads(seen["checkpoint"]) == {"step": STEPS, "state": seen["uninterrupted"]}
+
+
+def test_quiet_hours_are_not_played(seen: dict[str, Any]) -> None:
+    assert seen["played"] < 110
+
+
+def test_an_archive_that_is_not_the_one_named_boots_nothing(seen: dict[str, Any]) -> None:
+    assert "has SHA-256" in seen["tampered"]
+    assert "s3://" in seen["tampered"]

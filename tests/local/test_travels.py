@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpu_spot.local.nodes.journal import Entry
+from gpu_spot.local.nodes.process import Job
+from gpu_spot.local.nodes.travels import travels
+from gpu_spot.report.moves import Contents, Stay
+
+JOB = Job(load_seconds=20)
+OLD, NEW = Contents(3, "old"), Contents(3, "new")
+
+FIRST = [
+    Entry(0, "created", volume="v1", zone="a"),
+    Entry(10, "attaching", "A", "v1"),
+    Entry(16, "mounted", "A", "v1", contents=Contents(0, "")),
+    Entry(16, "running", "A", step=0),
+]
+LEFT = [
+    Entry(100, "notice", "A"),
+    Entry(140, "unmounted", "A", "v1", contents=OLD),
+    Entry(146, "free", "A", "v1", "a"),
+    Entry(146, "stopped", "A", step=4),
+    Entry(220, "gone", "A"),
+]
+HALF_WAY = [
+    Entry(300, "snapshot", volume="v1", snapshot="s1"),
+    Entry(400, "copied", volume="v1", snapshot="s1"),
+    Entry(400, "created", volume="v2", zone="b", snapshot="s1"),
+    Entry(410, "attaching", "B", "v2"),
+    Entry(416, "mounted", "B", "v2", contents=OLD),
+    Entry(416, "deleted", volume="v1", zone="a"),
+]
+ARRIVED = [*HALF_WAY, Entry(420, "running", "B", step=4)]
+
+
+def test_nothing_happened_before_the_first_start() -> None:
+    seen = travels([], JOB, 50)
+    assert (seen.moves, seen.stays, seen.underway) == ((), (), False)
+
+
+def test_an_announced_move_to_another_zone() -> None:
+    seen = travels([*FIRST, *LEFT, *ARRIVED], JOB, 1000)
+    [move] = seen.moves
+    assert (move.announced, move.from_zone, move.to_zone) == (True, "a", "b")
+    assert (move.from_volume, move.to_volume) == ("v1", "v2")
+    assert list(move.parts.values()) == [46, 154, 100, 16, 24]
+    assert (move.steps_lost, move.intact) == (0, True)
+    assert not seen.underway
+    assert seen.stays == (
+        Stay("v1", "a", 0, 16, False),
+        Stay("v1", "a", 16, 140, True),
+        Stay("v1", "a", 140, 416, False),
+        Stay("v2", "b", 400, 416, False),
+        Stay("v2", "b", 416, 1000, True),
+    )
+
+
+def test_a_loss_without_notice_begins_with_the_end_of_the_instance() -> None:
+    lost = [
+        Entry(100, "stopped", "A", step=4),
+        Entry(100, "unmounted", "A", "v1", contents=OLD),
+        Entry(100, "gone", "A"),
+        Entry(160, "free", "A", "v1", "a"),
+    ]
+    here = [
+        Entry(300, "attaching", "B", "v1"),
+        Entry(306, "mounted", "B", "v1", contents=NEW),
+        Entry(306, "running", "B", step=1),
+    ]
+    [move] = travels([*FIRST, *lost, *here], JOB, 1000).moves
+    assert (move.announced, move.from_volume, move.to_volume) == (False, "v1", "v1")
+    assert list(move.parts.values()) == [60, 140, 0, 6, 20]
+    assert (move.steps_lost, move.intact) == (3, False)
+
+
+def test_an_instance_that_is_lost_on_the_way_belongs_to_the_move() -> None:
+    lost = [
+        Entry(418, "unmounted", "B", "v2", contents=OLD),
+        Entry(418, "gone", "B"),
+        Entry(478, "free", "B", "v2", "b"),
+    ]
+    again = [
+        Entry(600, "snapshot", volume="v2", snapshot="s2"),
+        Entry(700, "created", volume="v3", zone="c", snapshot="s2"),
+        Entry(716, "mounted", "C", "v3", contents=OLD),
+        Entry(720, "running", "C", step=4),
+    ]
+    [move] = travels([*FIRST, *LEFT, *HALF_WAY, *lost, *again], JOB, 1000).moves
+    assert (move.from_volume, move.to_volume, move.to_zone) == ("v1", "v3", "c")
+    assert list(move.parts.values()) == [46, 454, 100, 16, 24]
+
+
+def test_a_restart_on_the_same_instance_is_no_move() -> None:
+    restarted = [Entry(50, "stopped", "A", step=1), Entry(60, "running", "A", step=0)]
+    assert travels([*FIRST, *restarted], JOB, 1000).moves == ()
+
+
+def test_a_loss_that_is_not_overcome_is_underway() -> None:
+    assert travels([*FIRST, *LEFT], JOB, 1000).underway
+
+
+def test_a_journal_with_a_hole_is_an_error() -> None:
+    holed = [entry for entry in (*FIRST, *LEFT, *ARRIVED) if entry.kind != "snapshot"]
+    with pytest.raises(ValueError, match="no 'snapshot' of s1"):
+        travels(holed, JOB, 1000)
+
+
+def test_contents_are_compared_by_files_and_digest() -> None:
+    [move] = travels([*FIRST, *LEFT, *ARRIVED], JOB, 1000).moves
+    assert not replace(move, after=Contents(4, "old")).intact

@@ -1,0 +1,51 @@
+"""A fleet whose instances say themselves when they work: the engine counts them ready then, and only then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpu_spot.market.engine import Replay
+from gpu_spot.market.fleet import LightFleet, Orders, SelfReporting
+from gpu_spot.market.groups import GroupShape
+from gpu_spot.market.rules import Rules
+from gpu_spot.market.spot import SpotMarket
+from gpu_spot.market.trace import PoolTrace
+from lambdas.core.model import Group, Market, Pool, Side
+from lambdas.core.policies import DEFAULT, build
+
+POOL = Pool("g6.xlarge", "us-west-2a")
+
+
+@dataclass
+class Slow(LightFleet):
+    """Works from the tenth to the twentieth minute after the first launch, whatever a cold start takes."""
+
+    began: float | None = None
+    all_ids: set[str] = field(default_factory=set)
+
+    def launched(self, pool: Pool, market: Market, side: Side) -> str:
+        self.began = self._now if self.began is None else self.began
+        instance_id = LightFleet.launched(self, pool, market, side)
+        self.all_ids.add(instance_id)
+        return instance_id
+
+    def working(self) -> set[str]:
+        if self.began is None or not 600 <= self._now - self.began < 1200:
+            return set()
+        return self.all_ids
+
+    def look(self) -> Orders:
+        orders = LightFleet.look(self)
+        return Orders(orders.desired, orders.released, self._now + 60)
+
+
+def test_readiness_is_what_the_fleet_reports() -> None:
+    fleet = Slow(Group("job", 1, 2, fallback=False), build(DEFAULT))
+    assert isinstance(fleet, SelfReporting)
+    assert not isinstance(LightFleet(fleet.group, fleet.policy), SelfReporting)
+    rules = Rules(warm_up_ticks=0)
+    market = SpotMarket([PoolTrace("us-west-2a", 60.0, (1,) * 40)], rules, 1)
+    replay = Replay(market, rules, fleet, GroupShape((POOL,)), 1)
+    ledger = replay.run()
+    ready = [tick for span in ledger.spans if span.ready for tick in range(span.tick, span.tick + span.ticks)]
+    assert ready == list(range(10, 20))

@@ -1,0 +1,138 @@
+"""What the report says of a training job whose volume moved."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+from html import unescape
+from pathlib import Path
+
+import plotly.graph_objects as go
+import pytest
+from rich.console import Console
+
+from gpu_spot.report.figures import figures
+from gpu_spot.report.moves import PARTS, Contents, Move, Stay, Travels, to_json
+from gpu_spot.report.page import render
+from gpu_spot.report.run import Run
+from gpu_spot.report.summary import render_summary, summarise
+from tests.report.browser import Browser
+from tests.report.png import read
+from tests.report.rehearsal import ZONES
+from tests.report.test_browser import HEIGHT, WIDTH, near, palette, probed
+
+SAVED = Contents(28, "a" * 64)
+A, B, _ = ZONES
+
+
+def moved(run: Run, at: float, after: Contents = SAVED, *, announced: bool = True) -> Move:
+    start = run.at(0) + at
+    return Move(
+        announced=announced,
+        from_zone=A,
+        to_zone=B,
+        from_volume="vol-1",
+        to_volume="vol-2",
+        lost=start,
+        freed=start + 46,
+        begun=start + 180,
+        copied=start + 620,
+        mounted=start + 640,
+        running=start + 660,
+        steps_lost=0 if announced else 13,
+        before=SAVED,
+        after=after,
+    )
+
+
+@pytest.fixture(scope="module")
+def job(run: Run) -> Run:
+    begin, end, hour = run.at(0), run.at(run.ticks), 3600.0
+    moves = (moved(run, 10 * hour), moved(run, 30 * hour, announced=False))
+    stays = (
+        Stay("vol-1", A, begin, begin + 10 * hour, True),
+        Stay("vol-1", A, begin + 10 * hour, begin + 10 * hour + 640, False),
+        Stay("vol-2", B, begin + 10 * hour + 640, end, True),
+    )
+    return replace(run, travels=Travels(moves, stays, False, 30.0, 20))
+
+
+def test_the_parts_of_a_move_make_up_its_time(run: Run) -> None:
+    move = moved(run, 0)
+    assert move.parts == {"release": 46, "wait": 134, "snapshot": 440, "attach": 20, "start": 20}
+    assert sum(move.parts.values()) == move.seconds == 660
+
+
+def test_the_summary_has_the_moves_of_a_job_and_none_of_a_service(job: Run, run: Run) -> None:
+    summary = json.loads(json.dumps(summarise(job)))
+    assert [move["at"] for move in summary["moves"]] == [run.at(600), run.at(1800)]
+    assert summary["moves"][1]["steps_lost"] == 13
+    assert summary["moves"][0]["content"] == {
+        "files": 28,
+        "before": "a" * 64,
+        "after": "a" * 64,
+        "equal": True,
+    }
+    assert "moves" not in summarise(run)
+    assert "volume" not in {figure.id for figure in figures(run)}
+    assert 'id="moves"' not in render(run)
+
+
+def test_the_terminal_gets_a_line(job: Run, run: Run) -> None:
+    def told(of: Run) -> str:
+        console = Console(file=io.StringIO(), width=100)
+        console.print(render_summary(summarise(of)))
+        assert isinstance(console.file, io.StringIO)
+        return " ".join(re.sub(r"[│╭╮╰╯]", " ", console.file.getvalue()).split())
+
+    assert "moves 2 of the volume, 2 to another zone, 11 min in the median" in told(job)
+    assert "same content each time, 13 steps lost" in told(job)
+    assert "moves" not in told(run)
+
+
+def test_content_that_differs_is_not_passed_over(job: Run) -> None:
+    assert job.travels is not None
+    broken = moved(job, 3600, Contents(27, "b" * 64))
+    assert not broken.intact
+    assert to_json(broken)["content"]["equal"] is False
+    bad = replace(job, travels=replace(job.travels, moves=(broken,)))
+    assert "DIFFERENT, 28 → 27 files" in render(bad)
+    assert "aaaaaaaaaaaa → bbbbbbbbbbbb" in render(bad)
+
+
+def test_the_page_lists_every_move(job: Run) -> None:
+    table = re.search(r'<section class="card" id="moves">.*?</section>', render(job), re.DOTALL)
+    assert table
+    rows = re.findall(r"<tr><td>.*?</tr>", table[0], re.DOTALL)
+    assert len(rows) == 2
+    text = unescape(re.sub(r"<[^>]+>", " ", rows[1]))
+    assert text.split() == [
+        *("2026-01-02", "06:00", "without", "notice", A, "→", B, "vol-1", "→", "vol-2"),
+        *("0:46", "2:14", "7:20", "0:20", "0:20", "11:00", "13", "equal,", "28", "files", "a" * 12),
+    ]
+    for part in PARTS:
+        assert f">{part}</th>" in table[0]
+
+
+def test_a_job_that_nobody_interrupted_has_no_move_to_show(job: Run) -> None:
+    assert job.travels is not None
+    calm = replace(job, travels=replace(job.travels, moves=()))
+    assert "No interruption: the volume stayed where it was." in render(calm)
+    assert summarise(calm)["moves"] == []
+
+
+def test_the_lanes_are_seen(job: Run, browser: Browser, tmp_path: Path) -> None:
+    for figure in figures(job):
+        go.Figure(data=figure.data, layout=figure.layout)  # plotly knows every key
+    page = tmp_path / "report.html"
+    page.write_text(render(job), encoding="utf-8")
+    found = probed(browser, page, WIDTH)
+    assert found["problems"] == []
+    assert found["figures"]["volume"]["drawn"] == 5
+    picture = read(browser.picture(page, WIDTH, HEIGHT, tmp_path / "page.png"))
+    seen = picture.colours(*(edge / 2 for edge in found["figures"]["volume"]["box"]))
+    colours = palette(0)
+    for name, least in (("ready", 1000), ("told", 4), ("lost", 4)):
+        assert sum(n for c, n in seen.items() if near(c, colours[name])) >= least, name

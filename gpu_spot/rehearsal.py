@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from gpu_spot.local.cloud import LocalCloud
 from gpu_spot.local.errors import LocalCloudError
+from gpu_spot.local.fleet import WarmInstance
 from gpu_spot.local.functions import Invocation
 from gpu_spot.local.nodes.fleet import Nodes
 from gpu_spot.market.fleet import Orders
@@ -30,15 +31,13 @@ _ONE_JOB: Final = 1
 class CloudFleet:
     """One group of a ``LocalCloud`` behind the ``Fleet`` protocol; ``store`` reads the controller's memory.
 
-    Fallback launches come from the warm pool while it has an instance. ``decisions`` collects the lines that
-    the controller logged.
+    ``decisions`` collects the lines that the controller logged.
     """
 
     cloud: LocalCloud
     group: str
     store: MemoryStore
     decisions: list[DecisionLine] = field(default_factory=list)
-    warm_starts: int = 0
     _now: float = 0.0
     _working: dict[str, None] = field(default_factory=dict)
     _alive: set[str] = field(default_factory=set)
@@ -50,12 +49,11 @@ class CloudFleet:
         self._now = now
         self.cloud.set_time(now)
 
-    def launched(self, pool: Pool, market: Market, side: Side) -> str:
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
         """See ``Fleet``."""
-        warm = self.cloud.warm(self.group) if side is Side.FALLBACK else ()
-        if warm:
-            self.warm_starts += 1
-            instance_id = self.cloud.start_warm(self.group, warm[0].id)
+        prepared = self._prepared() if warm else ()
+        if prepared:
+            instance_id = self.cloud.start_warm(self.group, prepared[0].id)
         else:
             instance_id = self.cloud.launch(
                 self.group, side.value, pool.instance_type, pool.zone, market.value
@@ -102,11 +100,15 @@ class CloudFleet:
             self._hear(invocation)
         released = sorted(self._alive - self.cloud.alive(self.group))
         self._forget(released)
-        if released:
-            self.cloud.fill_warm_pools()
         primary, fallback = self.cloud.desired(self.group)
         desired = {Side.PRIMARY: primary, Side.FALLBACK: fallback}
         return Orders(desired, tuple(released), self.store.load(self.group).wake_at)
+
+    def _prepared(self) -> tuple[WarmInstance, ...]:
+        """Return who is in the warm pool; what was taken from it has been replaced by now."""
+        if not self.cloud.warm(self.group):
+            self.cloud.fill_warm_pools()
+        return self.cloud.warm(self.group)
 
     def _refuse_again(self) -> None:
         """AWS goes on trying: after launches that succeeded the newest activity is a refusal again."""
@@ -166,11 +168,10 @@ class TrainingFleet(CloudFleet):
         self.nodes.advance(now)
         CloudFleet.tick(self, now)
 
-    def launched(self, pool: Pool, market: Market, side: Side) -> str:
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
         """See ``Fleet``."""
-        warm = self.warm_starts
-        instance_id = CloudFleet.launched(self, pool, market, side)
-        self.nodes.launch(instance_id, self.boots if self.warm_starts == warm else self.warm_boots)
+        instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
+        self.nodes.launch(instance_id, self.warm_boots if warm else self.boots)
         return instance_id
 
     def working(self) -> set[str]:

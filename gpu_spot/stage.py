@@ -74,12 +74,13 @@ def rehearse(
     view = _group(cloud, wishes.group)
     stack = cloud.deployment.stack
     group = settings.read(clients("ssm"), names.parameter_root(stack))[0][view.name]
-    warm = cloud.fill_warm_pools() > 0
+    cloud.fill_warm_pools()
     rules = Rules(
         seed=wishes.seed,
         notice=wishes.notice,
         spot_cold_start=COLD_START,
-        on_demand_cold_start=WARM_START if warm else COLD_START,
+        on_demand_cold_start=WARM_START,
+        warm_instances=len(cloud.warm(view.name)),
         drain_seconds=view.drain_seconds,
     )
     scene = _scene(wishes, view, group)

@@ -200,7 +200,7 @@ class Replay:
             missing, self.shape.on_demand_of(desired) - sum(h.market is Market.ON_DEMAND for h in staying)
         )
         for _ in range(buy):
-            self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.PRIMARY, self.rules.spot_cold_start)
+            self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.PRIMARY)
             missing, changed = missing - 1, True
         if missing > 0 and tick < self._retry_tick and desired == self._tried:
             return changed
@@ -212,7 +212,7 @@ class Replay:
             if offers[pool].room < 1:
                 self._allocation.refused(pool)
                 continue
-            self._launch(tick, pool, Market.SPOT, Side.PRIMARY, self.rules.spot_cold_start)
+            self._launch(tick, pool, Market.SPOT, Side.PRIMARY)
             missing, changed = missing - 1, True
         self._tried = desired
         self._retry_tick = tick + ticks(self.rules.retry_seconds) if missing > 0 else 0
@@ -226,23 +226,23 @@ class Replay:
             if self._by_chance(self.rules.on_demand_refusal, f"on-demand {attempt}", tick):
                 refused = True
                 continue
-            self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.FALLBACK, self._fallback_boot(tick))
+            warm = self._is_warm(tick)
+            self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.FALLBACK, warm=warm)
         self._refuse(Side.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
         return missing > 0
 
-    def _fallback_boot(self, tick: int) -> float:
-        """Return how long the next fallback instance boots: from the warm pool, or from nothing."""
+    def _is_warm(self, tick: int) -> bool:
+        """Take the next fallback instance from the warm pool, where it has one."""
         if self.rules.warm_instances is None:
-            return self.rules.on_demand_cold_start
+            return True
         successor = self._warm.take(tick)
-        if successor is None:
-            return self.rules.spot_cold_start
-        heapq.heappush(self._agenda, successor)
-        return self.rules.on_demand_cold_start
+        if successor is not None:
+            heapq.heappush(self._agenda, successor)
+        return successor is not None
 
-    def _launch(self, tick: int, pool: int, market: Market, side: Side, cold_start: float) -> None:
-        instance_id = self.fleet.launched(self.shape.pools[pool], market, side)
-        ready_tick = tick + ticks(cold_start)
+    def _launch(self, tick: int, pool: int, market: Market, side: Side, *, warm: bool = False) -> None:
+        instance_id = self.fleet.launched(self.shape.pools[pool], market, side, warm=warm)
+        ready_tick = tick + ticks(self.rules.on_demand_cold_start if warm else self.rules.spot_cold_start)
         held = Held(instance_id, side, market, pool if market is Market.SPOT else None, ready_tick)
         self.held.append(held)
         heapq.heappush(self._agenda, ready_tick)

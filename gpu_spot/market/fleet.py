@@ -43,8 +43,8 @@ class Fleet(Protocol):
         """It is ``now``; whatever the other methods tell happens at this moment."""
         ...
 
-    def launched(self, pool: Pool, market: Market, side: Side) -> str:
-        """Take a new instance in and return its id."""
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+        """Take a new instance in, out of the warm pool if ``warm``, and return its id."""
         ...
 
     def ready(self, instance_ids: Iterable[str]) -> None:
@@ -109,8 +109,8 @@ class LightFleet:
         """See ``Fleet``."""
         self._now = now
 
-    def launched(self, pool: Pool, market: Market, side: Side) -> str:
-        """See ``Fleet``."""
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+        """See ``Fleet``; in memory a warm instance is like any other."""
         instance_id = f"i-{next(self._serial):08d}"
         self._instances[instance_id] = Instance(instance_id, pool, market, side, self._now)
         return instance_id

@@ -88,6 +88,8 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
     """Return (key of the summary, title, value as shown, value, note)."""
     cost, hours = summary["cost_vs_on_demand"], summary["hours"]
     saved = f"saves {percent(1 - cost)}" if cost < 1 else "saves nothing"
+    if standby := summary["warm_pool_cost"]:
+        saved += f"; the warm pool adds {percent(standby)}"
     counts = {
         "interruptions": (
             "Interruptions survived",

@@ -22,9 +22,9 @@ def summarise(run: Run) -> dict[str, Any]:
     """Return the figures of ``run``, ready for JSON.
 
     Counts and shares leave the warm-up out, as the ledger does. ``availability``, ``full_fraction``,
-    ``cost_vs_on_demand``, ``spot_share`` (of paid instance time) and ``wasted_fraction`` are fractions of 1;
-    ``launch_failures`` are the times at which the market began to refuse a side. A training job's run has
-    ``moves``, too.
+    ``cost_vs_on_demand``, ``spot_share`` (of paid instance time) and ``wasted_fraction`` are fractions of 1,
+    and so is ``warm_pool_cost``, which comes on top of the cost. ``launch_failures`` are the times at which
+    the market began to refuse a side. A training job's run has ``moves``, too.
     """
     ledger, counts = run.ledger, run.ledger.counts
     spot = sum(span.spot * span.ticks for span in ledger.since_warm_up())
@@ -45,6 +45,7 @@ def summarise(run: Run) -> dict[str, Any]:
         "availability": ledger.availability,
         "full_fraction": ledger.full_fraction,
         "cost_vs_on_demand": ledger.cost,
+        "warm_pool_cost": ledger.standby_cost,
         "spot_share": spot / paid if paid else 0.0,
         "wasted_fraction": ledger.wasted_fraction,
         "interruptions": interruptions,
@@ -131,6 +132,11 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             "cost",
             percent(summary["cost_vs_on_demand"]),
             f"of all on-demand; {percent(summary['spot_share'])} of the instance time was spot",
+        ),
+        *(
+            [("warm pool", percent(summary["warm_pool_cost"]), "of all on-demand, on top")]
+            if summary["warm_pool_cost"]
+            else []
         ),
         (
             "interruptions",

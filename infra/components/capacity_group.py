@@ -212,6 +212,8 @@ class CapacityGroup(pulumi.ComponentResource):
             "max": capacity.maximum,
             "slots": dict(args.slots),
             "drainSeconds": args.drain_seconds,
+            # A job's volume is with one instance at a time.
+            "breakBeforeMake": args.run is not None,
             "policy": {"name": capacity.fallback.policy, "knobs": dict(capacity.fallback.knobs)},
         }
         self._parameter(

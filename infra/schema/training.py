@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -10,11 +10,14 @@ from infra import accelerators as catalogue
 from infra.schema.base import Name
 from infra.schema.capacity import Capacity
 from infra.schema.work import InitializationRate, Throughput, Work, check_text
+from lambdas.core import policies
 from userdata.agent.config import check_places
 from userdata.agent.names import DATA_DIR
 
 ON_THE_VOLUME = "volume"
 """What ``checkpoints`` says where they lie beside the dataset."""
+_SHORTAGE_COST: Final = 2.0
+"""A job can wait: unless told otherwise it goes on-demand only while spot is refused, not for a spot boot."""
 
 
 class Training(Work):
@@ -53,10 +56,13 @@ class Training(Work):
             raise ValueError(f"target {capacity.target}, allowed: 1 (a volume is in one place at a time)")
         if not capacity.is_kept:
             raise ValueError("fleetType 'request' is never replenished, allowed: 'maintain'")
-        if capacity.fallback.warm_instances is None:
+        fallback = capacity.fallback
+        if fallback.warm_instances is None:
             # The volume takes longer to come than the instance, and a warm one would outlast the job.
-            cold = capacity.fallback.model_copy(update={"warm_instances": 0})
-            capacity = capacity.model_copy(update={"fallback": cold})
+            fallback = fallback.model_copy(update={"warm_instances": 0})
+        if fallback.policy == policies.DEFAULT and not fallback.knobs:
+            fallback = fallback.model_copy(update={"knobs": {"shortageCost": _SHORTAGE_COST}})
+        capacity = capacity.model_copy(update={"fallback": fallback})
         catalogue.check_volumes(capacity.types)
         return capacity
 

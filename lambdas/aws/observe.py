@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lambdas.aws.registry import Registry, deadline, ready_since
+from lambdas.aws.registry import Registry, deadline, ready_since, standing_by
 from lambdas.aws.settings import GroupSettings
 from lambdas.aws.side import Capacity, SideView
 from lambdas.core import names
@@ -58,6 +58,7 @@ class Observer:
                         launched_at=detail["LaunchTime"].timestamp(),
                         ready_since=ready_since(heard, expected, now) if healthy else None,
                         deadline=min((d for d in known if d is not None), default=None),
+                        standing_by=healthy and standing_by(heard, now),
                     )
                 )
         refusals = (self.capacity[s.kind].refusal(s.name, side, now) for side, s in settings.sides.items())

@@ -17,12 +17,16 @@ STALE_SECONDS: Final = 90.0
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One worker: its first heartbeat (``since``), its last, and its instance's deadline if known."""
+    """One worker: its first heartbeat (``since``), its last, and its instance's deadline if known.
+
+    ``waiting`` says that it cannot work yet: another instance has its job, or the job's volume is on its way.
+    """
 
     instance_id: str
     since: float
     heartbeat: float
     deadline: float | None = None
+    waiting: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +54,17 @@ class Registry:
 
 def ready_since(slots: list[Slot], expected: int, now: float) -> float | None:
     """Return since when all ``expected`` slots have been heard, ``None`` while one is missing or stale."""
-    heard = sorted(slot.since for slot in slots if slot.heartbeat > now - STALE_SECONDS)
+    heard = sorted(slot.since for slot in _fresh(slots, now) if not slot.waiting)
     return heard[expected - 1] if len(heard) >= expected else None
+
+
+def standing_by(slots: list[Slot], now: float) -> bool:
+    """Say whether a worker waits there for its job."""
+    return any(slot.waiting for slot in _fresh(slots, now))
+
+
+def _fresh(slots: list[Slot], now: float) -> list[Slot]:
+    return [slot for slot in slots if slot.heartbeat > now - STALE_SECONDS]
 
 
 def deadline(slots: list[Slot]) -> float | None:
@@ -65,4 +78,5 @@ def _slot(item: Mapping[str, Any]) -> Slot:
         since=float(item["since"]["N"]),
         heartbeat=float(item["heartbeat"]["N"]),
         deadline=float(item["deadline"]["N"]) if "deadline" in item else None,
+        waiting=item.get("state", {}).get("S") == names.STATE_WAITING,
     )

@@ -81,6 +81,7 @@ def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
             spot_percentage=int(config["spotPercentage"]),
             drain_seconds=float(config["drainSeconds"]),
             fallback=Side.FALLBACK in sides,
+            break_before_make=bool(config.get("breakBeforeMake", False)),
             control=_control(name, leaves),
         )
         return GroupSettings(group, policy, sides, {k: int(v) for k, v in config["slots"].items()})

@@ -51,6 +51,7 @@ class Instance:
 
     ``ready_since`` is when the last of its expected worker slots sent its first heartbeat, ``None`` while a
     slot is missing or stale. ``deadline`` is when AWS takes the instance, ``None`` without a notice.
+    ``standing_by`` says that it has booted, and works as soon as the instance before it lets go of the job.
     """
 
     id: str
@@ -61,6 +62,7 @@ class Instance:
     ready_since: float | None = None
     deadline: float | None = None
     rebalance: bool = False
+    standing_by: bool = False
 
 
 class RefusalKind(StrEnum):
@@ -97,6 +99,7 @@ class Group:
     ``base`` and ``spot_percentage`` describe the primary group's own on-demand share, ``maximum`` is the
     ceiling of primary and fallback together, ``drain_seconds`` the time an instance needs to finish its
     requests before its deadline. ``fallback`` is false where no on-demand group stands behind the primary.
+    ``break_before_make`` is true where a successor can work only once its predecessor has let go.
     """
 
     name: str
@@ -106,6 +109,7 @@ class Group:
     spot_percentage: int = 100
     drain_seconds: float = 0.0
     fallback: bool = True
+    break_before_make: bool = False
     control: Control = Control()
 
 

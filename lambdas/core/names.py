@@ -25,6 +25,7 @@ MEMORY_KEY: Final = "group"
 REGISTRY_KEY: Final = "group"
 REGISTRY_SORT_KEY: Final = "worker"
 REGISTRY_TTL: Final = "expires"
+STATE_WAITING: Final = "waiting"
 
 PARAMETER_CONFIG: Final = "config"
 PARAMETER_TARGET: Final = "target"

@@ -68,10 +68,14 @@ class Situation:
         drain_at = self.drain_at(instance)
         return instance.ready_since is not None and (drain_at is None or drain_at > self.now)
 
+    def is_up(self, instance: Instance) -> bool:
+        """Say whether the instance has booted: it works, or could if another let go of the job."""
+        return instance.ready_since is not None or (self.group.break_before_make and instance.standing_by)
+
     def lasting(self, instances: Iterable[Instance]) -> tuple[Instance, ...]:
-        """Return those that are ready and have no notice: the ones to count on."""
+        """Return those that are up and have no notice: the ones to count on."""
         doomed = self.memory.doomed  # without a notice, ready is whoever has been heard
-        return tuple(i for i in instances if i.ready_since is not None and i.id not in doomed)
+        return tuple(i for i in instances if i.id not in doomed and self.is_up(i))
 
     def release_order(self, instances: Iterable[Instance]) -> list[Instance]:
         """Return whom to let go first: the not ready, then those at risk, then the youngest."""

@@ -44,6 +44,7 @@ def groups(draw: st.DrawFn) -> Group:
         base=draw(st.integers(0, target)),
         drain_seconds=draw(st.sampled_from([0.0, 30.0, 150.0])),
         fallback=draw(st.booleans()) or draw(st.booleans()),
+        break_before_make=draw(st.booleans()),
     )
 
 
@@ -63,6 +64,7 @@ def instances(draw: st.DrawFn, side: Side, count: int) -> list[Instance]:
                 ready_since=NOW - age // 2 if draw(st.booleans()) else None,
                 deadline=NOW + draw(st.integers(-5, 120)) if spot and draw(st.booleans()) else None,
                 rebalance=draw(st.booleans()),
+                standing_by=draw(st.booleans()),
             )
         )
     return made
@@ -118,12 +120,14 @@ def test_nothing_is_requested_above_the_ceiling(state: Observation, policy, memo
 
 
 @given(observations(), policies, memories)
-def test_no_serving_instance_is_let_go_before_its_successor_serves(
+def test_no_serving_instance_is_let_go_before_its_successor_serves_or_stands_by(
     state: Observation, policy, memory
 ) -> None:
     decision = decide(state, policy, memory, NOW)
     situation = decision.situation
     lasting = {i.id for i in situation.lasting(state.instances)}
+    if not state.group.break_before_make:
+        assert all(i.ready_since is not None for i in state.instances if i.id in lasting)
     gone = set(released(decision.actions)) & lasting
     assert not gone or len(lasting - gone) >= state.group.target
 

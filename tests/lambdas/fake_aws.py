@@ -62,6 +62,7 @@ class FakeAws:
         launched: float,
         heartbeat: float | None,
         since: float = 0.0,
+        state: str = "ready",
     ) -> None:
         self.groups.setdefault(group, {"Instances": []})["Instances"].append(
             {
@@ -86,6 +87,7 @@ class FakeAws:
                     "instance": {"S": instance_id},
                     "since": {"N": str(since or heartbeat)},
                     "heartbeat": {"N": str(heartbeat)},
+                    "state": {"S": state},
                 }
             )
 

@@ -98,6 +98,19 @@ def test_a_notice_starts_on_demand_and_the_successor_sends_it_home(aws: FakeAws)
     }
 
 
+@pytest.mark.parametrize(("job", "gone"), [(True, ["i-od"]), (False, [])])
+def test_a_job_is_handed_to_whom_waits_for_it_and_a_service_is_not(job: bool, gone: list[str]) -> None:
+    text = config(max=2, breakBeforeMake=job)
+    aws = FakeAws(parameters={f"{ROOT}/inference/config": text, f"{ROOT}/inference/target": "1"})
+    aws.add_group("primary", desired=1)
+    aws.add_group("fallback", desired=1)
+    waits, works = {"since": NOW - 20, "state": "waiting"}, {"since": NOW - 900}
+    aws.add_instance("primary", "i-spot", spot=True, launched=NOW - 200, heartbeat=NOW - 5, **waits)
+    aws.add_instance("fallback", "i-od", spot=False, launched=NOW - 999, heartbeat=NOW - 5, **works)
+    decided = actions(only(controller(aws).run()))
+    assert [i for a in decided if isinstance(a, Release) for i in a.instance_ids] == gone
+
+
 def test_a_lost_notice_is_seen_in_the_spot_request(aws: FakeAws) -> None:
     aws.marked["i-2"] = NOW - 10
     outcome = only(controller(aws).run())

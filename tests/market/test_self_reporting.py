@@ -23,9 +23,9 @@ class Slow(LightFleet):
     began: float | None = None
     all_ids: set[str] = field(default_factory=set)
 
-    def launched(self, pool: Pool, market: Market, side: Side) -> str:
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
         self.began = self._now if self.began is None else self.began
-        instance_id = LightFleet.launched(self, pool, market, side)
+        instance_id = LightFleet.launched(self, pool, market, side, warm=warm)
         self.all_ids.add(instance_id)
         return instance_id
 

@@ -140,7 +140,7 @@ class ExpectedCost:
         surplus = max(0, len(outlook.staying) - situation.group.target)
         # Who is about to be let go arrives for nobody.
         for instance in situation.release_order(outlook.staying)[surplus:]:
-            if instance.ready_since is None:
+            if not situation.is_up(instance):
                 boot = situation.memory.boot_seconds(instance.market, UNKNOWN_BOOT)
                 due = max(instance.launched_at + boot, outlook.trusted_at[instance.id])
                 if due > situation.now:

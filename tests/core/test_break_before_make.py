@@ -1,0 +1,72 @@
+"""Jobs whose volume is with one instance at a time: the successor stands by, then its predecessor lets go."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lambdas.core.availability import Decision, decide
+from lambdas.core.memory import Memory
+from lambdas.core.model import Group, Instance, Market, Observation, Side
+from lambdas.core.policies import NAMES, build
+from tests.core.build import NOW, carried_out, desired, observe, on_demand, refusal, released, spot
+
+JOB = Group("resnet", target=1, maximum=2, break_before_make=True)
+NO_SPOT = refusal("Could not launch Spot Instances. UnfulfillableCapacity - no capacity")
+LEARNED = Memory(boots={Market.SPOT: (180.0,), Market.ON_DEMAND: (180.0,)})
+
+
+def standing_by(instance: Instance) -> Instance:
+    return replace(instance, ready_since=None, standing_by=True)
+
+
+def decided(state: Observation, policy: str = "expected-cost", shortage_cost: float = 2.0) -> Decision:
+    knobs = {"shortageCost": shortage_cost} if policy == "expected-cost" else {}
+    return decide(state, build(policy, knobs), LEARNED, NOW)
+
+
+@pytest.mark.parametrize("policy", NAMES)
+def test_on_demand_lets_go_when_its_successor_stands_by(policy: str) -> None:
+    state = observe(standing_by(spot("s", age=240)), on_demand("d"), group=JOB)
+    decision = decided(state, policy)
+    assert released(decision.actions) == ("d",)
+    again = decide(carried_out(state, decision), build(policy), decision.memory, NOW)
+    assert again.actions == ()
+
+
+@pytest.mark.parametrize("policy", NAMES)
+def test_a_service_does_not_let_go_before_its_successor_serves(policy: str) -> None:
+    state = observe(
+        standing_by(spot("s", age=240)), on_demand("d"), group=replace(JOB, break_before_make=False)
+    )
+    assert released(decided(state, policy).actions) == ()
+
+
+def test_on_demand_goes_on_while_its_successor_boots() -> None:
+    state = observe(spot("s", ready=False, age=60), on_demand("d"), group=JOB)
+    assert released(decided(state).actions) == ()
+
+
+def test_nobody_is_bought_beside_one_who_brings_the_volume_however_long_it_takes() -> None:
+    state = observe(standing_by(spot("s", age=3000)), group=JOB)
+    assert decided(state).actions == ()
+
+
+def test_on_demand_that_stands_by_in_vain_goes() -> None:
+    state = observe(spot("s"), standing_by(on_demand("d")), group=JOB)
+    assert released(decided(state).actions) == ("d",)
+
+
+def test_who_stands_by_with_a_notice_is_not_counted_on() -> None:
+    doomed = replace(standing_by(spot("s", age=240)), deadline=NOW + 90)
+    state = observe(doomed, on_demand("d"), group=JOB, refusals=(NO_SPOT,))
+    assert released(decided(state).actions) == ()
+
+
+def test_a_job_goes_on_demand_where_spot_is_refused_and_not_for_a_spot_boot() -> None:
+    booting = observe(spot("s", ready=False, age=10), group=JOB, fallback_desired=0)
+    assert desired(decided(booting).actions, Side.FALLBACK) is None
+    short = observe(group=JOB, fallback_desired=0, refusals=(NO_SPOT,))
+    assert desired(decided(short).actions, Side.FALLBACK) == 1
+    assert desired(decided(short, shortage_cost=0.5).actions, Side.FALLBACK) is None

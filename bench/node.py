@@ -43,13 +43,14 @@ CONFIG = {
 # What is not on this machine: a driver, and its GPUs.
 LAUNCH = """
 import sys
-from userdata.agent import cli, tasks
+from userdata.agent import cli, node
+from userdata.agent.tasks import machine
 command = sys.argv[-1]
-tasks._INSTANCE_ID = __import__("pathlib").Path(sys.argv[2]).with_name("instance-id")
+node._INSTANCE_ID = __import__("pathlib").Path(sys.argv[2]).with_name("instance-id")
 if command == "metrics":
     from tests.node.fake_nvml import FakeGpu, FakeNvml
     gpus = [FakeGpu(f"GPU-{n}", {1000 * n + p: 2**30 for p in range(4)}) for n in range(8)]
-    tasks._nvml = lambda: FakeNvml(gpus)
+    machine._nvml = lambda: FakeNvml(gpus)
 if command == "work":
     import userdata.agent.work
     userdata.agent.work.gpu_count = lambda: 8

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,18 @@ class Stay:
     in_use: bool
 
 
+Cause = Literal["notice", "loss", "hand-over"]
+"""Why an instance ended: AWS announced it, AWS took it, or the controller gave the job to a successor."""
+
+CAUSES: Final[Mapping[Cause, str]] = {
+    "notice": "announced",
+    "loss": "without notice",
+    "hand-over": "handed over",
+}
+"""The causes in words."""
+
 PARTS: Final[Mapping[str, str]] = {
-    "release": "from the notice, or the loss, until the volume is saved and free",
+    "release": "from the notice, the loss or the hand-over until the volume is saved and free",
     "wait": "for an instance, its boot and the lease",
     "snapshot": "until it is complete; none in the same zone",
     "attach": "create in the new zone, attach and mount",
@@ -39,7 +49,7 @@ PARTS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """How training went on after an instance was lost. All times are epoch seconds.
+    """How training went on after an instance ended. All times are epoch seconds.
 
     The instance was ``lost`` (with a notice: at the notice) and the volume ``freed``. The next instance has
     ``begun`` to bring it, by a snapshot or by attaching it, had it ``copied`` (at once in the same zone) and
@@ -47,7 +57,7 @@ class Move:
     contents at the last unmounting and at the next mounting.
     """
 
-    announced: bool
+    cause: Cause
     from_zone: str
     to_zone: str
     from_volume: str
@@ -103,7 +113,7 @@ def to_json(move: Move) -> dict[str, Any]:
     """Return a move as JSON values: times as epoch seconds, parts in seconds."""
     return {
         "at": move.lost,
-        "announced": move.announced,
+        "cause": move.cause,
         "from": {"zone": move.from_zone, "volume": move.from_volume},
         "to": {"zone": move.to_zone, "volume": move.to_volume},
         "seconds": move.seconds,

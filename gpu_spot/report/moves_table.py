@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from gpu_spot.report.moves import PARTS, Move, Travels
+from gpu_spot.report.moves import CAUSES, PARTS, Move, Travels
 from gpu_spot.report.text import clock, counted, duration
 
 
@@ -20,7 +20,7 @@ def moves_table(travels: Travels) -> str:
     <p class="caption">{escape(_caption(travels))}</p>
     <div class="scroll" tabindex="0" role="region" aria-label="Moves of the data volume">
       <table class="moves">
-        <thead><tr><th scope="col">Interrupted (UTC)</th><th scope="col">From → to</th>{parts}\
+        <thead><tr><th scope="col">Left (UTC)</th><th scope="col">From → to</th>{parts}\
 <th scope="col" class="n">total</th><th scope="col" class="n">steps lost</th>\
 <th scope="col">Content</th></tr></thead>
         <tbody>
@@ -37,15 +37,14 @@ def _caption(travels: Travels) -> str:
     every = duration(travels.checkpoint_steps * travels.step_seconds / 60)
     open_end = " The last interruption had not been overcome when the run ended." if travels.underway else ""
     return (
-        "Minutes and seconds from each interruption until training ran again. With a notice the job saves; "
-        "without one it falls back to its last checkpoint, at most "
+        "Minutes and seconds until training ran again. With a notice, or handed over from on-demand to spot, "
+        "the job saves; taken without one it falls back to its last checkpoint, at most "
         f"{counted(travels.checkpoint_steps, 'step')} ({every}).{open_end}"
     )
 
 
 def _row(move: Move) -> str:
     time = f'<button class="time" value="{round(1000 * move.lost)}">{clock(move.lost)}</button>'
-    how = "announced" if move.announced else "without notice"
     zones = f"{move.from_zone} → {move.to_zone}"
     volumes = move.from_volume
     if move.to_volume != move.from_volume:
@@ -60,7 +59,7 @@ def _row(move: Move) -> str:
         move.before.digest[:12] if move.intact else f"{move.before.digest[:12]} → {move.after.digest[:12]}"
     )
     return (
-        f"          <tr><td>{time}<small>{how}</small></td>"
+        f"          <tr><td>{time}<small>{CAUSES[move.cause]}</small></td>"
         f"<td>{escape(zones)}<small>{escape(volumes)}</small></td>{parts}"
         f"{_cell('total', f'<b>{_span(move.seconds)}</b>')}{_cell('steps lost', str(move.steps_lost))}"
         f"<td>{content}<small>{digests}</small></td></tr>"

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
-from gpu_spot.report.moves import Move, Stay, Travels
+from gpu_spot.report.moves import CAUSES, Cause, Move, Stay, Travels
 from gpu_spot.report.plotting import LOST, WIDE_LEFT, Data, Figure, filled, time_layout
 from gpu_spot.report.run import Run
 from gpu_spot.report.text import counted, duration
+
+_MARKS: Final[Mapping[Cause, tuple[str, str]]] = {
+    "notice": ("circle", LOST["announced"]),
+    "loss": ("x", LOST["unannounced"]),
+    "hand-over": ("diamond", "--on-demand"),
+}
+"""Symbol and colour of each cause."""
 
 
 def volume(run: Run, travels: Travels) -> Figure:
@@ -32,14 +40,14 @@ def volume(run: Run, travels: Travels) -> Figure:
         "volume",
         "Where the data volume was",
         f"Each bar is one EBS volume in its zone: solid while an instance had it mounted, pale while it was "
-        f"made, moved or waited for. A line leads from each interruption to where training went on. {told}",
+        "made, moved or waited for. A line leads from the end of each instance to where training went on. "
+        f"{told}",
         f"A lane for each zone with the times at which the data volume was there: {told}",
         [
             _bars(run, [s for s in travels.stays if not s.in_use], rows, "Free or on its way", "--open"),
             _bars(run, [s for s in travels.stays if s.in_use], rows, "Mounted", "--ready"),
             _paths(run, moves, rows),
-            _ends(run, moves, rows, announced=True),
-            _ends(run, moves, rows, announced=False),
+            *(_ends(moves, rows, cause) for cause in CAUSES),
         ],
         layout,
         timeline=True,
@@ -84,23 +92,23 @@ def _paths(run: Run, moves: Iterable[Move], rows: dict[str, int]) -> Data:
     }
 
 
-def _ends(run: Run, moves: Iterable[Move], rows: dict[str, int], *, announced: bool) -> Data:
-    kind = "announced" if announced else "unannounced"
-    shown = [move for move in moves if move.announced == announced]
+def _ends(moves: Iterable[Move], rows: dict[str, int], cause: Cause) -> Data:
+    symbol, colour = _MARKS[cause]
+    shown = [move for move in moves if move.cause == cause]
     return {
         "type": "scatter",
         "mode": "markers",
-        "name": f"Interrupted, {kind}",
+        "name": CAUSES[cause].capitalize(),
         "x": [_ms(move.lost) for move in shown],
         "y": [rows[move.from_zone] for move in shown],
         "text": [
-            f"interrupted, {kind}<br>training again in {move.to_zone} after {duration(move.seconds / 60)}"
+            f"{CAUSES[cause]}<br>training again in {move.to_zone} after {duration(move.seconds / 60)}"
             for move in shown
         ],
         "marker": {
-            "symbol": "circle" if announced else "x",
+            "symbol": symbol,
             "size": 9,
-            "color": f"var({LOST[kind]})",
+            "color": f"var({colour})",
             "line": {"width": 1, "color": "var(--card)"},
         },
         "hovertemplate": "%{text}<extra></extra>",

@@ -163,6 +163,7 @@ def test_the_controller_finds_a_group_as_the_contract_says() -> None:
         "max": 16,
         "slots": {"g6.xlarge": 1, "g5.xlarge": 1, "g4dn.xlarge": 1, "g6e.xlarge": 1},
         "drainSeconds": 0,
+        "breakBeforeMake": False,
         "policy": {"name": policies.DEFAULT, "knobs": {}},
     }
     assert parameters[f"{root}/inference/target"] == "8"

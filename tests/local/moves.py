@@ -1,12 +1,9 @@
-"""A training job whose instance is lost three times: what became of its volume, as JSON values.
-
-It starts in zone a; a closes at minute 60, b at 120, c from 180 to 190, when no other is open. The first and
-the third loss are announced, the second is not.
-"""
+"""A training job whose instance is lost: what became of its volume, as JSON values."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -33,14 +30,24 @@ STEPS = 330
 MINUTES = 280
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 
+# The minutes in which a zone has no spot.
+Closed = Mapping[str, range]
+ONE_BY_ONE: Closed = dict(zip(ZONES, (range(60, MINUTES), range(120, MINUTES), range(180, 190)), strict=True))
+FOR_AN_HOUR: Closed = dict(zip(ZONES, (range(60, MINUTES), range(30, 120), range(30, MINUTES)), strict=True))
+
 
 def played() -> dict[str, Any]:
-    """Play the scene until the job is done and gone."""
-    with living(load("research")) as world, playing(world.clients, world.clock, Job(steps=STEPS)) as nodes:
+    """Lose it three times, on spot alone, until it is done and gone.
+
+    It starts in zone a, goes to b and to c, and waits for c. The first and the third loss are announced, the
+    second is not.
+    """
+    spot_alone = load("research", {"training[0].capacity.fallback.enabled": False})
+    with living(spot_alone) as world, playing(world.clients, world.clock, Job(steps=STEPS)) as nodes:
         data = boot.parse(world.cloud.boot_data("resnet"))
         assert data.agent.volume is not None
         dataset.stand_in(world.clients, data.agent.volume.dataset)
-        replay = market(world, nodes, Rules(seed=SEED, notice=0.5, warm_up_ticks=0))
+        replay = market(world, nodes, Rules(seed=SEED, notice=0.5, warm_up_ticks=0), ONE_BY_ONE)
         ledger = replay.run()
         nodes.advance(START + MINUTES * 60)
         return {
@@ -54,12 +61,20 @@ def played() -> dict[str, Any]:
         }
 
 
-def market(world: World, nodes: Nodes, rules: Rules) -> Replay:
-    closed = {
-        "us-west-2a": range(60, MINUTES),
-        "us-west-2b": range(120, MINUTES),
-        "us-west-2c": range(180, 190),
-    }
+def bridged() -> dict[str, Any]:
+    """Lose its zone when no other has spot, and give it one again an hour later: in between is on-demand."""
+    with living(load("research")) as world, playing(world.clients, world.clock) as nodes:
+        data = boot.parse(world.cloud.boot_data("resnet"))
+        assert data.agent.volume is not None
+        dataset.stand_in(world.clients, data.agent.volume.dataset)
+        ledger = market(world, nodes, Rules(notice=1.0, warm_up_ticks=0), FOR_AN_HOUR).run()
+        return {
+            "moves": [to_json(move) for move in nodes.travels().moves],
+            "spans": [asdict(span) for span in ledger.spans],
+        }
+
+
+def market(world: World, nodes: Nodes, rules: Rules, closed: Closed) -> Replay:
     traces = [
         PoolTrace(zone, 60.0, tuple(int(minute not in closed[zone]) for minute in range(MINUTES)))
         for zone in ZONES

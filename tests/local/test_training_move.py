@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.world import START, isolated
-from tests.local.moves import STEPS, played
+from tests.local.moves import STEPS, bridged, played
 
 INTERVAL = 20
 
@@ -22,7 +22,7 @@ def test_the_volume_follows_from_zone_to_zone_with_its_content(seen: dict[str, A
     moves = seen["moves"]
     places = [(move["from"]["zone"][-1], move["to"]["zone"][-1]) for move in moves]
     assert places == [("a", "b"), ("b", "c"), ("c", "c")]
-    assert [move["announced"] for move in moves] == [True, False, True]
+    assert [move["cause"] for move in moves] == ["notice", "loss", "notice"]
     for move in moves:
         assert move["content"]["equal"], move
         assert move["content"]["before"] == move["content"]["after"]
@@ -77,6 +77,22 @@ def test_dataset_and_training_are_what_they_would_be_without_interruptions(seen:
 
 def test_quiet_hours_are_not_played(seen: dict[str, Any]) -> None:
     assert seen["played"] < 110
+
+
+def test_on_demand_trains_while_spot_is_refused_and_hands_the_job_back() -> None:
+    bridge = isolated(bridged)
+    away, back = bridge["moves"]
+    assert [away["cause"], back["cause"]] == ["notice", "hand-over"]
+    assert away["to"]["volume"] == back["from"]["volume"]
+    assert back["to"]["zone"] == "us-west-2b"
+    for move in (away, back):
+        assert move["content"]["equal"]
+        assert move["steps_lost"] == 0
+    # Two instances of one job are paid together for one boot, and until the controller has seen its end.
+    together = sum(s["ticks"] for s in bridge["spans"] if s["spot"] and s["on_demand"])
+    assert 0 < together <= 3 + 2
+    last = bridge["spans"][-1]
+    assert (last["spot"], last["on_demand"], last["ready"]) == (1, 0, 1)
 
 
 def test_an_archive_that_is_not_the_one_named_boots_nothing(seen: dict[str, Any]) -> None:

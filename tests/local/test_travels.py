@@ -44,7 +44,7 @@ def test_nothing_happened_before_the_first_start() -> None:
 def test_an_announced_move_to_another_zone() -> None:
     seen = travels([*FIRST, *LEFT, *ARRIVED], JOB, 1000)
     [move] = seen.moves
-    assert (move.announced, move.from_zone, move.to_zone) == (True, "a", "b")
+    assert (move.cause, move.from_zone, move.to_zone) == ("notice", "a", "b")
     assert (move.from_volume, move.to_volume) == ("v1", "v2")
     assert list(move.parts.values()) == [46, 154, 100, 16, 24]
     assert (move.steps_lost, move.intact) == (0, True)
@@ -71,9 +71,16 @@ def test_a_loss_without_notice_begins_with_the_end_of_the_instance() -> None:
         Entry(306, "running", "B", step=1),
     ]
     [move] = travels([*FIRST, *lost, *here], JOB, 1000).moves
-    assert (move.announced, move.from_volume, move.to_volume) == (False, "v1", "v1")
+    assert (move.cause, move.from_volume, move.to_volume) == ("loss", "v1", "v1")
     assert list(move.parts.values()) == [60, 140, 0, 6, 20]
     assert (move.steps_lost, move.intact) == (3, False)
+
+
+def test_a_hand_over_begins_with_the_release() -> None:
+    released = [Entry(90, "released", "A"), *LEFT[1:]]
+    [move] = travels([*FIRST, *released, *ARRIVED], JOB, 1000).moves
+    assert (move.cause, move.lost) == ("hand-over", 90)
+    assert list(move.parts.values()) == [56, 154, 100, 16, 24]
 
 
 def test_an_instance_that_is_lost_on_the_way_belongs_to_the_move() -> None:

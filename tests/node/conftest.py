@@ -1,9 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
+import boto3
 import pytest
+from moto import mock_aws
 
+from tests.node import jobs
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 
@@ -18,3 +22,13 @@ def metadata_server(clock: FakeClock) -> Iterator[MetadataServer]:
     server = MetadataServer()
     yield server
     server.close()
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """EC2's client, with the job table and the worker registry beside it."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with mock_aws():
+        jobs.make_tables()
+        yield boto3.client("ec2", region_name=jobs.REGION)

@@ -1,4 +1,5 @@
-"""Kill ``volume`` before and after every API call of a boot, go on in every way there is, count the damage.
+"""Kill ``volume`` before and after every API call of a boot, or let the instance be taken; go on in every way
+there is; count the damage.
 
 ``python -m tests.node.crash`` plays all cases and prints one JSON object.
 """
@@ -17,12 +18,19 @@ from typing import Literal
 
 from tests.node.clocks import FakeClock
 from tests.node.world import KilledError, World, WorldEbs, WorldFiller, WorldHost, WorldLease
-from userdata.agent.errors import AgentError, LeaseLostError
+from userdata.agent.errors import AgentError, LeaseLostError, UnwantedError
 from userdata.agent.volume.execute import Executor, Held, Place
 
 Start = Literal["no volume", "same zone", "other zone"]
 Then = Literal[
-    "dies", "dies, other zone", "reboots", "process restarts", "is overtaken", "is overtaken, other zone"
+    "dies",
+    "dies, other zone",
+    "reboots",
+    "process restarts",
+    "is overtaken",
+    "is overtaken, other zone",
+    "is taken",
+    "is taken, other zone",
 ]
 STARTS: tuple[Start, ...] = ("no volume", "same zone", "other zone")
 THENS: tuple[Then, ...] = (
@@ -32,7 +40,11 @@ THENS: tuple[Then, ...] = (
     "process restarts",
     "is overtaken",
     "is overtaken, other zone",
+    "is taken",
+    "is taken, other zone",
 )
+HARMLESS = {"describe_volumes", "describe_snapshots", "renew", "detach_volume", "release"}
+"""What ``volume up`` may still call once it has heard a notice."""
 WEATHERS = {"calm": (0.0, 0.0), "lag": (15.0, 0.0), "throttled": (0.0, 0.3), "lag and throttled": (15.0, 0.3)}
 ZONES = ("a", "b")
 SOAKS = 400
@@ -71,6 +83,9 @@ class Region:
         self.clock = FakeClock()
         self.world = World(self.clock, lag, throttle, seed)
         self.promised: list[str] = []
+        self.taken: str | None = None
+        """The instance that has a notice."""
+        self.heard = False
         self.clock.on_sleep = lambda seconds: self.world.settle()
 
     def executor(self, instance: str, zone: str) -> Executor:
@@ -82,7 +97,13 @@ class Region:
             host,
             WorldFiller(host),
             self.clock,
+            lambda: self._attend(instance),
         )
+
+    def _attend(self, instance: str) -> None:
+        if instance == self.taken:
+            self.heard = True
+            raise UnwantedError(f"{instance} is being taken")
 
     def work(self, instance: str) -> None:
         """A checkpoint of the running training: once written, it may never be lost."""
@@ -94,6 +115,7 @@ class Region:
         """A whole life: boot, work, renew, work, and give back if ``release``."""
         executor = self.executor(instance, zone)
         held = executor.up()
+        assert self.taken != instance, f"{instance} came up after its notice"
         missing = [p for p in self.promised if p not in WorldHost(self.world, instance).content()]
         assert not missing, f"{instance} works on a volume without {missing}"
         self.work(instance)
@@ -136,7 +158,7 @@ def cases() -> Iterator[Case]:
             for then in THENS:
                 for at in range(count):
                     yield Case(start, weather, then, at, "before")
-                    if not then.startswith("is overtaken"):  # paused after a call is paused before the next
+                    if not then.startswith("is "):  # after a call is before the next
                         yield Case(start, weather, then, at, "after")
 
 
@@ -146,6 +168,8 @@ def play(case: Case) -> Outcome:
     try:
         if case.then.startswith("is overtaken"):
             _overtake(region, case)
+        elif case.then.startswith("is taken"):
+            _take(region, case)
         else:
             _kill(region, case)
         region.clock.sleep(60)
@@ -196,24 +220,51 @@ def _overtake(region: Region, case: Case) -> None:
     region.world.terminate("i-x")
 
 
+def _take(region: Region, case: Case) -> None:
+    """A notice comes in the middle of a call. The next instance begins at once, beside the doomed one."""
+    world = region.world
+
+    def strike(instance: str, operation: str) -> None:
+        if len(world.calls) == case.at + 1:
+            region.taken = "i-x"
+
+    world.before = strike
+    with contextlib.suppress(UnwantedError):
+        region.live("i-x", ZONES[0], release=True)
+    world.before = lambda instance, operation: None
+    assert world.item.holder is None, "the lease was not given back"
+    if region.heard:
+        late = {operation for _, operation in world.calls[case.at + 1 :]} - HARMLESS
+        assert not late, f"after the notice: {late}"
+        kept = [disk.id for disk in world.disks.values() if disk.instance is not None]
+        # A description that lags may hide an attachment of seconds ago: it ends with the instance.
+        assert not kept or world.lag, f"still attached: {kept}"
+    assert not any(disk.mounted for disk in world.disks.values()), "still mounted"
+    world.calls.clear()
+    world.schedule_end("i-x", 90.0)
+    region.live("i-y", ZONES[case.then.endswith("other zone")], release=True)
+
+
 def soak(seed: int) -> Outcome:
-    """A random history: lives in random zones, most of them killed at a random call, in bad weather."""
+    """A random history: lives in random zones, most killed or taken at a random call, in bad weather."""
     chance = random.Random(seed)
     region = Region("lag and throttled", seed)
     try:
         for life in range(6):
             instance, zone = f"i-{life}", chance.choice(ZONES)
-            fatal = chance.randrange(10, 120)
+            fatal, is_notice = chance.randrange(10, 120), chance.random() < 0.3
             region.world.calls.clear()
 
-            def strike(caller: str, operation: str, fatal: int = fatal) -> None:
+            def strike(caller: str, operation: str, fatal: int = fatal, is_notice: bool = is_notice) -> None:
                 if len(region.world.calls) == fatal:
-                    raise KilledError(operation)
+                    if not is_notice:
+                        raise KilledError(operation)
+                    region.taken = caller
 
             region.world.after = strike
             try:
                 region.live(instance, zone, release=True)
-            except KilledError:
+            except (KilledError, UnwantedError):
                 region.world.terminate(instance)
         region.world.after = lambda instance, operation: None
         for last in range(2):

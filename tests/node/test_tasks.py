@@ -3,62 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import ClientError
-from moto import mock_aws
 
 from tests.node import configs
 from tests.node.clocks import FakeClock
+from tests.node.jobs import REGION, node, volumes
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost, UnitHost
 from userdata.agent import clients, tasks
 from userdata.agent.errors import AgentError, ConfigError
 from userdata.agent.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
-
-REGION = "us-west-2"
-
-
-@pytest.fixture
-def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    with mock_aws():
-        boto3.client("dynamodb", region_name=REGION).create_table(
-            TableName="jobs",
-            BillingMode="PAY_PER_REQUEST",
-            KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
-            AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
-        )
-        yield boto3.client("ec2", region_name=REGION)
-
-
-def node(
-    ec2: Any, server: MetadataServer, clock: FakeClock, directory: Path, zone: str, host: DiskHost
-) -> tasks.Node:
-    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
-    run = ec2.run_instances(
-        ImageId=image, MinCount=1, MaxCount=1, Placement={"AvailabilityZone": zone}, InstanceType="t3.micro"
-    )
-    instance = run["Instances"][0]["InstanceId"]
-    server.documents[IDENTITY] = json.dumps(
-        {"instanceId": instance, "availabilityZone": zone, "region": REGION, "instanceType": "t3.micro"}
-    )
-    made = tasks.Node(configs.load(configs.training(volume={"sizeGib": 1})), directory, server.url)
-    made.clock, made.host = clock, host
-    return made
-
-
-def volumes(ec2: Any) -> list[tuple[str, str, str]]:
-    found = ec2.describe_volumes(Filters=[{"Name": "tag-key", "Values": ["gpu-spot:job"]}])["Volumes"]
-    tags = [{t["Key"]: t["Value"] for t in v["Tags"]} for v in found]
-    return [
-        (v["AvailabilityZone"], v["State"], t["gpu-spot:state"]) for v, t in zip(found, tags, strict=True)
-    ]
+from userdata.agent.tasks import training
 
 
 def test_a_volume_is_made_given_back_and_follows_to_another_zone(
@@ -83,7 +42,7 @@ def test_the_volume_of_a_finished_job_stays_where_it_is(
     aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
 ) -> None:
     made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
-    tasks._jobs(made).mark("done")
+    training._jobs(made).mark("done")
     assert tasks.volume(made, "up") == 0
     assert volumes(aws) == []
 

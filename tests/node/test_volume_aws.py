@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import boto3
@@ -14,8 +17,8 @@ from moto import mock_aws
 from tests.node.clocks import FakeClock
 from tests.node.world import World, WorldLease
 from userdata.agent.config import Volume as VolumeConfig
-from userdata.agent.errors import AgentError, LeaseLostError, RefusedError
-from userdata.agent.volume import model
+from userdata.agent.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
+from userdata.agent.volume import fill, model
 from userdata.agent.volume.ebs import AwsEbs, GoneError, PassingError
 from userdata.agent.volume.fill import MARKER, S3Filler
 from userdata.agent.volume.lease import LEASE_SECONDS, DynamoLease, LeaseStore
@@ -232,6 +235,32 @@ def test_a_copy_that_breaks_off_is_not_complete_and_goes_on(bucket: Any, tmp_pat
     (tmp_path / "a").write_bytes(b"truncated")
     filler.fill(lambda: None)
     assert (tmp_path / "a").read_bytes() == b"1"
+
+
+def test_a_large_object_ends_with_the_copy_that_is_broken_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Client:
+        def get_paginator(self, operation: str) -> Any:
+            item = {"Key": "imagenet/a", "Size": 3, "LastModified": datetime.now(UTC)}
+            return SimpleNamespace(paginate=lambda **_: [{"Contents": [item]}])
+
+        def download_file(self, bucket: str, key: str, path: str, Callback: Any) -> None:  # noqa: N803
+            while True:  # as long as nobody breaks it off
+                Callback(1)
+                time.sleep(0.001)
+
+    monkeypatch.setattr(fill, "_KEEP_ALIVE_EVERY", 0.01)
+    filler, asked = S3Filler(Client(), "s3://datasets/imagenet/", tmp_path), []  # type: ignore[arg-type, var-annotated]
+
+    def taken() -> None:
+        asked.append(1)
+        if len(asked) > 2:
+            raise UnwantedError("taken")
+
+    with pytest.raises(UnwantedError):
+        filler.fill(taken)
+    assert not filler.filled()
 
 
 def test_an_empty_prefix_and_a_key_that_climbs_are_refused(bucket: Any, tmp_path: Path) -> None:

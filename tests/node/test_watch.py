@@ -17,7 +17,7 @@ from tests.node.units import UnitHost
 from userdata.agent import notice
 from userdata.agent.errors import AgentError
 from userdata.agent.imds import LIFECYCLE_STATE, REBALANCE, SPOT_ACTION, Metadata
-from userdata.agent.names import UNIT_RUN, UNIT_WORK
+from userdata.agent.names import UNIT_RUN, UNIT_VOLUME, UNIT_WORK
 from userdata.agent.watch import Watcher
 
 
@@ -113,6 +113,18 @@ def test_the_hook_is_completed_early_when_the_work_has_ended(training: Node) -> 
     training.interrupt()
     training.server.documents[LIFECYCLE_STATE] = "Terminated"
     training.watcher.tick()
+    training.host.pids.clear()
+    begun = training.clock.monotonic()
+    training.passes(10)
+    assert training.hook_calls == [pytest.approx(begun, abs=2)]
+
+
+def test_the_hook_waits_for_a_volume_up_that_still_gives_back(training: Node) -> None:
+    training.server.documents[LIFECYCLE_STATE] = "Terminated"
+    training.host.pids = {UNIT_VOLUME: 13}
+    training.passes(20)
+    assert training.hook_calls == []
+    assert training.signals() == []  # it hears the notice by its file
     training.host.pids.clear()
     begun = training.clock.monotonic()
     training.passes(10)

@@ -101,6 +101,10 @@ class World:
                 disk.instance = disk.device = None
                 disk.detaching = False
 
+    def schedule_end(self, instance: str, seconds: float) -> None:
+        """The instance dies in ``seconds``; nothing of it is mounted by then."""
+        self._dying[instance] = self.clock.monotonic() + seconds + DYING_SECONDS
+
     def terminate(self, instance: str) -> None:
         """The instance dies: mounts end at once, attachments after a while."""
         for disk in self.disks.values():

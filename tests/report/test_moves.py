@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from gpu_spot.report.figures import figures
-from gpu_spot.report.moves import PARTS, Contents, Move, Stay, Travels, to_json
+from gpu_spot.report.moves import PARTS, Cause, Contents, Move, Stay, Travels, to_json
 from gpu_spot.report.page import render
 from gpu_spot.report.run import Run
 from gpu_spot.report.summary import render_summary, summarise
@@ -27,10 +27,10 @@ SAVED = Contents(28, "a" * 64)
 A, B, _ = ZONES
 
 
-def moved(run: Run, at: float, after: Contents = SAVED, *, announced: bool = True) -> Move:
+def moved(run: Run, at: float, after: Contents = SAVED, *, cause: Cause = "notice") -> Move:
     start = run.at(0) + at
     return Move(
-        announced=announced,
+        cause=cause,
         from_zone=A,
         to_zone=B,
         from_volume="vol-1",
@@ -41,7 +41,7 @@ def moved(run: Run, at: float, after: Contents = SAVED, *, announced: bool = Tru
         copied=start + 620,
         mounted=start + 640,
         running=start + 660,
-        steps_lost=0 if announced else 13,
+        steps_lost=13 if cause == "loss" else 0,
         before=SAVED,
         after=after,
     )
@@ -50,7 +50,7 @@ def moved(run: Run, at: float, after: Contents = SAVED, *, announced: bool = Tru
 @pytest.fixture(scope="module")
 def job(run: Run) -> Run:
     begin, end, hour = run.at(0), run.at(run.ticks), 3600.0
-    moves = (moved(run, 10 * hour), moved(run, 30 * hour, announced=False))
+    moves = (moved(run, 10 * hour), moved(run, 30 * hour, cause="loss"))
     stays = (
         Stay("vol-1", A, begin, begin + 10 * hour, True),
         Stay("vol-1", A, begin + 10 * hour, begin + 10 * hour + 640, False),

@@ -26,6 +26,10 @@ class RefusedError(AgentError):
     exit_code = 77
 
 
+class UnwantedError(AgentError):
+    """What is under way is no longer wanted here: the instance is being taken, or the job has ended."""
+
+
 class LeaseLostError(AgentError):
     """Another instance holds the job's lease: whatever we were about to do is no longer ours to do."""
 

@@ -1,6 +1,6 @@
 """Heartbeats of this instance's workers.
 
-Quiet in the warm pool, doomed after a notice, draining from its drain_at.
+Quiet in the warm pool, doomed after a notice, draining from its drain_at; waiting before the work begins.
 """
 
 from __future__ import annotations
@@ -39,9 +39,12 @@ class Heart:
             log.warning("lifecycle state unknown", error=str(error))
             return self._said is None
 
-    def beat(self, slots: Collection[int]) -> None:
-        """Beat for ``slots`` if the period has passed, or at once if a notice or its drain_at has come."""
-        state, deadline = self._state()
+    def beat(self, slots: Collection[int], *, waiting: bool = False) -> None:
+        """Beat for ``slots`` if the period has passed, or at once if a notice or its drain_at has come.
+
+        ``waiting``: the work has not begun, so there is nothing to drain.
+        """
+        state, deadline = self._state(waiting)
         if self._clock.monotonic() < self._due and (state, deadline) == self._tried:
             return
         self._tried = state, deadline
@@ -67,8 +70,9 @@ class Heart:
         except AgentError as error:
             log.warning("worker not removed; its heartbeat will grow old", slot=slot, error=str(error))
 
-    def _state(self) -> tuple[State, float | None]:
+    def _state(self, waiting: bool) -> tuple[State, float | None]:
         found = notice.read(self._directory)
-        if found is None:
-            return "ready", None
-        return ("draining" if self._clock.wall() >= found.drain_at else "ready"), found.deadline
+        deadline = found.deadline if found else None
+        if waiting:
+            return "waiting", deadline
+        return ("draining" if found and self._clock.wall() >= found.drain_at else "ready"), deadline

@@ -56,7 +56,7 @@ class Statement:
 STATEMENTS: Final[tuple[Statement, ...]] = (
     Statement(
         "ReportWorkers",
-        ("work", "run"),
+        ("work", "run", "volume"),
         ("dynamodb:UpdateItem", "dynamodb:DeleteItem"),
         (f"{_DYNAMODB}/{{registry_table}}",),
         _key("{group}"),

@@ -13,7 +13,8 @@ from userdata.agent.clients import as_agent_error
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-State = Literal["ready", "draining"]
+State = Literal["waiting", "ready", "draining"]
+"""``waiting``: a training instance that stands by for its job's volume."""
 
 # Long enough for the controller to have seen that the heartbeats stopped, then DynamoDB removes the item.
 EXPIRES_AFTER_SECONDS: Final = 3600

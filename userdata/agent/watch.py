@@ -21,7 +21,7 @@ from userdata.agent.imds import (
     Metadata,
     MetadataUnavailableError,
 )
-from userdata.agent.names import HINT_FILE
+from userdata.agent.names import HINT_FILE, UNIT_VOLUME
 from userdata.agent.notice import Notice
 
 # The hook must be completed before AWS's own deadline; a call takes well under a second.
@@ -157,12 +157,20 @@ class Watcher:
             return
         # The end: the work has stopped by itself, or no time is left. Completing earlier would cut it short.
         over = now >= doom.deadline - HOOK_MARGIN_SECONDS
-        stopped = pid is None and now >= due
+        stopped = pid is None and now >= due and not self._brings_volume()
         if over or (stopped and self._lifecycle == "Terminated"):
             try:
                 doom.hook_done = self._complete_hook()
             except AgentError as error:
                 log.error("lifecycle hook not completed", error=str(error))
+
+    def _brings_volume(self) -> bool:
+        """Tell whether ``volume up`` still runs: it hears the notice itself and gives back what it holds."""
+        try:
+            return self._config.volume is not None and self._host.main_pid(UNIT_VOLUME) is not None
+        except AgentError as error:
+            log.error("unit cannot be asked", unit=UNIT_VOLUME, error=str(error))
+            return True
 
     def _resume(self) -> None:
         """Take up a notice that an earlier process of this boot wrote; delivering it twice does no harm."""

@@ -9,6 +9,7 @@ from gpu_spot.report.moves import Contents
 
 Kind = Literal[
     "notice",  # AWS announces the end of an instance
+    "released",  # the controller ends an instance
     "gone",  # an instance has ended
     "mounted",
     "unmounted",  # by the agent, or because its machine is gone

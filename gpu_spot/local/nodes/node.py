@@ -82,6 +82,7 @@ class Node:
     def release(self) -> None:
         """We end it ourselves: its group says so in the metadata; without one systemd stops the units."""
         self._is_released = True
+        self._journal.note(Entry(self._scheduler.now, "released", self.id))
         if self._metadata is not None and self._metadata.auto_scaling_group():
             self._metadata.is_released = True
         elif self._host.on_sigterm is not None:

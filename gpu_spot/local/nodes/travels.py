@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import Final
 
 from gpu_spot.local.nodes.journal import Entry, Kind
 from gpu_spot.local.nodes.process import Job
-from gpu_spot.report.moves import Contents, Move, Stay, Travels
+from gpu_spot.report.moves import Cause, Contents, Move, Stay, Travels
 
 _NOTHING = Contents(0, "")
+_CAUSES: Final[dict[Kind, Cause]] = {"notice": "notice", "gone": "loss", "released": "hand-over"}
 
 
 def travels(entries: Sequence[Entry], job: Job, end: float) -> Travels:
     """Return the moves of the training job whose nodes noted ``entries``, seen at ``end`` (epoch seconds)."""
     starts = _first_starts(entries)
-    lost = {entry.instance for entry in entries if entry.kind in ("notice", "gone")}
+    lost = {entry.instance for entry in entries if entry.kind in ("notice", "released", "gone")}
     return Travels(
         moves=tuple(_move(entries, old, new, job.load_seconds) for old, new in pairwise(starts)),
         stays=tuple(sorted(_stays(entries, end), key=lambda stay: (stay.begin, stay.volume))),
@@ -41,20 +43,21 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry, load_seconds: float)
     left = _last(between, "unmounted", instance=old.instance)
     arrived = _last(between, "mounted", instance=new.instance)
     freed = _last(between, "free", volume=left.volume, instance=old.instance)
-    notices = _all(between, "notice", instance=old.instance)
-    lost = notices[0] if notices else _last(between, "gone", instance=old.instance)
+    ends = [e for e in between if e.instance == old.instance and e.kind in _CAUSES]
+    if not ends:
+        raise ValueError(f"the journal has no end of {old.instance}, a move needs one")
     if left.volume == arrived.volume:
         begun = copied = _last(between, "attaching", instance=new.instance)
     else:
         copied = _last(between, "created", volume=arrived.volume)
         begun = _last(between, "snapshot", snapshot=copied.snapshot)
     return Move(
-        announced=bool(notices),
+        cause=_CAUSES[ends[0].kind],
         from_zone=zones[left.volume],
         to_zone=zones[arrived.volume],
         from_volume=left.volume,
         to_volume=arrived.volume,
-        lost=lost.at,
+        lost=ends[0].at,
         freed=freed.at,
         begun=begun.at,
         copied=copied.at,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
 from userdata.agent import log
 from userdata.agent.clock import Clock
-from userdata.agent.errors import AgentError, LeaseLostError, RefusedError
+from userdata.agent.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
 from userdata.agent.host import Host
 from userdata.agent.volume import model
 from userdata.agent.volume.ebs import Ebs, GoneError, PassingError
@@ -53,10 +53,22 @@ class Held:
 
 
 class Executor:
-    """One run of ``volume up``; everything that it knows it looks up again before each step."""
+    """One run of ``volume up``; everything that it knows it looks up again before each step.
+
+    Args:
+        attend: called every few seconds, whatever is waited for, and before each step; raises `UnwantedError`
+            when nothing more is to be brought here.
+    """
 
     def __init__(
-        self, place: Place, ebs: Ebs, leases: LeaseStore, host: Host, filler: Filler, clock: Clock
+        self,
+        place: Place,
+        ebs: Ebs,
+        leases: LeaseStore,
+        host: Host,
+        filler: Filler,
+        clock: Clock,
+        attend: Callable[[], None] = lambda: None,
     ) -> None:
         self._place = place
         self._ebs = ebs
@@ -64,28 +76,46 @@ class Executor:
         self._host = host
         self._filler = filler
         self._clock = clock
+        self._attend = attend
         self._lease = Lease(0, None, 0)
         self._renewed = 0.0
         # Descriptions lag: a snapshot that we began is added, what we deleted is left out, until they catch
         # up.
         self._begun: dict[str, model.Snapshot] = {}
         self._gone: set[str] = set()
+        self._here: set[str] = set()
+        """What we attached or saw attached to us."""
 
-    def up(self) -> Held:
+    def up(self, is_wanted: Callable[[], bool] = lambda: True) -> Held:
         """Bring the job's volume here; return when it is mounted and filled.
 
+        Args:
+            is_wanted: asked once the lease is ours: its last holder may have ended the job.
+
         Raises:
+            UnwantedError: it is not wanted here, or no longer; what was held has been given back, and what a
+                move left is swept by the next one, as after a crash.
             RefusedError: only a person can resolve what was found.
             LeaseLostError: another instance has taken over; nothing of its was touched.
             AgentError: a step or a wait did not come to an end within ``wait_seconds``.
         """
         self._acquire()
+        try:
+            if not is_wanted():
+                raise UnwantedError("the job has ended")
+            return self._bring()
+        except UnwantedError:
+            self._give_back()
+            raise
+
+    def _bring(self) -> Held:
         current: Step | None = None
         done: Step | None = None
         since = self._clock.monotonic()
         while True:
             self.keep_alive()
             step = self._next()
+            self._attend()
             if isinstance(step, model.Ready):
                 log.info("volume ready", volume=step.volume, token=self._lease.token, left=step.left)
                 return Held(self._lease.token, step.volume)
@@ -106,34 +136,43 @@ class Executor:
     def down(self, held: Held) -> None:
         """Sweep leftovers, unmount, detach, wait until the volume is free, and only then give the lease back.
 
-        The next holder then finds the volume free, and all that was written is on it.
-
-        Without the lease nothing is swept, but the volume is let go all the same: its new holder waits for
-        it.
+        The next holder then finds the volume free, and all that was written is on it. Without the lease
+        nothing is swept, but the volume is let go all the same: its new holder waits for it.
 
         Raises:
             AgentError: the volume is in use or not free in ``wait_seconds``; the lease runs out by itself.
         """
         self._lease, self._renewed = Lease(held.token, held.volume, held.token), self._clock.monotonic()
-        mine = self._still_mine(held)
+        mine = self._still_mine()
         if self._host.mounted(self._place.mount_point):
             while mine and isinstance(step := self._next(), model.Discard) and self._do(step):
                 pass
             self._host.unmount(self._place.mount_point)
+        self._let_go([held.volume], mine)
+
+    def _give_back(self) -> None:
+        """Let go of all that is here, then of the lease."""
+        mine = self._still_mine()
+        source = self._host.mounted(self._place.mount_point)
+        if source and source in {self._host.device_of(volume) for volume in self._here}:
+            self._host.unmount(self._place.mount_point)
+        self._let_go(sorted(self._here), mine)
+
+    def _let_go(self, volumes: Collection[str], mine: bool) -> None:
         begun = self._clock.monotonic()
-        while not self._free(held.volume):
+        while busy := [volume for volume in volumes if not self._free(volume)]:
             if self._clock.monotonic() - begun > self._place.wait_seconds:
-                raise AgentError(f"gave up after {self._place.wait_seconds:.0f} s: {held.volume} is not free")
+                raise AgentError(f"gave up after {self._place.wait_seconds:.0f} s: {busy[0]} is not free")
             if mine:
                 self.keep_alive()
             self._clock.sleep(_LOOK_EVERY / 5)
         if mine:
-            self._leases.release(held.token)
-        log.info("volume released", volume=held.volume, token=held.token, lease_held=mine)
+            self._leases.release(self._lease.token)
+        log.info("released", volumes=list(volumes), token=self._lease.token, lease_held=mine)
 
-    def _still_mine(self, held: Held) -> bool:
+    def _still_mine(self) -> bool:
         try:
-            self._leases.renew(held.token)
+            self._leases.renew(self._lease.token)
         except LeaseLostError as error:
             log.warning("lease lost before the volume was released", error=str(error))
             return False
@@ -156,14 +195,20 @@ class Executor:
             self._leases.renew(self._lease.token)
             self._renewed = self._clock.monotonic()
 
+    def _keep_on(self) -> None:
+        self.keep_alive()
+        self._attend()
+
     def _acquire(self) -> None:
         begun = self._clock.monotonic()
+        self._attend()
         while (lease := self._leases.acquire()) is None:
             if self._clock.monotonic() - begun > self._place.wait_seconds:
                 raise AgentError(
                     f"gave up after {self._place.wait_seconds:.0f} s: another instance holds the job"
                 )
             self._clock.sleep(_LOOK_EVERY)
+            self._attend()
         self._lease, self._renewed = lease, self._clock.monotonic()
         log.info("lease acquired", token=lease.token, volume=lease.volume)
 
@@ -180,6 +225,7 @@ class Executor:
         listed = {s.id: s for s in self._ebs.snapshots()}
         snapshots = tuple(s for s in {**self._begun, **listed}.values() if s.id not in self._gone)
         here = self._place
+        self._here |= {v.id for v in volumes if v.instance == here.instance}
         seen = Observed(here.instance, here.zone, self._lease, volumes, snapshots, None, None, None, False)
         wanted = target(seen)
         attached = {v.id for v in volumes if v.instance == here.instance and v.attachment == "attached"}
@@ -216,6 +262,7 @@ class Executor:
                 begun = ebs.create_snapshot(volume, token)
                 self._begun[begun] = model.Snapshot(begun, "pending", volume, token)
             case model.Attach(volume, device):
+                self._here.add(volume)
                 ebs.attach(volume, here.instance, device)
             case model.Format(device):
                 self._host.make_filesystem(device)
@@ -235,7 +282,7 @@ class Executor:
             case model.MarkLive(volume):
                 ebs.mark_live(volume, token)
             case model.Fill():
-                self._filler.fill(self.keep_alive)
+                self._filler.fill(self._keep_on)
             case model.Discard():
                 self._discard(step)
             case _:

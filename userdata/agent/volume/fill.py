@@ -6,6 +6,7 @@ Resumable, each file whole or absent, complete only when all is there.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class S3Filler:
         self._client = client
         self._dataset = dataset
         self._directory = directory
+        self._broken_off = threading.Event()
 
     def filled(self) -> bool:
         """Tell whether the marker of this very dataset is there (or no dataset is wanted)."""
@@ -62,10 +64,11 @@ class S3Filler:
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         count = size = copied = 0
+        self._broken_off.clear()
         running: set[Future[None]] = set()
         with ThreadPoolExecutor(_WORKERS) as pool:
             try:
-                for item in self._objects():
+                for item in self._objects(keep_alive):
                     count, size = count + 1, size + item.size
                     path = self._path(item.key)
                     if _same(path, item):
@@ -77,6 +80,7 @@ class S3Filler:
                 while running:
                     running = self._settle(running, keep_alive)
             except BaseException:
+                self._broken_off.set()  # a large object takes minutes: a notice does not wait for it
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
         if not count:
@@ -97,7 +101,7 @@ class S3Filler:
         keep_alive()
         return rest
 
-    def _objects(self) -> Iterator[_Object]:
+    def _objects(self, keep_alive: Callable[[], None]) -> Iterator[_Object]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         assert self._client is not None
@@ -107,6 +111,7 @@ class S3Filler:
                 Bucket=uri.netloc, Prefix=uri.path.lstrip("/")
             )
             for page in pages:
+                keep_alive()
                 for entry in page.get("Contents", []):
                     if not entry["Key"].endswith("/"):  # a console's "folder"
                         yield _Object(entry["Key"], entry["Size"], entry["LastModified"].timestamp())
@@ -126,7 +131,8 @@ class S3Filler:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.part")
         try:
-            self._client.download_file(urlsplit(self._dataset).netloc, item.key, str(temporary))
+            bucket = urlsplit(self._dataset).netloc
+            self._client.download_file(bucket, item.key, str(temporary), Callback=self._go_on)
         except (BotoCoreError, ClientError) as error:
             raise as_agent_error(f"object {item.key}", error) from None
         if temporary.stat().st_size != item.size:
@@ -135,6 +141,11 @@ class S3Filler:
             )
         os.utime(temporary, (item.modified, item.modified))
         temporary.replace(path)
+
+    def _go_on(self, size: int) -> None:
+        """Called with each part of an object; an error ends its transfer."""
+        if self._broken_off.is_set():
+            raise AgentError(f"dataset {self._dataset}: the copy was broken off")
 
 
 def _same(path: Path, item: _Object) -> bool:

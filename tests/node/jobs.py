@@ -1,0 +1,91 @@
+"""A training job's instances: the agent's real adapters on moto, the host and the clock ours."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import boto3
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.ec2.models import ec2_backends
+
+from tests.node import configs
+from tests.node.clocks import FakeClock
+from tests.node.metadata import MetadataServer
+from tests.node.units import DiskHost
+from userdata.agent import notice, tasks
+from userdata.agent.imds import IDENTITY
+
+REGION = "us-west-2"
+
+
+def make_tables() -> None:
+    # Of Amazon's images there are hundreds, nobody's here: moto takes a second to look through them.
+    snapshots = ec2_backends[DEFAULT_ACCOUNT_ID][REGION].snapshots
+    for snapshot in [one for one in snapshots.values() if one.description.startswith("Auto-created")]:
+        del snapshots[snapshot.id]
+    client = boto3.client("dynamodb", region_name=REGION)
+    for table, keys in {"jobs": ["job"], "registry": ["group", "worker"]}.items():
+        client.create_table(
+            TableName=table,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[
+                {"AttributeName": key, "KeyType": kind}  # type: ignore[typeddict-item]
+                for key, kind in zip(keys, ["HASH", "RANGE"], strict=False)
+            ],
+            AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+        )
+
+
+@cache
+def _image() -> str:
+    found = boto3.client("ec2", region_name=REGION).describe_images(Owners=["amazon"])["Images"]
+    return found[0]["ImageId"]  # moto takes a second to look through them
+
+
+def node(
+    ec2: Any, server: MetadataServer, clock: FakeClock, directory: Path, zone: str, host: DiskHost
+) -> tasks.Node:
+    run = ec2.run_instances(
+        ImageId=_image(),
+        MinCount=1,
+        MaxCount=1,
+        Placement={"AvailabilityZone": zone},
+        InstanceType="t3.micro",
+    )
+    instance = run["Instances"][0]["InstanceId"]
+    server.documents[IDENTITY] = json.dumps(
+        {"instanceId": instance, "availabilityZone": zone, "region": REGION, "instanceType": "t3.micro"}
+    )
+    made = tasks.Node(configs.load(configs.training(volume={"sizeGib": 1})), directory, server.url)
+    made.clock, made.host = clock, host
+    return made
+
+
+def volumes(ec2: Any) -> list[tuple[str, str, str]]:
+    found = ec2.describe_volumes(Filters=[{"Name": "tag-key", "Values": ["gpu-spot:job"]}])["Volumes"]
+    tags = [{t["Key"]: t["Value"] for t in v["Tags"]} for v in found]
+    return [
+        (v["AvailabilityZone"], v["State"], t["gpu-spot:state"]) for v, t in zip(found, tags, strict=True)
+    ]
+
+
+def row() -> dict[str, str] | None:
+    """What the registry says of the one worker in it."""
+    found = boto3.client("dynamodb", region_name=REGION).scan(TableName="registry")["Items"]
+    assert len(found) <= 1
+    return {k: next(iter(v.values())) for k, v in found[0].items()} if found else None  # type: ignore[misc]
+
+
+def job() -> dict[str, Any]:
+    key = {"job": {"S": "resnet"}}
+    return boto3.client("dynamodb", region_name=REGION).get_item(TableName="jobs", Key=key).get("Item", {})  # type: ignore[return-value]
+
+
+def doom(directory: Path, clock: FakeClock) -> float:
+    found = notice.from_lifecycle("Terminated", clock.wall(), 120.0, 20.0)
+    assert found
+    notice.write(directory, found)
+    return found.deadline

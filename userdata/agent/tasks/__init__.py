@@ -1,0 +1,23 @@
+"""The subcommands, each a function of the `Node` that it runs on: it puts its parts together and runs them.
+
+What they need beyond this is imported where it is used: `watch` and `metrics` do without most of it.
+"""
+
+from userdata.agent.node import Node
+from userdata.agent.tasks.machine import doctor, efs, hook, metrics, watch
+from userdata.agent.tasks.service import prepare, slices, work
+from userdata.agent.tasks.training import run, volume
+
+__all__ = [
+    "Node",
+    "doctor",
+    "efs",
+    "hook",
+    "metrics",
+    "prepare",
+    "run",
+    "slices",
+    "volume",
+    "watch",
+    "work",
+]

@@ -1,0 +1,86 @@
+"""The subcommands of every instance: watch, hooks, file systems, metrics, doctor."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import Any
+
+from userdata.agent import hooks, log
+from userdata.agent.node import Node
+
+
+def watch(node: Node) -> int:
+    """Watch for the notice until told to stop."""
+    from userdata.agent.watch import Watcher
+
+    config = node.config
+    name = config.hooks.terminate if config.hooks else ""
+    hook = partial(node.complete, name, "CONTINUE") if name else None
+    Watcher(config, node.metadata, node.host, node.clock, node.directory, hook).run()
+    return 0
+
+
+def hook(node: Node, which: str, result: hooks.Result) -> int:
+    """Complete the launching or the terminating hook; a hook that is not active is no error."""
+    wanted = node.config.hooks
+    name = "" if wanted is None else wanted.launch if which == "launch" else wanted.terminate
+    if not name:
+        log.info("no such hook", which=which)
+    elif not node.complete(name, result):
+        log.info("hook not active", hook=name)
+    return 0
+
+
+def efs(node: Node) -> int:
+    """Mount the file systems."""
+    from userdata.agent.efs import mount_all
+
+    mount_all(node.host, node.config.efs)
+    return 0
+
+
+def metrics(node: Node) -> int:
+    """Send GPU metrics until told to stop."""
+    from userdata.agent.metrics.collect import Collector
+    from userdata.agent.metrics.emf import Sink
+    from userdata.agent.metrics.gpus import Gpus, count_on_bus
+    from userdata.agent.metrics.owner import Owners
+    from userdata.agent.tell import Tales
+    from userdata.agent.train import newest_checkpoint
+
+    training = node.config.training
+
+    def age() -> float | None:
+        if training is None:
+            return None
+        newest = newest_checkpoint(node.data / "checkpoints" / training.job)
+        return max(node.clock.wall() - newest, 0.0) if newest else None
+
+    gpus = Gpus(_nvml(), count_on_bus()) if node.config.nvidia else None
+    sink = Sink(node.config.metrics.emf_port)
+    owners, tales = Owners(node.directory), Tales(node.directory)
+
+    def depths() -> tuple[float, ...]:
+        return tales.queue_depths(node.clock.wall())
+
+    Collector(node.config, node.instance(), gpus, owners, sink, node.clock, age, depths).run()
+    return 0
+
+
+def doctor(node: Node) -> int:
+    """Print a line for each check; 1 if one of them failed."""
+    from userdata.agent.doctor import examine
+    from userdata.agent.metrics.gpus import count_on_bus
+
+    failed = False
+    for finding in examine(node.config, node.metadata, node.host, _nvml(), count_on_bus()):
+        sys.stdout.write(f"{finding.level:8} {finding.check}: {finding.text}\n")
+        failed |= finding.level == "failure"
+    return int(failed)
+
+
+def _nvml() -> Any:
+    import importlib
+
+    return importlib.import_module("pynvml")  # it has no types

@@ -1,0 +1,97 @@
+"""What a launch waits for, and the subcommands of instances that serve: workers or tenants."""
+
+from __future__ import annotations
+
+import base64
+from functools import partial
+from typing import Final
+
+from userdata.agent import clients, log
+from userdata.agent.config import Service
+from userdata.agent.errors import ConfigError
+from userdata.agent.node import GATE_EVERY, Node
+
+_HOOK_WAIT: Final = 120.0
+
+
+def prepare(node: Node) -> int:
+    """Make ready what a launch waits for, then let it go on: with a warm pool once in, and once out.
+
+    The hook may begin after us. If it has not within two minutes, this boot is no launch but a restart.
+    """
+    service = node.config.service
+    if service:
+        _expect_gpus(service)
+        if service.image:
+            _pull(node, service.image)
+    name = node.config.hooks.launch if node.config.hooks else ""
+    if not name:
+        return 0
+    end = node.clock.monotonic() + _HOOK_WAIT
+    while not node.complete(name, "CONTINUE"):
+        if node.clock.monotonic() >= end:
+            log.info("hook not active", hook=name)
+            return 0
+        node.clock.sleep(GATE_EVERY)
+    return 0
+
+
+def work(node: Node) -> int:
+    """Run the workers."""
+    from userdata.agent.work import Workers, slots
+
+    service = node.config.service
+    if service is None:
+        raise ConfigError("service: missing; this instance has none")
+    node.mount()
+    if service.image:
+        _pull(node, service.image)
+    node.gate()
+    places = slots(service, _expect_gpus(service))
+    paths = [dataset.path for dataset in node.config.datasets]
+    workers = Workers(service, places, node.heart(), node.host, node.clock, node.directory, paths)
+    node.on_sigterm(workers.stop)
+    workers.run()
+    return 0
+
+
+def slices(node: Node) -> int:
+    """Keep the tenants' containers as they are declared, until the instance is taken or told to stop."""
+    from userdata.agent.slices import machine
+    from userdata.agent.slices.landlord import Landlord
+
+    declared = node.config.slices
+    if declared is None:
+        raise ConfigError("slices: missing; this instance has none")
+    node.gate()
+    look = partial(machine.look, node.host, gpus=any(tenant.gpus for tenant in declared.tenants))
+    landlord = Landlord(declared, node.host, node.clock, node.directory, partial(_pull, node), look)
+    node.on_sigterm(landlord.stop)
+    landlord.run()
+    return 0
+
+
+def _expect_gpus(service: Service) -> int:
+    from userdata.agent.work import gpu_count
+
+    return service.gpus or gpu_count()
+
+
+def _pull(node: Node, image: str) -> None:
+    from userdata.agent import containers
+
+    containers.pull(node.host, image, partial(_ecr_password, node.config.region))
+
+
+def _ecr_password(region: str) -> str:
+    """Return the password of a registry login, good for twelve hours.
+
+    Long enough for the pull that follows.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        token = clients.ecr(region).get_authorization_token()["authorizationData"][0]["authorizationToken"]
+    except (BotoCoreError, ClientError) as error:
+        raise clients.as_agent_error("ecr login", error) from None
+    return base64.b64decode(token).decode().split(":", 1)[1]

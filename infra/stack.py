@@ -63,7 +63,7 @@ def declare() -> None:
     )
     monitoring = Monitoring(
         scope.name("monitoring"),
-        MonitoringArgs(scope, settings.monitoring, kept, controller),
+        MonitoringArgs(scope, settings.monitoring, kept, {job.name for job in settings.training}, controller),
     )
     _export(scope, network, state, groups, controller, monitoring)
     _export_storage(storage)

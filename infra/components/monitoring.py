@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -18,11 +18,12 @@ from lambdas.core import names
 
 @dataclass(frozen=True)
 class MonitoringArgs:
-    """``capacities`` are those of the groups that the controller keeps."""
+    """``capacities`` are those of the groups that the controller keeps; ``jobs`` names those of jobs."""
 
     scope: Scope
     settings: schema.Monitoring
     capacities: Mapping[str, schema.Capacity]
+    jobs: Collection[str]
     controller: Controller
 
 
@@ -47,7 +48,9 @@ class Monitoring(pulumi.ComponentResource):
                     Watched(
                         group,
                         capacity.ceiling,
-                        args.settings.shortage_minutes,
+                        args.settings.standstill_minutes
+                        if group in args.jobs
+                        else args.settings.shortage_minutes,
                         args.settings.on_demand_minutes,
                         capacity.is_nvidia,
                     )

@@ -73,12 +73,14 @@ class Storage(Model):
 class Monitoring(Model):
     """Alarms are always declared; ``email`` hears them. A budget is declared where it has an amount.
 
-    ``shortage_minutes`` is for how long a group may lack ready instances, ``on_demand_minutes`` for how long
-    it may pay on-demand above its ceiling, before the alarm.
+    Before the alarm, ``shortage_minutes`` is for how long a service may lack ready instances,
+    ``standstill_minutes`` for how long a job may stand still (its volume moves, spot is awaited), and
+    ``on_demand_minutes`` for how long a group may pay on-demand above its ceiling.
     """
 
     email: Email | None = None
     shortage_minutes: Annotated[int, Field(ge=1, le=60)] = 10
+    standstill_minutes: Annotated[int, Field(ge=1, le=1440)] = 60
     on_demand_minutes: Annotated[int, Field(ge=5, le=1440)] = 60
     monthly_budget_usd: Annotated[Decimal, Field(ge=1, le=100_000_000)] | None = None
 

@@ -34,6 +34,11 @@ def test_it_is_a_group_that_the_controller_keeps(known: Run) -> None:
     assert known.exports["groups"]["resnet"]["primary"] == "gpu-spot-dev-resnet-primary"
 
 
+def test_a_job_may_stand_still_while_its_volume_moves(known: Run) -> None:
+    alarm = known.the("MetricAlarm", "resnet-shortage")
+    assert (alarm["period"], alarm["evaluationPeriods"], alarm["datapointsToAlarm"]) == (60, 60, 60)
+
+
 def test_the_agent_is_told_job_volume_and_whose_target_it_ends(known: Run) -> None:
     told = known.agent("resnet-primary")
     assert told["training"] == {

@@ -124,7 +124,8 @@ class Node:
         if config.hooks and config.hooks.launch:
             self._tasks.append(self._start("prepare", partial(self._unit, partial(tasks.prepare, agent))))
         self._unit(partial(tasks.volume, agent, "up"))
-        self._unit(partial(self._train, agent))
+        if not self._is_released:  # systemd starts nothing while it stops
+            self._unit(partial(self._train, agent))
 
     def _unit(self, start: Callable[[], int]) -> None:
         """Run a unit with ``Restart=on-failure``; what only people can mend ends the rehearsal."""

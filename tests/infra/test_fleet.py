@@ -89,6 +89,7 @@ def test_the_controller_finds_it_by_its_request_id() -> None:
         "max": 16,
         "slots": {"g6.xlarge": 1, "g5.xlarge": 1, "g4dn.xlarge": 1, "g6e.xlarge": 1},
         "drainSeconds": 0,
+        "breakBeforeMake": False,
         "policy": {"name": policies.DEFAULT, "knobs": {}},
     }
 

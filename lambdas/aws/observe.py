@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from lambdas.aws.registry import Registry, deadline, ready_since, standing_by
@@ -52,7 +53,7 @@ class Observer:
                 instances.append(
                     Instance(
                         id=instance_id,
-                        pool=Pool(detail["InstanceType"], detail["Placement"]["AvailabilityZone"]),
+                        pool=_pool(detail["InstanceType"], detail["Placement"]["AvailabilityZone"]),
                         market=Market.SPOT if detail.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND,
                         side=side,
                         launched_at=detail["LaunchTime"].timestamp(),
@@ -104,3 +105,9 @@ class Observer:
             for request in page["SpotInstanceRequests"]
             if "InstanceId" in request
         }
+
+
+@cache
+def _pool(instance_type: str, zone: str) -> Pool:
+    """Return one object for each pool: thousands of instances share it, and compare by identity."""
+    return Pool(instance_type, zone)

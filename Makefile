@@ -15,7 +15,7 @@ STAMP  := $(VENV)/.installed
 UV     := uv==0.13.9
 BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
 
-.PHONY: help setup demo test lint types format system-packages bench lock clean distclean
+.PHONY: help setup demo demo-research test lint types format system-packages bench lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,9 +35,11 @@ $(STAMP): requirements.lock pyproject.toml
 	@$(BIN)/python -m compileall -q -j 0 -x /pulumi_aws/ $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	@touch $@
 
-demo: setup ## replay a spot market in a local cloud: services in out/demo/, a training job in out/demo-research/
+demo: setup ## deploy the dev stack into a local cloud and replay two days of spot market: out/demo/report.html
 	@$(BIN)/gpu-spot demo $(ARGS)
-	@$(if $(ARGS),,$(BIN)/gpu-spot demo --stack research --hours 24 --out out/demo-research)
+
+demo-research: setup ## a training job whose volume follows it from zone to zone for a day: out/demo-research/report.html
+	@$(BIN)/gpu-spot demo --stack research --hours 24 --out out/demo-research $(ARGS)
 
 test: setup system-packages lint types ## lint, types, then all tests (ARGS go to pytest)
 	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)

@@ -12,10 +12,10 @@ from unittest import mock
 from botocore import parsers
 from moto.awslambda.models import LambdaBackend
 from moto.core import serialize
-from moto.core.utils import get_value
+from moto.core.utils import get_value, unix_time
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
-from moto.sqs.models import sqs_backends
+from moto.sqs.models import Message, SQSBackend, sqs_backends
 
 from gpu_spot.local import moto_fleets, moto_groups
 
@@ -34,6 +34,7 @@ def applied() -> Iterator[None]:
             _without_polling(LambdaBackend.create_event_source_mapping),
         ),
         mock.patch.object(FakeBucket, "get_permission", _regarding_tls(FakeBucket.get_permission)),
+        mock.patch.object(SQSBackend, "is_message_valid_based_on_retention_period", _is_kept),
         mock.patch.object(serialize.AttributePicker, "__call__", _picking()),
         mock.patch.object(
             parsers, "DEFAULT_TIMESTAMP_PARSER", lru_cache(4096)(parsers.DEFAULT_TIMESTAMP_PARSER)
@@ -51,6 +52,13 @@ def _without_polling(create: Callable[..., Any]) -> Callable[..., Any]:
         return mapping
 
     return created
+
+
+def _is_kept(backend: SQSBackend, queue_name: str, message: Message) -> bool:
+    # moto works out every attribute of the queue, its counts of messages among them, to read this one.
+    queue: Any = backend.get_queue(queue_name)
+    sent: Any = message.sent_timestamp
+    return bool(queue.message_retention_period + sent / 1000 > unix_time())
 
 
 def _regarding_tls(permission: Callable[..., Any]) -> Callable[..., Any]:

@@ -136,7 +136,8 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
     yield "Warm-up", f"the first {duration(rules.warm_up_ticks)} (shaded) are not counted"
     yield "Notice", f"{percent(rules.notice, 0)} of the drops are announced {NOTICE_SECONDS:g} s ahead"
     ready = "until ready" if run.travels is None else "until the agent starts"
-    yield "Boot", f"spot {rules.spot_cold_start:g} s, on-demand {rules.on_demand_cold_start:g} s {ready}"
+    on_demand = rules.spot_cold_start if rules.warm_instances == 0 else rules.on_demand_cold_start
+    yield "Boot", f"spot {rules.spot_cold_start:g} s, on-demand {on_demand:g} s {ready}"
     yield "Drain", f"an instance stops taking work {rules.drain_seconds:g} s before its end"
     yield "Spot price", f"{percent(rules.spot_price, 0)} of on-demand"
     if run.travels is not None:

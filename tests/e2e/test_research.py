@@ -22,6 +22,7 @@ def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
     assert all(min(move["parts"].values()) >= 0 for move in moves)
     assert 0 < summary["availability"] < 1
     page = (tmp_path / "report.html").read_text()
+    assert "spot 180 s, on-demand 180 s until the agent starts" in page  # there is no warm pool
     for move in moves:
         assert move["to"]["volume"] in page
     assert f"moves {len(moves)} of the volume" in " ".join(done.stdout.replace("│", " ").split())

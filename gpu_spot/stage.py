@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -32,10 +32,6 @@ from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import Registry
 from lambdas.aws.settings import GroupSettings
 from lambdas.core import names
-
-WARM_START: Final = 60.0
-COLD_START: Final = 180.0
-"""Seconds from a launch to a ready worker, or to a job's agent, with a warm pool and without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +74,6 @@ def rehearse(
     rules = Rules(
         seed=wishes.seed,
         notice=wishes.notice,
-        spot_cold_start=COLD_START,
-        on_demand_cold_start=WARM_START,
         warm_instances=len(cloud.warm(view.name)),
         drain_seconds=view.drain_seconds,
     )
@@ -92,7 +86,7 @@ def rehearse(
         )
     start = clock.now
     with _nodes(clients, clock, cloud.boot_data(view.name)) as nodes:
-        fleet = _fleet(clients, cloud, view, nodes)
+        fleet = _fleet(clients, cloud, view, nodes, rules)
         replay = Replay(market, rules, fleet, scene.shape, group.group.target, start=start)
         console.print(f"\n[bold]Market[/]: {_told(scene, market)}; rehearsing {ticks / 60:g} h\n")
         ledger = _play(replay, ticks, console)
@@ -142,7 +136,9 @@ def _nodes(clients: Clients, clock: Clock, boot_data: str) -> Iterator[Nodes | N
         yield nodes
 
 
-def _fleet(clients: Clients, cloud: LocalCloud, view: GroupView, nodes: Nodes | None) -> CloudFleet:
+def _fleet(
+    clients: Clients, cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rules
+) -> CloudFleet:
     tables, dynamodb = cloud.deployment.outputs, clients("dynamodb")
     store = MemoryStore(dynamodb, str(tables["memoryTable"]))
     if nodes is None:
@@ -153,8 +149,8 @@ def _fleet(clients: Clients, cloud: LocalCloud, view: GroupView, nodes: Nodes | 
         store,
         nodes=nodes,
         registry=Registry(dynamodb, str(tables["registryTable"])),
-        boots=COLD_START,
-        warm_boots=WARM_START,
+        boots=rules.spot_cold_start,
+        warm_boots=rules.on_demand_cold_start,
     )
 
 

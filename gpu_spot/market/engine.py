@@ -226,19 +226,13 @@ class Replay:
             if self._by_chance(self.rules.on_demand_refusal, f"on-demand {attempt}", tick):
                 refused = True
                 continue
-            warm = self._is_warm(tick)
+            successor = self._warm.take(tick)
+            if successor is not None:
+                heapq.heappush(self._agenda, successor)
+            warm = successor is not None
             self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.FALLBACK, warm=warm)
         self._refuse(Side.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
         return missing > 0
-
-    def _is_warm(self, tick: int) -> bool:
-        """Take the next fallback instance from the warm pool, where it has one."""
-        if self.rules.warm_instances is None:
-            return True
-        successor = self._warm.take(tick)
-        if successor is not None:
-            heapq.heappush(self._agenda, successor)
-        return successor is not None
 
     def _launch(self, tick: int, pool: int, market: Market, side: Side, *, warm: bool = False) -> None:
         instance_id = self.fleet.launched(self.shape.pools[pool], market, side, warm=warm)

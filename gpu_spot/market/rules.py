@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from lambdas.core.warm_pool import WARM_PRICE
+from lambdas.core.events import NOTICE_SECONDS as NOTICE_SECONDS
+from lambdas.core.warm_pool import COLD_BOOT, WARM_BOOT, WARM_PRICE
 
 TICK_SECONDS: Final = 60.0
-NOTICE_SECONDS: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Rules:
 
     seed: int = 1
     notice: float = 0.9
-    spot_cold_start: float = 180.0
-    on_demand_cold_start: float = 60.0
+    spot_cold_start: float = COLD_BOOT
+    on_demand_cold_start: float = WARM_BOOT
     spot_price: float = 0.3
     warm_up_ticks: int = 60
     drain_seconds: float = 0.0

@@ -24,8 +24,10 @@ class WarmPool:
     def take(self, tick: int) -> int | None:
         """Take an instance that is prepared, and begin its successor; return when that one will be.
 
-        ``None``: there is none, the launch is a cold one.
+        ``None``: there is none, the launch is a cold one. Without a bound a successor is there at once.
         """
+        if self.rules.warm_instances is None:
+            return tick
         prepared = next((at for at in self._prepared_at if at <= tick), None)
         if prepared is None:
             return None

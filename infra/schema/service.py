@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from infra import accelerators as catalogue
 from infra.schema.base import ContainerImage
 from infra.schema.capacity import Capacity
-from infra.schema.work import Work, check_text
+from infra.schema.work import Work
 
 
 class Service(Work):
@@ -44,12 +44,6 @@ class Service(Work):
             if vendor != "nvidia":
                 raise ValueError(f"a container on accelerators of {vendor!r}, allowed: on NVIDIA's")
         return image
-
-    @field_validator("command")
-    @classmethod
-    def _fits(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        check_text(command, info.data.get("environment", {}))
-        return command
 
     @field_validator("says_ready")
     @classmethod

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from infra import accelerators as catalogue
 from infra.schema.base import Name
 from infra.schema.capacity import Capacity
-from infra.schema.work import InitializationRate, Throughput, Work, check_text
+from infra.schema.work import InitializationRate, Throughput, Work
 from lambdas.core import policies
 from userdata.agent.config import check_places
 from userdata.agent.names import DATA_DIR
@@ -65,12 +65,6 @@ class Training(Work):
         capacity = capacity.model_copy(update={"fallback": fallback})
         catalogue.check_volumes(capacity.types)
         return capacity
-
-    @field_validator("command")
-    @classmethod
-    def _fits(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        check_text(command, info.data.get("environment", {}))
-        return command
 
     @field_validator("dataset")
     @classmethod

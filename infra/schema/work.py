@@ -65,13 +65,20 @@ class Work(Model):
                 )
         return environment
 
+    # The subclasses have it, each with its own bounds.
+    @field_validator("command", check_fields=False)
+    @classmethod
+    def _fits(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        _check_text(command, info.data.get("environment", {}))
+        return command
+
 
 def pairs(environment: Mapping[str, str]) -> list[str]:
     """Return an environment as the agent takes it: ``NAME=value``."""
     return [f"{name}={value}" for name, value in environment.items()]
 
 
-def check_text(command: Sequence[str], environment: Mapping[str, str]) -> None:
+def _check_text(command: Sequence[str], environment: Mapping[str, str]) -> None:
     """Raise ``ValueError`` for what cannot be started, and for more than the boot data holds."""
     for argument in command:
         if "\0" in argument or not command[0]:

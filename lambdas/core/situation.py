@@ -75,12 +75,7 @@ class Situation:
     def lasting(self, instances: Iterable[Instance]) -> tuple[Instance, ...]:
         """Return those that are up and have no notice: the ones to count on."""
         doomed = self.memory.doomed  # without a notice, ready is whoever has been heard
-        hands_over = self.group.break_before_make  # `is_up`, written out: groups are large
-        return tuple(
-            i
-            for i in instances
-            if i.id not in doomed and (i.ready_since is not None or (hands_over and i.standing_by))
-        )
+        return tuple(i for i in instances if i.id not in doomed and self.is_up(i))
 
     def release_order(self, instances: Iterable[Instance]) -> list[Instance]:
         """Return whom to let go first: the not ready, then those at risk, then the youngest."""

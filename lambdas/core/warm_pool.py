@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from itertools import count, takewhile
 from math import comb
 from typing import Final
 
+from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.history import OFFSET, SCALE, UNANNOUNCED, UNKNOWN_AGE
 from lambdas.core.model import on_demand_share
 
@@ -15,7 +15,6 @@ GiB and month are $0.0137 an hour, a g6.xlarge is $0.805 and a g5.2xlarge $1.212
 COLD_BOOT: Final = 180.0
 WARM_BOOT: Final = 60.0
 """Typical seconds from launch to ready, from nothing and out of a warm pool."""
-NOTICE: Final = 120.0
 UP: Final = 0.55
 """The mean share of time in which a zone has spot, over the zones of the public skypilot-org/spot-traces."""
 
@@ -30,7 +29,7 @@ def size(target: int, base: int, spot_percentage: int, zones: int, shortage_cost
     compares with the best size in replays: ``bench/warm_pool.py``.
     """
     spot = target - on_demand_share(target, base, spot_percentage)
-    return sum(1 for _ in takewhile(lambda n: n <= spot and _pays(n, spot, zones, shortage_cost), count(1)))
+    return next((n for n in range(spot) if not _pays(n + 1, spot, zones, shortage_cost)), spot)
 
 
 def _pays(n: int, spot: int, zones: int, shortage_cost: float) -> bool:
@@ -40,7 +39,7 @@ def _pays(n: int, spot: int, zones: int, shortage_cost: float) -> bool:
         for up in range(1, zones + 1)
         if -(-spot // up) >= n
     )
-    announced = max(0.0, COLD_BOOT - max(NOTICE, WARM_BOOT))
+    announced = max(0.0, COLD_BOOT - max(NOTICE_SECONDS, WARM_BOOT))
     spared = UNANNOUNCED * (COLD_BOOT - WARM_BOOT) + (1 - UNANNOUNCED) * announced
     # A warm start boots less on the bill, too; its successor boots in full.
     return uses * (shortage_cost * spared - WARM_BOOT) > WARM_PRICE

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,16 +9,12 @@ import pytest
 from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.local.mapping.base import Draft
 from gpu_spot.local.mapping.requirements import expand
-
-SCRIPT = Path(__file__).with_name("capacities.py")
+from tests.local.apart import printed_by
 
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return printed_by("capacities.py")
 
 
 def test_a_type_with_an_image_of_its_own_starts_from_a_template_of_its_own(seen: dict[str, Any]) -> None:

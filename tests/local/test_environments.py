@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("environment.py")
+from tests.local.apart import printed_by
+
 AWS = "com.amazonaws.us-west-2"
 GROUPS = {"dev": "inference", "fleet": "inference", "prod": "inference", "research": "resnet"}
 
 
 @cache
 def seen(stack: str) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, SCRIPT, stack], capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return printed_by("environment.py", stack)
 
 
 @pytest.mark.parametrize("stack", GROUPS)

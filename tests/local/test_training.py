@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("training.py")
+from tests.local.apart import printed_by
 
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    done = subprocess.run([sys.executable, SCRIPT], capture_output=True, text=True, timeout=180)
-    assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return printed_by("training.py")
 
 
 def test_it_is_a_group_beside_the_services(seen: dict[str, Any]) -> None:

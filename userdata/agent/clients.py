@@ -32,6 +32,10 @@ class Clients(Protocol):
         """Return a client for volumes and snapshots."""
         ...
 
+    def ecr(self, region: str) -> Any:
+        """Return a client for the registry login."""
+        ...
+
     def s3(self, region: str) -> S3Client:
         """Return a client for datasets."""
         ...

@@ -80,10 +80,10 @@ def _expect_gpus(service: Service) -> int:
 def _pull(node: Node, image: str) -> None:
     from userdata.agent import containers
 
-    containers.pull(node.host, image, partial(_ecr_password, node.config.region))
+    containers.pull(node.host, image, partial(_ecr_password, node))
 
 
-def _ecr_password(region: str) -> str:
+def _ecr_password(node: Node) -> str:
     """Return the password of a registry login, good for twelve hours.
 
     Long enough for the pull that follows.
@@ -91,7 +91,8 @@ def _ecr_password(region: str) -> str:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        token = clients.ecr(region).get_authorization_token()["authorizationData"][0]["authorizationToken"]
+        registry = node.clients.ecr(node.config.region)
+        token = registry.get_authorization_token()["authorizationData"][0]["authorizationToken"]
     except (BotoCoreError, ClientError) as error:
         raise clients.as_agent_error("ecr login", error) from None
     return base64.b64decode(token).decode().split(":", 1)[1]

@@ -131,9 +131,6 @@ def test_units_follow_the_work() -> None:
     assert of(configs.service(hooks=None)) == {"watch", "work", "metrics"}
     assert of(configs.service(hooks=HOOKS)) == {"watch", "prepare", "work", "metrics"}
     assert of(configs.training()) == {"watch", "volume", "run", "metrics"}
-    shared = {**configs.service(hooks=None), "slices": {"tenants": []}}
-    del shared["service"]
-    assert of(shared) == {"watch", "slices", "metrics"}
     mount = {"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/a"}
     assert of(configs.training(efs=[mount])) == {"watch", "volume", "efs", "run", "metrics"}
 

@@ -42,7 +42,7 @@ def test_every_unit_starts_a_subcommand_that_exists() -> None:
                 arguments = line.split("userdata.agent ")[1].split()
                 assert cli.parser().parse_args(arguments).task
                 started.add(arguments[0])
-    assert started == {"watch", "prepare", "volume", "efs", "run", "work", "slices", "metrics"}
+    assert started == {"watch", "prepare", "volume", "efs", "run", "work", "metrics"}
 
 
 def test_systemd_accepts_the_units() -> None:

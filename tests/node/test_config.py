@@ -31,7 +31,7 @@ def test_a_training_configuration_is_read() -> None:
         ({"volume": {"sizeGib": "100"}}, "volume.sizeGib: '100' is not of type int"),
         ({"volume": {"dataset": "datasets"}}, "volume: dataset: 'datasets'; allowed: s3://bucket/prefix/"),
         ({"volume": {"initializationRateMib": 50}}, "allowed: 0, 100 to 300"),
-        ({"service": {"command": ["x"]}}, "exactly one of training, service and slices"),
+        ({"service": {"command": ["x"]}}, "exactly one of training and service"),
         ({"hooks": {"autoScalingGroup": "a", "terminateSeconds": 5}}, "allowed: 30 to 7200"),
         (
             {"efs": [{"fileSystem": "fs-1", "accessPoint": "nope", "path": "/x"}]},

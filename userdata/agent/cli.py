@@ -43,7 +43,6 @@ def parser() -> argparse.ArgumentParser:
     add("run", lambda node, _: tasks.run(node), "run the training job")
     add("prepare", lambda node, _: tasks.prepare(node), "make ready what a launch waits for")
     add("work", lambda node, _: tasks.work(node), "run the service's workers")
-    add("slices", lambda node, _: tasks.slices(node), "run the tenants of a shared machine")
     add("metrics", lambda node, _: tasks.metrics(node), "send GPU metrics")
     hook = add("hook", lambda node, a: tasks.hook(node, a.which, a.result), "complete a lifecycle hook")
     hook.add_argument("which", choices=("launch", "terminate"))

@@ -11,8 +11,7 @@ from typing import Final, Literal
 
 from userdata.agent import containers, strict
 from userdata.agent.errors import ConfigError
-from userdata.agent.names import DATA_DIR, DATASET_DEVICES, UNIT_RUN, UNIT_SLICES, UNIT_WORK
-from userdata.agent.slices.model import Slices
+from userdata.agent.names import DATA_DIR, DATASET_DEVICES, UNIT_RUN, UNIT_WORK
 
 _JOB = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _REVISION = re.compile(r"[0-9a-f]{40}")
@@ -196,15 +195,14 @@ class Config:
     datasets: tuple[Dataset, ...] = ()
     training: Training | None = None
     service: Service | None = None
-    slices: Slices | None = None
     metrics: Metrics = field(default_factory=Metrics)
     nvidia: bool = True
     """Whether the accelerators are NVIDIA's: NVML knows no others."""
 
     def __post_init__(self) -> None:
         """Check what no single key can tell."""
-        if sum(work is not None for work in (self.training, self.service, self.slices)) != 1:
-            raise ValueError("exactly one of training, service and slices is needed")
+        if (self.training is None) == (self.service is None):
+            raise ValueError("exactly one of training and service is needed")
         if self.volume and not self.training:
             raise ValueError("volume: allowed with training only (its lease stands in the job's table item)")
         copied = (f"{DATA_DIR}/datasets",) if self.volume and self.volume.dataset else ()
@@ -221,7 +219,7 @@ class Config:
     @property
     def work_unit(self) -> str:
         """The systemd unit that does the work."""
-        return UNIT_RUN if self.training else UNIT_WORK if self.service else UNIT_SLICES
+        return UNIT_RUN if self.training else UNIT_WORK
 
 
 def check_places(datasets: Sequence[str], others: Sequence[str]) -> None:

@@ -48,7 +48,6 @@ DATASET_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "klmnop")
 UNIT_PREPARE: Final = "gpu-spot-prepare.service"
 UNIT_RUN: Final = "gpu-spot-run.service"
 UNIT_WORK: Final = "gpu-spot-work.service"
-UNIT_SLICES: Final = "gpu-spot-slices.service"
 UNIT_VOLUME: Final = "gpu-spot-volume.service"
 UNIT_EFS: Final = "gpu-spot-efs.service"
 UNIT_WATCH: Final = "gpu-spot-watch.service"

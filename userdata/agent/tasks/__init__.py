@@ -5,7 +5,7 @@ What they need beyond this is imported where it is used: `watch` and `metrics` d
 
 from userdata.agent.node import Node
 from userdata.agent.tasks.machine import doctor, efs, hook, metrics, watch
-from userdata.agent.tasks.service import prepare, slices, work
+from userdata.agent.tasks.service import prepare, work
 from userdata.agent.tasks.training import run, volume
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "metrics",
     "prepare",
     "run",
-    "slices",
     "volume",
     "watch",
     "work",

@@ -1,4 +1,4 @@
-"""What a launch waits for, and the subcommands of instances that serve: workers or tenants."""
+"""What a launch waits for, and the subcommands of instances that serve."""
 
 from __future__ import annotations
 
@@ -52,22 +52,6 @@ def work(node: Node) -> int:
     workers = Workers(service, places, node.heart(), node.host, node.clock, node.directory, paths)
     node.on_sigterm(workers.stop)
     workers.run()
-    return 0
-
-
-def slices(node: Node) -> int:
-    """Keep the tenants' containers as they are declared, until the instance is taken or told to stop."""
-    from userdata.agent.slices import machine
-    from userdata.agent.slices.landlord import Landlord
-
-    declared = node.config.slices
-    if declared is None:
-        raise ConfigError("slices: missing; this instance has none")
-    node.gate()
-    look = partial(machine.look, node.host, gpus=any(tenant.gpus for tenant in declared.tenants))
-    landlord = Landlord(declared, node.host, node.clock, node.directory, partial(_pull, node), look)
-    node.on_sigterm(landlord.stop)
-    landlord.run()
     return 0
 
 

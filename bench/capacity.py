@@ -22,10 +22,10 @@ from typing import Any
 
 from bench._page import replace_part, table
 from bench._scenarios import Scenario, modelled, real
-from gpu_spot.frontier import Point, curve, write
 from gpu_spot.market.contenders import BASELINES, Contender, named
 from gpu_spot.market.rules import Rules
 from gpu_spot.market.runs import compare
+from gpu_spot.report.frontier import Point, curve, write
 
 SETTINGS: Mapping[str, dict[str, float]] = {
     "notice 0.9, on-demand 60 s": {"notice": 0.9, "on_demand_cold_start": 60.0},

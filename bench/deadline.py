@@ -32,12 +32,12 @@ from bench.fit_deadline import (
     table,
 )
 from gpu_spot.market.deadline.measure import Sum, measure, starts_in
+from gpu_spot.market.deadline.policies import BASELINES, DEFAULT, NAMES, build
+from gpu_spot.market.deadline.policies.expected_cost import ExpectedCost
+from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
+from gpu_spot.market.deadline.policies.thresholds import parse
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.trace import PoolTrace
-from lambdas.core.deadline import BASELINES, DEFAULT, NAMES, build
-from lambdas.core.deadline.expected_cost import ExpectedCost
-from lambdas.core.deadline.model import DeadlinePolicy, Job
-from lambdas.core.deadline.thresholds import parse
 
 COMPUTE_HOURS = (24, 48)
 CHANGEOVER_MINUTES = (6, 20)

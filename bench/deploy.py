@@ -21,8 +21,8 @@ from typing import Any
 
 import yaml
 
-from gpu_spot.local.program import deploy
-from gpu_spot.local.sandbox import sandbox
+from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.sandbox import sandbox
 
 ROOT = Path(__file__).resolve().parents[1]
 REGION = "us-west-2"

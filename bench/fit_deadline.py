@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpu_spot.market.deadline import policies
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.trace import PoolTrace, load
 
@@ -48,7 +49,7 @@ SPOT_PRICE = 0.3
 EXPOSURE_MINUTES, SHRINK_MINUTES = 30_000, 120
 NEVER = 1e9
 TIE = 1e-6
-TABLE = Path(__file__).parents[1] / "lambdas" / "core" / "deadline" / "thresholds.json"
+TABLE = Path(policies.__file__).with_name("thresholds.json")
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def solve(
 ) -> tuple[dict[str, NDArray[np.bool_]], int]:
     """Return the decisions, each as [age bin, compute left, time left] in steps, and the slack in steps.
 
-    All times in minutes. ``wait`` etc. as in ``lambdas.core.deadline.thresholds``.
+    All times in minutes. ``wait`` etc. as in ``gpu_spot.market.deadline.policies.thresholds``.
     """
     boot, n, horizon = changeover // step, compute // step, (compute + slack) // step
     lose, pass_up = _chances(hazards.lose, UP_EDGES, step)

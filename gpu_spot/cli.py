@@ -8,14 +8,14 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from gpu_spot.local.errors import LocalCloudError
 from gpu_spot.market.trace import TraceError
+from pulumi_on_moto.errors import LocalCloudError
 
 _COMMANDS: Final = (
-    "gpu_spot.demo",
-    "gpu_spot.deploy",
-    "gpu_spot.replay",
-    "gpu_spot.market.deadline.command",
+    "gpu_spot.commands.demo",
+    "gpu_spot.commands.deploy",
+    "gpu_spot.commands.replay",
+    "gpu_spot.commands.replay_deadline",
 )
 
 

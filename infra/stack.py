@@ -8,14 +8,14 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import workload
-from infra.components.agent_store import AgentStore, AgentStoreArgs
-from infra.components.capacity_group import CapacityGroup
-from infra.components.controller import Controller, ControllerArgs
-from infra.components.monitoring import Monitoring, MonitoringArgs
-from infra.components.network import Network, NetworkArgs
-from infra.components.previews import Previews, PreviewsArgs
-from infra.components.state import State, StateArgs
-from infra.components.storage import Storage, StorageArgs
+from infra.components.capacity.agent_store import AgentStore, AgentStoreArgs
+from infra.components.capacity.capacity_group import CapacityGroup
+from infra.components.control.controller import Controller, ControllerArgs
+from infra.components.control.state import State, StateArgs
+from infra.components.identity.previews import Previews, PreviewsArgs
+from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
+from infra.components.network.network import Network, NetworkArgs
+from infra.components.storage.storage import Storage, StorageArgs
 from infra.schema import Settings
 from infra.scope import Scope
 from infra.settings import read_settings

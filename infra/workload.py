@@ -9,34 +9,34 @@ from typing import Any, Final
 
 import pulumi
 
-from infra.components.agent_store import AgentStore
-from infra.components.capacity_group import (
+from infra.components.capacity.agent_store import AgentStore
+from infra.components.capacity.capacity_group import (
     DRAIN_HOOK,
     DRAIN_HOOK_SECONDS,
     LAUNCH_HOOK,
     CapacityGroup,
     CapacityGroupArgs,
 )
-from infra.components.identity import InstanceIdentity, InstanceIdentityArgs
-from infra.components.launch_template import (
+from infra.components.capacity.launch_template import (
     Launchable,
     LaunchTemplate,
     LaunchTemplateArgs,
     looked_up_at_launch,
     looked_up_at_preview,
 )
-from infra.components.network import Network
-from infra.components.state import State
-from infra.components.storage import Storage
-from infra.components.telemetry import Telemetry, TelemetryArgs
-from infra.instance_statements import InstanceAccess
+from infra.components.control.state import State
+from infra.components.identity.identity import InstanceIdentity, InstanceIdentityArgs
+from infra.components.monitoring.telemetry import Telemetry, TelemetryArgs
+from infra.components.network.network import Network
+from infra.components.storage.storage import Storage
+from infra.iam.instance_statements import InstanceAccess
 from infra.schema import Capacity, Dataset, Service, Training, Work
 from infra.schema.training import ON_THE_VOLUME
 from infra.schema.work import pairs
 from infra.scope import Scope
 from lambdas.core import names
-from userdata.agent.names import DATA_DIR, DATASET_DEVICES, TAG_JOB
-from userdata.agent.permissions import Need
+from userdata.agent.aws.permissions import Need
+from userdata.agent.config.names import DATA_DIR, DATASET_DEVICES, TAG_JOB
 
 _NOTHING: Final = ("sleep", "infinity")
 """The worker of a service without image and command."""
@@ -227,7 +227,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
 
 
 def _agent(work: Workload, around: Surroundings, side: str, telemetry: Telemetry) -> dict[str, Any]:
-    """Return the node agent's configuration on one side; ``userdata.agent.config`` is the reference."""
+    """Return the node agent's configuration on one side; ``userdata.agent.config.model`` is the reference."""
     parts: dict[str, Any] = {
         "region": around.scope.region,
         "stack": around.scope.stack,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("gpu_spot", "infra", "lambdas", "userdata")
+PACKAGES = ("gpu_spot", "infra", "lambdas", "pulumi_on_moto", "userdata")
 
 AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
 # Room → the modules it may import beside the standard library and itself. The longest matching room counts.
@@ -25,10 +25,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lambdas.handlers": {"lambdas.core", "lambdas.aws", "aws_lambda_powertools", *AWS_SDK},
     "lambdas": set(),
     "userdata": AWS_SDK,
+    "pulumi_on_moto": {
+        *("boto3", "botocore", "moto", "time_machine"),
+        *("pulumi", "pulumi_aws", "google", "jmespath", "rich", "yaml", "flask", "flask_cors", "werkzeug"),
+    },
     "gpu_spot.market": {"lambdas.core", "numpy"},
-    "gpu_spot.report": {"gpu_spot.market", "plotly", "rich"},
+    "gpu_spot.facts": {"gpu_spot.market"},
+    "gpu_spot.report": {"gpu_spot.facts", "gpu_spot.market", "lambdas.core", "plotly", "rich"},
 }
-EVERYTHING = {"gpu_spot", "gpu_spot.local"}  # the rehearsal and the command put all rooms together
+EVERYTHING = {"gpu_spot", "gpu_spot.live"}  # the rehearsal and the command put all rooms together
 
 
 def within(module: str, package: str) -> bool:
@@ -42,13 +47,21 @@ def room_of(module: str) -> str:
     return max((room for room in (*MAY_IMPORT, *EVERYTHING) if within(module, room)), key=len)
 
 
+def folder(package: str) -> Path:
+    """A room that is a distribution of its own keeps its package below ``src``."""
+    own = ROOT / package / "src" / package
+    return own if own.is_dir() else ROOT / package
+
+
 def module_name(path: Path) -> str:
-    parts = path.relative_to(ROOT).with_suffix("").parts
+    [home] = [folder(package).parent for package in PACKAGES if path.is_relative_to(folder(package))]
+    parts = path.relative_to(home).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def is_module(name: str) -> bool:
-    path = ROOT.joinpath(*name.split("."))
+    package, *rest = name.split(".")
+    path = folder(package).joinpath(*rest)
     return path.is_dir() or path.with_suffix(".py").is_file()
 
 
@@ -80,7 +93,7 @@ def violations(source: str, module: str, *, is_package: bool = False) -> list[st
     ]
 
 
-SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+SOURCES = sorted(path for package in PACKAGES for path in folder(package).rglob("*.py"))
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=module_name)
@@ -104,7 +117,7 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
         ("infra.stack", "from lambdas.core.model import Group"),
         ("infra.stack", "from lambdas.core import model"),
         ("infra.stack", "import gpu_spot"),
-        ("gpu_spot.market.replay", "import gpu_spot.local"),
+        ("gpu_spot.market.replay", "import gpu_spot.live"),
         ("gpu_spot.report.page", "import moto"),
     ],
 )

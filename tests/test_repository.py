@@ -19,7 +19,10 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
-PACKAGES = ("gpu_spot", "infra", "lambdas", "userdata")
+PACKAGES = ("gpu_spot", "infra", "lambdas", "pulumi_on_moto", "userdata")
+SOURCES = {name: ROOT / name for name in PACKAGES} | {
+    "pulumi_on_moto": ROOT / "pulumi_on_moto/src/pulumi_on_moto"
+}
 
 MAX_PYTHON_LINES = 500
 MACHINE_PATH = re.compile(r"(?:^|[^\w.$}])/(?:work|root|Users)/")
@@ -90,7 +93,9 @@ def test_every_test_file_is_collected() -> None:
 
 def test_every_folder_of_a_package_is_a_package() -> None:
     folders = {
-        path.parent for path in FILES if path.suffix == ".py" and path.relative_to(ROOT).parts[0] in PACKAGES
+        path.parent
+        for path in FILES
+        if path.suffix == ".py" and any(path.is_relative_to(source) for source in SOURCES.values())
     }
     assert not [folder for folder in folders if not (folder / "__init__.py").is_file()]
 
@@ -125,7 +130,7 @@ def test_the_installed_command_is_this_tree() -> None:
     found = subprocess.run(
         [sys.executable, "-c", where], cwd="/", check=True, capture_output=True, text=True
     ).stdout
-    assert [Path(line).parent for line in found.splitlines()] == [ROOT / package for package in PACKAGES]
+    assert [Path(line).parent for line in found.splitlines()] == list(SOURCES.values())
 
 
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))

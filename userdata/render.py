@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from userdata.agent import config, names
-from userdata.agent.config import Config
+from userdata.agent.config import model as config
+from userdata.agent.config import names
+from userdata.agent.config.model import Config
 
 LIMIT_BYTES: Final = 16_384
 """Of user data before base64 (EC2 user guide, "Run commands when you launch an instance")."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from gpu_spot.facts.run import Run
 from gpu_spot.report import series
 from gpu_spot.report.plotting import (
     WIDE_LEFT,
@@ -27,7 +28,6 @@ from gpu_spot.report.plotting import (
     time_layout,
     two_lines,
 )
-from gpu_spot.report.run import Run
 from gpu_spot.report.text import counted, duration, number, percent
 from gpu_spot.report.volume_figure import volume
 

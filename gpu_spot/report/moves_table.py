@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from gpu_spot.report.moves import CAUSES, PARTS, Move, Travels
+from gpu_spot.facts.moves import CAUSES, PARTS, Move, Travels
 from gpu_spot.report.text import clock, counted, duration
 
 

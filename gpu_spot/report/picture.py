@@ -12,8 +12,8 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from gpu_spot.facts.run import Run
 from gpu_spot.report import series
-from gpu_spot.report.run import Run
 from gpu_spot.report.series import Step
 from gpu_spot.report.summary import headline, summarise
 from gpu_spot.report.text import duration

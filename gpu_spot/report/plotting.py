@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
+from gpu_spot.facts.run import Run
 from gpu_spot.market.ledger import Happening
 from gpu_spot.report import series
-from gpu_spot.report.run import Run
 from gpu_spot.report.text import counted, duration
 
 Data: TypeAlias = dict[str, Any]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
+from gpu_spot.facts.run import Run
 from gpu_spot.market.ledger import Happening, Span
-from gpu_spot.report.run import Run
 
 STEPS: Final = 2500
 """Above as many different spans, a timeline shows averages over equal stretches instead of every change."""

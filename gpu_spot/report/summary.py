@@ -13,8 +13,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from gpu_spot.report.moves import to_json
-from gpu_spot.report.run import Run
+from gpu_spot.facts.moves import to_json
+from gpu_spot.facts.run import Run
 from gpu_spot.report.text import counted, duration, number, percent
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from gpu_spot.report.moves import CAUSES, Cause, Move, Stay, Travels
+from gpu_spot.facts.moves import CAUSES, Cause, Move, Stay, Travels
+from gpu_spot.facts.run import Run
 from gpu_spot.report.plotting import LOST, WIDE_LEFT, Data, Figure, filled, time_layout
-from gpu_spot.report.run import Run
 from gpu_spot.report.text import counted, duration
 
 _MARKS: Final[Mapping[Cause, tuple[str, str]]] = {

@@ -11,8 +11,8 @@ from infra.schema.base import Name
 from infra.schema.capacity import Capacity
 from infra.schema.work import InitializationRate, Throughput, Work
 from lambdas.core import policies
-from userdata.agent.config import check_places
-from userdata.agent.names import DATA_DIR
+from userdata.agent.config.model import check_places
+from userdata.agent.config.names import DATA_DIR
 
 ON_THE_VOLUME = "volume"
 """What ``checkpoints`` says where they lie beside the dataset."""

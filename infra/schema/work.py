@@ -11,8 +11,8 @@ from pydantic import Field, ValidationInfo, field_validator
 from infra import accelerators as catalogue
 from infra.schema.base import Model, Name
 from infra.schema.capacity import Capacity
-from userdata.agent.config import DATASET_PATH, check_places
-from userdata.agent.names import DATASET_DEVICES
+from userdata.agent.config.model import DATASET_PATH, check_places
+from userdata.agent.config.names import DATASET_DEVICES
 
 Throughput: TypeAlias = Annotated[int, Field(ge=125, le=750)]
 """Of a gp3 volume in MiB/s: 125 is free, 750 the most that its free 3,000 IOPS allow (EBS user guide)."""

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from gpu_spot.market.deadline import command
-from lambdas.core.deadline import NAMES
+from gpu_spot.commands import replay_deadline as command
+from gpu_spot.market.deadline.policies import NAMES
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from bench.fit_deadline import (
     solve,
     table,
 )
+from gpu_spot.market.deadline.policies.thresholds import parse
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.trace import PoolTrace
-from lambdas.core.deadline.thresholds import parse
 
 
 def pool_of(*lengths: int) -> PoolRuns:

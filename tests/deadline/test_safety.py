@@ -4,11 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_spot.market.deadline.policies import NAMES, build
+from gpu_spot.market.deadline.policies.model import Choice, Job, Mode, State
+from gpu_spot.market.deadline.policies.safety import decide
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.deadline.simulate import simulate
-from lambdas.core.deadline import NAMES, build
-from lambdas.core.deadline.model import Choice, Job, Mode, State
-from lambdas.core.deadline.safety import decide
 
 
 class Whimsical:

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_spot.market.deadline.policies import NAMES, build
+from gpu_spot.market.deadline.policies.model import Choice, Job, Mode
 from gpu_spot.market.deadline.pool import PoolRuns, Run
 from gpu_spot.market.deadline.simulate import simulate
 from gpu_spot.market.trace import PoolTrace, TraceError
-from lambdas.core.deadline import NAMES, build
-from lambdas.core.deadline.model import Choice, Job, Mode
 
 
 def pool_of(*lengths: int, first: bool = True) -> PoolRuns:

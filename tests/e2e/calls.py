@@ -6,9 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from gpu_spot.local.functions import Call
-from gpu_spot.local.permissions import Request
-from gpu_spot.local.sandbox import ACCOUNT, Clients
+from pulumi_on_moto.running.functions import Call
+from pulumi_on_moto.sandbox import ACCOUNT, Clients
+from tests.iam import Request
 
 
 class Authorisation:

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from gpu_spot.live.rehearsal import told
 from gpu_spot.market.engine import Replay
 from gpu_spot.market.fleet import LightFleet
-from gpu_spot.rehearsal import told
 from lambdas.core import policies
 from lambdas.core.memory import Memory
 from tests.e2e.world import isolated, living, load, small

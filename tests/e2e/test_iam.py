@@ -6,12 +6,12 @@ import copy
 from dataclasses import replace
 from typing import Any, Final
 
-from gpu_spot.local.functions import Call
-from gpu_spot.local.permissions import Request, allowed_actions, allows
-from gpu_spot.local.sandbox import ACCOUNT
 from lambdas.core import names
+from pulumi_on_moto.running.functions import Call
+from pulumi_on_moto.sandbox import ACCOUNT
 from tests.e2e.calls import Authorisation, documents
 from tests.e2e.world import World, isolated, living, load, small
+from tests.iam import Request, allowed_actions, allows
 
 HOURS = 6
 SEED = 13

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.local.second_run import Change, up
 from gpu_spot.market.fleet import LightFleet
 from gpu_spot.market.ledger import Span
 from gpu_spot.market.rules import TICK_SECONDS
+from pulumi_on_moto.program.second_run import Change, up
 from tests.e2e.world import CAPACITY, START, World, isolated, living, load, small
 
 HOURS = 8

@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from gpu_spot.local import stackfile
-from gpu_spot.local.clock import Clock, simulated
-from gpu_spot.local.cloud import GroupView, LocalCloud
-from gpu_spot.local.program import run as deploy
-from gpu_spot.local.record import Deployment
-from gpu_spot.local.sandbox import Clients, sandbox
+from gpu_spot.live.cloud import GroupView, LocalCloud
+from gpu_spot.live.rehearsal import CloudFleet
 from gpu_spot.market import model, placement, trace
 from gpu_spot.market.engine import Replay
 from gpu_spot.market.fleet import Fleet
 from gpu_spot.market.groups import GroupShape
 from gpu_spot.market.rules import Rules
 from gpu_spot.market.spot import SpotMarket
-from gpu_spot.rehearsal import CloudFleet
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.settings import GroupSettings
 from lambdas.core import names
+from pulumi_on_moto.program import stackfile
+from pulumi_on_moto.program.record import Deployment
+from pulumi_on_moto.program.run import run as deploy
+from pulumi_on_moto.running.clock import Clock, simulated
+from pulumi_on_moto.sandbox import Clients, sandbox
 
 REPOSITORY = Path(__file__).parents[2]
 START = 1_767_571_200.0

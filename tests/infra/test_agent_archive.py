@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import userdata.agent
-from infra import agent_archive
+from infra.archives import agent as agent_archive
 from tests.infra.declared import shipped
 
 AGENT = Path(userdata.agent.__file__).parent
@@ -84,7 +84,7 @@ def test_its_command_line_starts_in_a_clean_process(unpacked: Path) -> None:
 def test_every_client_that_the_agent_makes_finds_its_model(unpacked: Path) -> None:
     code = (
         "import inspect, pynvml\n"
-        "from userdata.agent import clients\n"
+        "from userdata.agent.aws import clients\n"
         "makers = [m for n, m in inspect.getmembers(clients, inspect.isfunction)"
         " if list(inspect.signature(m).parameters) == ['region']]\n"
         "made = [m('us-west-2') for m in makers]\n"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import archive
+from infra.archives import functions as archive
 from lambdas.core import names
 
 LAMBDAS = Path(names.__file__).parents[1]

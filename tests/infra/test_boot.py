@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import agent_archive
+from infra.archives import agent as agent_archive
 from tests.infra import training
 from tests.infra.booting import Machine
 from tests.infra.declared import STACKS, shipped
 from tests.node import configs
 from tests.node.metadata import MetadataServer
-from userdata.agent import cli, config, names
-from userdata.agent.errors import ConfigError
+from userdata.agent import cli
+from userdata.agent.config import model as config
+from userdata.agent.config import names
+from userdata.agent.machine.errors import ConfigError
 from userdata.render import LIMIT_BYTES, SCRIPT, BootSettings, render, units
 
 ARCHIVE = agent_archive.build()

@@ -12,7 +12,7 @@ import pytest
 
 from tests.infra import training
 from tests.infra.declared import DEV, ROOT, RUNNER, Run, run, variant
-from userdata.agent.names import DATASET_DEVICES, VOLUME_DEVICES
+from userdata.agent.config.names import DATASET_DEVICES, VOLUME_DEVICES
 
 IMAGENET = {
     "snapshot": "snap-0123456789abcdef0",

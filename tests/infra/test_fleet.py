@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from infra.components import overrides
+from infra.components.capacity import overrides
 from infra.schema.capacity import AllocationStrategy
 from lambdas.core import names, policies
 from tests.infra.declared import ROOT, Run, run, shipped, variant

@@ -11,7 +11,7 @@ import pytest
 from lambdas.core import names
 from lambdas.handlers import controller
 from tests.infra.declared import run, shipped, variant
-from userdata.agent.config import Metrics
+from userdata.agent.config.model import Metrics
 from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
 
 FACTS = dict.fromkeys(("target", "ready", "spot", "on_demand", "doomed", "above_maximum"), 1)

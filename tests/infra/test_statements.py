@@ -17,7 +17,7 @@ from botocore import xform_name
 from lambdas.core import names
 from tests.infra import training
 from tests.infra.declared import STACKS, Run, shipped
-from userdata.agent import permissions
+from userdata.agent.aws import permissions
 
 LAMBDAS = Path(names.__file__).parents[1]
 

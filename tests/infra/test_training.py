@@ -11,7 +11,7 @@ import pytest
 from lambdas.core import names
 from tests.infra import training
 from tests.infra.declared import Run, run, variant
-from userdata.agent.names import JOB_KEY, TAG_JOB
+from userdata.agent.config.names import JOB_KEY, TAG_JOB
 
 
 @pytest.fixture(scope="module")

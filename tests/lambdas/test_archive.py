@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import archive
+from infra.archives import functions as archive
 from lambdas.core import names
 
 RUNTIME = ("boto3", "aws-lambda-powertools")

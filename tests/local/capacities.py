@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpu_spot.local.program import deploy
-from gpu_spot.local.sandbox import Clients, sandbox
+from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.sandbox import Clients, sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 AMI = "ami-0123456789abcdef0"

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpu_spot.local.clock import simulated
-from gpu_spot.local.cloud import LocalCloud
-from gpu_spot.local.program import deploy
-from gpu_spot.local.sandbox import sandbox
+from gpu_spot.live.cloud import LocalCloud
+from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.running.clock import simulated
+from pulumi_on_moto.sandbox import sandbox
 from tests.local.world import SAMPLE, START, Deployed, Running, empty
 
 

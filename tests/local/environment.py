@@ -11,9 +11,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from gpu_spot.local.program import deploy
-from gpu_spot.local.record import Deployment
-from gpu_spot.local.sandbox import ACCOUNT, Clients, sandbox
+from pulumi_on_moto.program.record import Deployment
+from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.sandbox import ACCOUNT, Clients, sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 

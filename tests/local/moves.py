@@ -7,20 +7,20 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from gpu_spot.local.errors import LocalCloudError
-from gpu_spot.local.nodes import boot, dataset
-from gpu_spot.local.nodes.fleet import Nodes, playing
-from gpu_spot.local.nodes.process import Job
+from gpu_spot.facts.moves import to_json
+from gpu_spot.live.rehearsal import TrainingFleet
 from gpu_spot.market.engine import Replay
 from gpu_spot.market.groups import GroupShape
 from gpu_spot.market.rules import Rules
 from gpu_spot.market.spot import SpotMarket
 from gpu_spot.market.trace import PoolTrace
-from gpu_spot.rehearsal import TrainingFleet
-from gpu_spot.report.moves import to_json
+from gpu_spot.nodes import boot, dataset
+from gpu_spot.nodes.fleet import Nodes, playing
+from gpu_spot.nodes.process import Job
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import Registry
 from lambdas.core.model import Pool
+from pulumi_on_moto.errors import LocalCloudError
 from tests.e2e.world import START, World, living, load
 
 SEED = 5

@@ -7,8 +7,8 @@ from pathlib import Path
 import pulumi
 import pytest
 
-from gpu_spot.local.archives import unpack, zip_bytes
-from gpu_spot.local.errors import LocalCloudError
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.program.archives import unpack, zip_bytes
 
 
 def test_bytes_do_not_depend_on_order_or_time(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.local.errors import LocalCloudError
-from gpu_spot.local.mapping.base import Draft
-from gpu_spot.local.mapping.requirements import expand
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.mapping.base import Draft
+from pulumi_on_moto.mapping.requirements import expand
 from tests.local.apart import printed_by
 
 

@@ -10,9 +10,9 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 from rich.console import Console
 
-from gpu_spot.local.errors import LocalCloudError
-from gpu_spot.local.sandbox import sandbox
-from gpu_spot.local.tree import render
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.program.tree import render
+from pulumi_on_moto.sandbox import sandbox
 from tests.local.world import Deployed
 
 
@@ -145,9 +145,9 @@ CALLER = """
 import os, sys
 from pathlib import Path
 import pulumi_aws
-from gpu_spot.local.errors import LocalCloudError
-from gpu_spot.local.program import deploy
-from gpu_spot.local.sandbox import sandbox
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.sandbox import sandbox
 for folder in sys.argv[1:]:
     if os.fork():
         os.wait()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from gpu_spot.local.cloud import GroupView, LocalCloud
+from gpu_spot.live.cloud import GroupView, LocalCloud
 from tests.local.test_functions import bodies
 from tests.local.world import START, Deployed, Running, empty
 

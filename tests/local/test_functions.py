@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.local.errors import LocalCloudError
-from gpu_spot.local.server import command_line, serve
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.server import command_line, serve
 from tests.local.world import START, Running
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from gpu_spot.local.errors import LocalCloudError
-from gpu_spot.local.fleet import TERMINATED_VISIBLE_SECONDS
+from gpu_spot.live.instances import TERMINATED_VISIBLE_SECONDS
 from gpu_spot.market.engine import ON_DEMAND_REFUSAL, SPOT_REFUSAL
+from pulumi_on_moto.errors import LocalCloudError
 from tests.local.test_functions import bodies
 from tests.local.world import START, Running
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from gpu_spot.local.errors import LocalCloudError
-from gpu_spot.local.nodes.ebs import Disks
-from gpu_spot.local.nodes.journal import Journal
-from gpu_spot.local.nodes.times import Times
+from gpu_spot.nodes.ebs import Disks
+from gpu_spot.nodes.journal import Journal
+from gpu_spot.nodes.times import Times
+from pulumi_on_moto.errors import LocalCloudError
 from tests.local.world import Running
 
 TIMES = Times(create=10, attach=6, detach=5, dying=60, snapshot=20, snapshot_mib=1024)

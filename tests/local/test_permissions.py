@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.local.errors import LocalCloudError
-from gpu_spot.local.permissions import Request, allowed_actions, allows
+from pulumi_on_moto.errors import LocalCloudError
+from tests.iam import Request, allowed_actions, allows
 
 GROUP = "arn:aws:autoscaling:us-west-2:1:autoScalingGroup:uuid:autoScalingGroupName/dev-a"
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from gpu_spot.local.errors import LocalCloudError
-from gpu_spot.local.nodes.scheduler import Scheduler, SimulatedClock
+from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock
+from pulumi_on_moto.errors import LocalCloudError
 
 
 class Stage:

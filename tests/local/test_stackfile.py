@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gpu_spot.local import stackfile
-from gpu_spot.local.errors import LocalCloudError
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.program import stackfile
 
 SAMPLE = Path(__file__).with_name("sample")
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_spot.local.nodes.journal import Entry
-from gpu_spot.local.nodes.process import Job
-from gpu_spot.local.nodes.travels import travels
-from gpu_spot.report.moves import Contents, Stay
+from gpu_spot.facts.moves import Contents, Stay
+from gpu_spot.nodes.journal import Entry
+from gpu_spot.nodes.process import Job
+from gpu_spot.nodes.travels import travels
 
 JOB = Job(load_seconds=20)
 OLD, NEW = Contents(3, "old"), Contents(3, "new")

@@ -11,8 +11,8 @@ import json
 import sys
 from pathlib import Path
 
-from gpu_spot.local.program import deploy
-from gpu_spot.local.sandbox import sandbox
+from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.sandbox import sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 JOB = {

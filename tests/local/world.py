@@ -8,10 +8,10 @@ from typing import Any
 
 from moto.sqs.models import sqs_backends
 
-from gpu_spot.local.clock import Clock
-from gpu_spot.local.cloud import LocalCloud
-from gpu_spot.local.record import Deployment
-from gpu_spot.local.sandbox import ACCOUNT, Clients
+from gpu_spot.live.cloud import LocalCloud
+from pulumi_on_moto.program.record import Deployment
+from pulumi_on_moto.running.clock import Clock
+from pulumi_on_moto.sandbox import ACCOUNT, Clients
 
 SAMPLE = Path(__file__).with_name("sample")
 START = 1_700_000_000.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from userdata.agent.errors import AgentError
-from userdata.agent.registry import Registry, State
+from userdata.agent.aws.registry import Registry, State
+from userdata.agent.machine.errors import AgentError
 
 
 class BeatList(Registry):

@@ -18,8 +18,8 @@ from typing import Literal
 
 from tests.node.clocks import FakeClock
 from tests.node.world import KilledError, World, WorldEbs, WorldFiller, WorldHost, WorldLease
-from userdata.agent.errors import AgentError, LeaseLostError, UnwantedError
-from userdata.agent.volume.execute import Executor, Held, Place
+from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
+from userdata.agent.storage.volume.execute import Executor, Held, Place
 
 Start = Literal["no volume", "same zone", "other zone"]
 Then = Literal[

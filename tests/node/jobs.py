@@ -15,8 +15,9 @@ from tests.node import configs
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
-from userdata.agent import notice, tasks
-from userdata.agent.imds import IDENTITY
+from userdata.agent import tasks
+from userdata.agent.aws.imds import IDENTITY
+from userdata.agent.work import notice
 
 REGION = "us-west-2"
 

@@ -23,20 +23,22 @@ from unittest import mock
 
 from moto.ec2.models import ec2_backends
 
-from gpu_spot.local.cloud import Side
-from gpu_spot.local.fleet import Market
-from gpu_spot.local.functions import Call
-from gpu_spot.local.permissions import Request
-from gpu_spot.local.sandbox import ACCOUNT
+from gpu_spot.live.cloud import Side
+from gpu_spot.live.instances import Market
+from pulumi_on_moto.running.functions import Call
+from pulumi_on_moto.sandbox import ACCOUNT
 from tests.e2e.calls import Authorisation, documents
 from tests.e2e.world import World, living, load
+from tests.iam import Request
 from tests.infra.booting import Machine
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
-from userdata.agent import clients, config, tasks
-from userdata.agent.host import SystemHost
-from userdata.agent.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
+from userdata.agent import tasks
+from userdata.agent.aws import clients
+from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
+from userdata.agent.config import model as config
+from userdata.agent.machine.host import SystemHost
 
 _AGENTS_CLIENTS: Final = ("autoscaling", "dynamodb", "ec2", "ecr", "s3", "ssm")
 

@@ -17,11 +17,13 @@ from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
-from userdata.agent import cli, efs, hooks
-from userdata.agent.config import EfsMount
-from userdata.agent.doctor import examine
-from userdata.agent.errors import AgentError
-from userdata.agent.imds import IDENTITY, LIFECYCLE_STATE, Metadata
+from userdata.agent import cli
+from userdata.agent.aws import hooks
+from userdata.agent.aws.imds import IDENTITY, LIFECYCLE_STATE, Metadata
+from userdata.agent.config.model import EfsMount
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.storage import efs
+from userdata.agent.tasks.examination import examine
 
 UNITS = Path(cli.__file__).parent / "units"
 IDENTITY_DOCUMENT = json.dumps(

@@ -7,8 +7,9 @@ import pytest
 
 from lambdas.core import names as controller_names
 from tests.node import configs
-from userdata.agent import config, names
-from userdata.agent.errors import ConfigError
+from userdata.agent.config import model as config
+from userdata.agent.config import names
+from userdata.agent.machine.errors import ConfigError
 
 
 def test_a_training_configuration_is_read() -> None:

@@ -19,11 +19,11 @@ from tests.node.fake_nvml import FakeNvml
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from userdata.agent import cli
-from userdata.agent.config import Dataset
-from userdata.agent.datasets import Attached, attached, mount_all
-from userdata.agent.doctor import examine
-from userdata.agent.errors import AgentError, ConfigError, RefusedError
-from userdata.agent.imds import Metadata
+from userdata.agent.aws.imds import Metadata
+from userdata.agent.config.model import Dataset
+from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
+from userdata.agent.storage.datasets import Attached, attached, mount_all
+from userdata.agent.tasks.examination import examine
 
 DATASET = Dataset("snap-0123456789abcdef0", "/dev/sdk", "/data/imagenet")
 HERE = {"/dev/sdk": Attached("vol-1", DATASET.snapshot), "/dev/sda1": Attached("vol-root", "snap-ami")}
@@ -177,10 +177,10 @@ def test_doctor_names_a_dataset_that_is_not_there_or_not_the_dataset(
 REAL = """
 import json, os, subprocess, sys
 from pathlib import Path
-from userdata.agent.config import Config, Dataset
-from userdata.agent.datasets import Attached, mount_all
-from userdata.agent.doctor import _dataset
-from userdata.agent.host import SystemHost
+from userdata.agent.config.model import Config, Dataset
+from userdata.agent.storage.datasets import Attached, mount_all
+from userdata.agent.tasks.examination import _dataset
+from userdata.agent.machine.host import SystemHost
 
 class FileHost(SystemHost):
     def device_of(self, volume):

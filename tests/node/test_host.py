@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from userdata.agent import files
-from userdata.agent.errors import AgentError
-from userdata.agent.host import SystemHost
+from userdata.agent.machine import files
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import SystemHost
 
 
 def image(path: Path, mib: int) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.imds import LIFECYCLE_STATE, Metadata, MetadataUnavailableError, is_warmed
+from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata, MetadataUnavailableError, is_warmed
 
 
 def test_the_token_is_fetched_once_and_renewed_before_it_ends(

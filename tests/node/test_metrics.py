@@ -15,12 +15,12 @@ import pytest
 from tests.node import configs, gpu_check
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
-from userdata.agent import log
+from userdata.agent.machine import log
 from userdata.agent.metrics.collect import Collector
 from userdata.agent.metrics.emf import Sink
 from userdata.agent.metrics.gpus import Gpus, count_on_bus
 from userdata.agent.metrics.owner import OTHER, Owners
-from userdata.agent.tell import FRESH_SECONDS, Tales, make_place, tell_file
+from userdata.agent.work.tell import FRESH_SECONDS, Tales, make_place, tell_file
 
 MIB = 2**20
 CONTAINER = "ab" * 32

@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import pytest
 
-from gpu_spot.local.permissions import Request, allows
-from gpu_spot.local.sandbox import ACCOUNT
+from pulumi_on_moto.sandbox import ACCOUNT
 from tests.e2e.world import isolated
+from tests.iam import Request, allows
 from tests.infra import training
 from tests.node.live import Role, roles
-from userdata.agent import cli, permissions
+from userdata.agent import cli
+from userdata.agent.aws import permissions
 
 CAPACITY: Final = {"kind": "mixed-asg", "target": 1, "max": 2, "instanceTypes": ["g5.xlarge"]}
 STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
@@ -181,7 +182,7 @@ def test_every_subcommand_was_played(found: dict[tuple[str, str], Role]) -> None
 
 
 def test_no_client_is_made_where_the_recorder_does_not_hear_it() -> None:
-    agent = Path(permissions.__file__).parent
+    agent = Path(cli.__file__).parent
     makers = {path.name for path in agent.rglob("*.py") if "create_client(" in path.read_text()}
     makers |= {
         path.name for path in agent.rglob("*.py") if "boto3" in path.read_text().replace("mypy_boto3", "")

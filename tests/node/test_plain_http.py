@@ -8,8 +8,8 @@ import pytest
 
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.imds import LIFECYCLE_STATE, Metadata
-from userdata.agent.plain_http import request
+from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata
+from userdata.agent.aws.plain_http import request
 
 
 def answer(raw: bytes, *, keep_open: bool = False, timeout: float = 5.0) -> tuple[int, dict[str, str], str]:

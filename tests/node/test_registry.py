@@ -7,8 +7,8 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from userdata.agent.errors import AgentError
-from userdata.agent.registry import Registry
+from userdata.agent.aws.registry import Registry
+from userdata.agent.machine.errors import AgentError
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from tests.node.jobs import REGION, doom, job, node, row, volumes
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
 from userdata.agent import tasks
-from userdata.agent.errors import RefusedError
+from userdata.agent.machine.errors import RefusedError
 from userdata.agent.tasks import training
 
 

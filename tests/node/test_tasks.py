@@ -14,9 +14,10 @@ from tests.node.clocks import FakeClock
 from tests.node.jobs import REGION, node, volumes
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost, UnitHost
-from userdata.agent import clients, tasks
-from userdata.agent.errors import AgentError, ConfigError
-from userdata.agent.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
+from userdata.agent import tasks
+from userdata.agent.aws import clients
+from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
+from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tasks import training
 
 

@@ -15,13 +15,13 @@ from tests.node import configs
 from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.config import Training
-from userdata.agent.errors import AgentError, LeaseLostError
-from userdata.agent.heart import Heart
-from userdata.agent.host import SystemHost
-from userdata.agent.imds import Metadata
-from userdata.agent.jobs import Jobs, State
-from userdata.agent.train import Trainer, checkout
+from userdata.agent.aws.imds import Metadata
+from userdata.agent.aws.jobs import Jobs, State
+from userdata.agent.config.model import Training
+from userdata.agent.machine.errors import AgentError, LeaseLostError
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.work.heart import Heart
+from userdata.agent.work.train import Trainer, checkout
 
 
 class JobList:

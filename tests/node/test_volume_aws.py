@@ -16,13 +16,13 @@ from moto import mock_aws
 
 from tests.node.clocks import FakeClock
 from tests.node.world import World, WorldLease
-from userdata.agent.config import Volume as VolumeConfig
-from userdata.agent.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
-from userdata.agent.volume import fill, model
-from userdata.agent.volume.ebs import AwsEbs, GoneError, PassingError
-from userdata.agent.volume.fill import MARKER, S3Filler
-from userdata.agent.volume.lease import LEASE_SECONDS, DynamoLease, LeaseStore
-from userdata.agent.volume.model import Lease
+from userdata.agent.config.model import Volume as VolumeConfig
+from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
+from userdata.agent.storage.volume import fill, model
+from userdata.agent.storage.volume.ebs import AwsEbs, GoneError, PassingError
+from userdata.agent.storage.volume.fill import MARKER, S3Filler
+from userdata.agent.storage.volume.lease import LEASE_SECONDS, DynamoLease, LeaseStore
+from userdata.agent.storage.volume.model import Lease
 
 REGION = "us-west-2"
 

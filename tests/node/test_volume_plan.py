@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from userdata.agent.volume import model
-from userdata.agent.volume.model import LIVE, PREPARING, Lease, Observed, Snapshot, Volume
-from userdata.agent.volume.plan import plan, target
+from userdata.agent.storage.volume import model
+from userdata.agent.storage.volume.model import LIVE, PREPARING, Lease, Observed, Snapshot, Volume
+from userdata.agent.storage.volume.plan import plan, target
 
 HOME = Volume("vol-home", "a", "available", None, None, None, 3, None, LIVE)
 MINE = {"instance": "i-me", "attachment": "attached", "device": "/dev/sdf", "state": "in-use"}

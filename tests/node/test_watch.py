@@ -14,11 +14,11 @@ from tests.node import configs
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
-from userdata.agent import notice
-from userdata.agent.errors import AgentError
-from userdata.agent.imds import LIFECYCLE_STATE, REBALANCE, SPOT_ACTION, Metadata
-from userdata.agent.names import UNIT_RUN, UNIT_VOLUME, UNIT_WORK
-from userdata.agent.watch import Watcher
+from userdata.agent.aws.imds import LIFECYCLE_STATE, REBALANCE, SPOT_ACTION, Metadata
+from userdata.agent.config.names import UNIT_RUN, UNIT_VOLUME, UNIT_WORK
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.work import notice
+from userdata.agent.work.watch import Watcher
 
 
 class Node:

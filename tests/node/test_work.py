@@ -18,14 +18,14 @@ import pytest
 from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent import notice
-from userdata.agent.config import Service
-from userdata.agent.errors import AgentError
-from userdata.agent.heart import Heart
-from userdata.agent.host import SystemHost
-from userdata.agent.imds import LIFECYCLE_STATE, Metadata
-from userdata.agent.notice import Notice
-from userdata.agent.work import Slot, Workers, container_command, gpu_count, slots
+from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata
+from userdata.agent.config.model import Service
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.work import notice
+from userdata.agent.work.heart import Heart
+from userdata.agent.work.notice import Notice
+from userdata.agent.work.workers import Slot, Workers, container_command, gpu_count, slots
 
 STUBBORN = "trap 'echo drained; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 

@@ -6,7 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from userdata.agent.host import SystemHost
+from userdata.agent.machine.host import SystemHost
 
 
 class UnitHost(SystemHost):

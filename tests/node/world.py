@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.node.clocks import FakeClock
-from userdata.agent.errors import AgentError, LeaseLostError
-from userdata.agent.host import SystemHost
-from userdata.agent.volume.ebs import GoneError, PassingError
-from userdata.agent.volume.lease import LEASE_SECONDS
-from userdata.agent.volume.model import Lease, Snapshot, Volume
+from userdata.agent.machine.errors import AgentError, LeaseLostError
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.storage.volume.ebs import GoneError, PassingError
+from userdata.agent.storage.volume.lease import LEASE_SECONDS
+from userdata.agent.storage.volume.model import Lease, Snapshot, Volume
 
 CREATE_SECONDS, ATTACH_SECONDS, DETACH_SECONDS, SNAPSHOT_SECONDS, DYING_SECONDS = 8.0, 6.0, 6.0, 40.0, 45.0
 

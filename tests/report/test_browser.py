@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pytest
 
+from gpu_spot.facts.run import Run
 from gpu_spot.report.page import render
-from gpu_spot.report.run import Run
 from tests.report.browser import Browser
 from tests.report.png import Colour, read
 

@@ -13,10 +13,10 @@ import plotly.graph_objects as go
 import pytest
 from rich.console import Console
 
+from gpu_spot.facts.moves import PARTS, Cause, Contents, Move, Stay, Travels, to_json
+from gpu_spot.facts.run import Run
 from gpu_spot.report.figures import figures
-from gpu_spot.report.moves import PARTS, Cause, Contents, Move, Stay, Travels, to_json
 from gpu_spot.report.page import render
-from gpu_spot.report.run import Run
 from gpu_spot.report.summary import render_summary, summarise
 from tests.report.browser import Browser
 from tests.report.png import read

@@ -3,9 +3,9 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
+from gpu_spot.facts.run import Run
 from gpu_spot.report import series
 from gpu_spot.report.picture import LIMIT, write_plot
-from gpu_spot.report.run import Run
 from gpu_spot.report.summary import headline, summarise
 from tests.report.rehearsal import rehearse
 

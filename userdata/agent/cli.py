@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from userdata.agent import config, log, tasks
-from userdata.agent.errors import AgentError
-from userdata.agent.imds import DEFAULT_URL
-from userdata.agent.names import CONFIG_PATH, RUN_DIR
+from userdata.agent import tasks
+from userdata.agent.aws.imds import DEFAULT_URL
+from userdata.agent.config import model as config
+from userdata.agent.config.names import CONFIG_PATH, RUN_DIR
+from userdata.agent.machine import log
+from userdata.agent.machine.errors import AgentError
 
 Task = Callable[[tasks.Node, argparse.Namespace], int]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from gpu_spot.market.deadline.bound import clairvoyant
+from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.deadline.simulate import simulate, ticks_of
-from lambdas.core.deadline.model import DeadlinePolicy, Job
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Replay one job under a deadline in one pool, from change to change.
 
-What the numbers mean is said in ``lambdas.core.deadline.model``. The controller sees the pool at every tick.
+What the numbers mean is said in ``policies.model``. The controller sees the pool at every tick.
 
 At each tick a lost spot instance goes first, then the policy looks. Ticks in which neither the pool nor the
 policy's choice can change are played at once; ``tests/deadline`` proves that this changes nothing.
@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job, Mode, State
+from gpu_spot.market.deadline.policies.safety import decide
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.rules import TICK_SECONDS
-from lambdas.core.deadline.model import DeadlinePolicy, Job, Mode, State
-from lambdas.core.deadline.safety import decide
 
 
 @dataclass(frozen=True, slots=True)

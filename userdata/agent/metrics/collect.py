@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from userdata.agent import log
-from userdata.agent.clock import Clock
-from userdata.agent.config import Config
+from userdata.agent.config.model import Config
+from userdata.agent.machine import log
+from userdata.agent.machine.clock import Clock
 from userdata.agent.metrics import emf
 from userdata.agent.metrics.gpus import Gpus, Look
 from userdata.agent.metrics.owner import Owners

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from userdata.agent import log
-from userdata.agent.names import METRIC_NAMESPACE
+from userdata.agent.config.names import METRIC_NAMESPACE
+from userdata.agent.machine import log
 
 # The format takes 100 values for a metric in one line.
 MOST_VALUES: Final = 100

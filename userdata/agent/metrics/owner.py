@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Final
 
-from userdata.agent import files
-from userdata.agent.names import UNIT_RUN, WORKERS_DIR
+from userdata.agent.config.names import UNIT_RUN, WORKERS_DIR
+from userdata.agent.machine import files
 
 # docker-<id>.scope (systemd driver), /docker/<id> (cgroupfs driver), cri-containerd-<id>.scope
 _CONTAINER: Final = re.compile(r"(?:^|[/-])([0-9a-f]{64})(?:\.scope)?$")

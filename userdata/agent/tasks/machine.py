@@ -6,13 +6,14 @@ import sys
 from functools import partial
 from typing import Any
 
-from userdata.agent import hooks, log
-from userdata.agent.node import Node
+from userdata.agent.aws import hooks
+from userdata.agent.machine import log
+from userdata.agent.tasks.node import Node
 
 
 def watch(node: Node) -> int:
     """Watch for the notice until told to stop."""
-    from userdata.agent.watch import Watcher
+    from userdata.agent.work.watch import Watcher
 
     config = node.config
     name = config.hooks.terminate if config.hooks else ""
@@ -34,7 +35,7 @@ def hook(node: Node, which: str, result: hooks.Result) -> int:
 
 def efs(node: Node) -> int:
     """Mount the file systems."""
-    from userdata.agent.efs import mount_all
+    from userdata.agent.storage.efs import mount_all
 
     mount_all(node.host, node.config.efs)
     return 0
@@ -46,8 +47,8 @@ def metrics(node: Node) -> int:
     from userdata.agent.metrics.emf import Sink
     from userdata.agent.metrics.gpus import Gpus, count_on_bus
     from userdata.agent.metrics.owner import Owners
-    from userdata.agent.tell import Tales
-    from userdata.agent.train import newest_checkpoint
+    from userdata.agent.work.tell import Tales
+    from userdata.agent.work.train import newest_checkpoint
 
     training = node.config.training
 
@@ -70,8 +71,8 @@ def metrics(node: Node) -> int:
 
 def doctor(node: Node) -> int:
     """Print a line for each check; 1 if one of them failed."""
-    from userdata.agent.doctor import examine
     from userdata.agent.metrics.gpus import count_on_bus
+    from userdata.agent.tasks.examination import examine
 
     failed = False
     for finding in examine(node.config, node.metadata, node.host, _nvml(), count_on_bus()):

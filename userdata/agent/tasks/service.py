@@ -6,10 +6,11 @@ import base64
 from functools import partial
 from typing import Final
 
-from userdata.agent import clients, log
-from userdata.agent.config import Service
-from userdata.agent.errors import ConfigError
-from userdata.agent.node import GATE_EVERY, Node
+from userdata.agent.aws import clients
+from userdata.agent.config.model import Service
+from userdata.agent.machine import log
+from userdata.agent.machine.errors import ConfigError
+from userdata.agent.tasks.node import GATE_EVERY, Node
 
 _HOOK_WAIT: Final = 120.0
 
@@ -38,7 +39,7 @@ def prepare(node: Node) -> int:
 
 def work(node: Node) -> int:
     """Run the workers."""
-    from userdata.agent.work import Workers, slots
+    from userdata.agent.work.workers import Workers, slots
 
     service = node.config.service
     if service is None:
@@ -56,13 +57,13 @@ def work(node: Node) -> int:
 
 
 def _expect_gpus(service: Service) -> int:
-    from userdata.agent.work import gpu_count
+    from userdata.agent.work.workers import gpu_count
 
     return service.gpus or gpu_count()
 
 
 def _pull(node: Node, image: str) -> None:
-    from userdata.agent import containers
+    from userdata.agent.work import containers
 
     containers.pull(node.host, image, partial(_ecr_password, node))
 

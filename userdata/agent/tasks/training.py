@@ -7,23 +7,23 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from userdata.agent import files, log
-from userdata.agent.errors import AgentError, ConfigError, LeaseLostError, RefusedError, UnwantedError
-from userdata.agent.names import LEASE_FILE, UNIT_VOLUME
-from userdata.agent.node import Node, Stop
+from userdata.agent.config.names import LEASE_FILE, UNIT_VOLUME
+from userdata.agent.machine import files, log
+from userdata.agent.machine.errors import AgentError, ConfigError, LeaseLostError, RefusedError, UnwantedError
+from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
-    from userdata.agent.jobs import Jobs
-    from userdata.agent.volume.execute import Executor
+    from userdata.agent.aws.jobs import Jobs
+    from userdata.agent.storage.volume.execute import Executor
 
 _CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
 
 
 def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor:
-    from userdata.agent.volume.ebs import AwsEbs
-    from userdata.agent.volume.execute import Executor, Place
-    from userdata.agent.volume.fill import S3Filler
-    from userdata.agent.volume.lease import DynamoLease
+    from userdata.agent.storage.volume.ebs import AwsEbs
+    from userdata.agent.storage.volume.execute import Executor, Place
+    from userdata.agent.storage.volume.fill import S3Filler
+    from userdata.agent.storage.volume.lease import DynamoLease
 
     config, volume, training = node.config, node.config.volume, node.config.training
     assert volume is not None
@@ -43,7 +43,7 @@ def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor
 
 
 def _jobs(node: Node) -> Jobs:
-    from userdata.agent.jobs import Jobs
+    from userdata.agent.aws.jobs import Jobs
 
     training = node.config.training
     if training is None:
@@ -66,7 +66,7 @@ def volume(node: Node, action: str) -> int:
     Until it is here the instance stands by, and its heartbeats say so. One that is being taken brings nothing
     more here: that is no failure, and systemd has nothing to start again.
     """
-    from userdata.agent.volume.execute import Held
+    from userdata.agent.storage.volume.execute import Held
 
     path = node.directory / LEASE_FILE
     if action == "down":
@@ -107,7 +107,7 @@ def volume(node: Node, action: str) -> int:
 
 def run(node: Node) -> int:
     """Train until the job has ended or the instance is being taken, then let the volume go."""
-    from userdata.agent.train import Trainer, checkout
+    from userdata.agent.work.train import Trainer, checkout
 
     training = node.config.training
     jobs = _jobs(node)
@@ -123,7 +123,7 @@ def run(node: Node) -> int:
         return 0
     renew: Callable[[], None] | None = None
     if node.config.volume:
-        from userdata.agent.volume.lease import DynamoLease
+        from userdata.agent.storage.volume.lease import DynamoLease
 
         held = files.read_json(node.directory / LEASE_FILE)
         if held is None:  # it was given up when its lease was lost; the oneshot unit still counts as active

@@ -1,0 +1,1 @@
+"""The subcommands of `gpu-spot`, a module each."""

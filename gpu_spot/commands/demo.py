@@ -1,0 +1,164 @@
+"""``gpu-spot demo``: deploy a stack into the local cloud and keep its workers alive through a spot market."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from gpu_spot.commands import project
+from gpu_spot.facts.run import Run
+from gpu_spot.live import stage
+from gpu_spot.live.cloud import LocalCloud
+from gpu_spot.market import trace
+from gpu_spot.report.page import render
+from gpu_spot.report.picture import write_plot
+from gpu_spot.report.summary import render_summary, summarise
+from pulumi_on_moto import server
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.program import stackfile, tree
+from pulumi_on_moto.program.run import run as deploy
+from pulumi_on_moto.running.clock import simulated
+from pulumi_on_moto.sandbox import sandbox
+
+START: Final = 1_767_571_200.0
+"""Tick 0 of every rehearsal: 2026-01-05 00:00 UTC, a Monday. Fixed, so that runs can be compared."""
+
+HOURS: Final = 48.0
+
+
+def add_parser(commands: Any) -> None:
+    """Add the sub-command to an ``argparse`` sub-parsers object."""
+    parser = commands.add_parser("demo", help="deploy a stack locally and replay a spot market against it")
+    parser.add_argument("--stack", default="dev", help="the stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument("--group", help="the group to rehearse (default: the stack's first)")
+    parser.add_argument(
+        "--trace",
+        nargs="+",
+        type=Path,
+        metavar="DIR|FILE",
+        help="spot traces to replay, one capacity pool a file (default: drawn from the fitted model)",
+    )
+    parser.add_argument(
+        "--hours", type=_positive, default=HOURS, help=f"simulated hours (default: {HOURS:g})"
+    )
+    parser.add_argument("--target", type=_count, help="instances to keep ready (default: the stack's)")
+    parser.add_argument(
+        "--pool-size",
+        type=_count,
+        help="instances that a trace sample stands for (default: 8 for 0/1 traces)",
+    )
+    parser.add_argument(
+        "--notice", type=_fraction, default=0.9, help="share of losses announced 120 s ahead (default: 0.9)"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of everything that chance decides (default: 1)")
+    parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder of the report")
+    parser.add_argument("--keep", action="store_true", help="leave the local cloud open for the AWS CLI")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Deploy, replay, report; raise ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each."""
+    console = Console()
+    config = stackfile.load(project.find(), args.stack)
+    if args.target is not None:
+        config = stackfile.load(project.find(), args.stack, _overrides(config, args))
+    wishes = _wishes(args)
+    with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
+        started = time.perf_counter()
+        deployment = deploy(clients, config)
+        console.print(tree.render(deployment))
+        cloud = LocalCloud(clients, deployment, clock)
+        try:
+            finished = stage.rehearse(wishes, console, clients, cloud, clock, started)
+            _report(args.out, finished, console)
+            if args.keep:
+                _keep(console, config.region)
+        finally:
+            cloud.close()
+    return 0
+
+
+def _wishes(args: argparse.Namespace) -> stage.Wishes:
+    return stage.Wishes(
+        group=args.group,
+        hours=args.hours,
+        files=tuple(args.trace or ()),
+        traces=trace.load(args.trace) if args.trace else None,
+        pool_size=args.pool_size,
+        notice=args.notice,
+        seed=args.seed,
+    )
+
+
+def _overrides(config: stackfile.StackConfig, args: argparse.Namespace) -> dict[str, Any]:
+    """A target given by hand brings its head-room and its warm instances along."""
+    services = [one.get("name") for one in config.values.get(f"{config.project}:services") or ()]
+    chosen = args.group or next(iter(services), None)
+    if chosen not in services:
+        raise LocalCloudError(
+            f"target is {args.target} for {chosen or 'no group'}, only a service can have another than its "
+            f"stack file's; services: {', '.join(map(str, services)) or 'none'}"
+        )
+    capacity = f"services[{services.index(chosen)}].capacity"
+    return {
+        f"{capacity}.target": args.target,
+        f"{capacity}.max": 2 * args.target,
+        f"{capacity}.fallback.warmInstances": args.target,
+    }
+
+
+def _report(out: Path, finished: Run, console: Console) -> None:
+    summary = summarise(finished)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    (out / "report.html").write_text(render(finished), encoding="utf-8")
+    write_plot(finished, out / "plot.svg")
+    console.print(render_summary(summary))
+    for name in ("summary.json", "report.html", "plot.svg"):
+        console.print(str(out / name), soft_wrap=True)
+
+
+def _keep(console: Console, region: str) -> None:
+    """Serve the local cloud until the user ends it."""
+    with server.serve() as endpoint:
+        console.print("\nThe local cloud stays open; look around in it with the AWS CLI, Ctrl-C ends it:")
+        console.print(server.command_line(endpoint, region), soft_wrap=True, markup=False)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            while True:
+                signal.pause()
+        except KeyboardInterrupt:
+            console.print("closed")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _positive(text: str) -> float:
+    value = _float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of hours above 0")
+    return value
+
+
+def _fraction(text: str) -> float:
+    value = _float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number between 0 and 1")
+    return value
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None

@@ -1,0 +1,16 @@
+"""Where the Pulumi project is that a command works on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pulumi_on_moto.errors import LocalCloudError
+
+
+def find(start: Path | None = None) -> Path:
+    """Return the nearest folder at or above ``start`` (the current one) that holds ``Pulumi.yaml``."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "Pulumi.yaml").is_file():
+            return folder
+    raise LocalCloudError(f"no Pulumi.yaml in {here} or above it")

@@ -1,0 +1,132 @@
+"""``gpu-spot replay``: what a capacity policy would have cost, and how ready it would have been."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from gpu_spot.market.contenders import named
+from gpu_spot.market.rules import Rules
+from gpu_spot.market.runs import Outcome, compare
+from gpu_spot.market.trace import load
+from gpu_spot.report import frontier
+
+_EPILOG: Final = """The tick is 60 s and the first hour is not counted. A policy is expected-cost,
+ready-handover, on-demand, spot-only, static-mix, checker-2018, spothedge, spothedge-ideal, or
+expected-cost@VALUE, at a shortage cost."""
+
+_NUMBERS: Final = ("avail %", "full %", "cost", "÷ bound", "launches/d", "losses/d", "waste %", "s")
+
+
+def add_parser(commands: Any) -> None:
+    """Add the sub-command to an ``argparse`` sub-parsers object."""
+    parser = commands.add_parser(
+        "replay", help="replay spot capacity traces against capacity policies", epilog=_EPILOG
+    )
+    parser.add_argument(
+        "--trace", nargs="+", type=Path, required=True, metavar="DIR|FILE", help="a pool each file"
+    )
+    parser.add_argument("--target", type=int, required=True, metavar="N", help="workers that shall be ready")
+    parser.add_argument(
+        "--pool-size", type=int, metavar="K", help="times each sample (default: 8 for 0/1 traces, else 1)"
+    )
+    parser.add_argument("--policy", default="expected-cost", metavar="NAME[,NAME…]|all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes, a list")
+    parser.add_argument(
+        "--plot", type=Path, metavar="FILE", help="plot cost against availability: .html or .svg"
+    )
+    market = parser.add_argument_group("the market")
+    number: dict[str, Any] = {"type": float, "metavar": "X"}
+    market.add_argument("--notice", default=0.9, help="share of drops announced 120 s ahead (0.9)", **number)
+    market.add_argument("--cold-start", default=180.0, help="seconds until spot is ready (180)", **number)
+    market.add_argument(
+        "--on-demand-cold-start", default=60.0, help="seconds until on-demand is ready (60)", **number
+    )
+    market.add_argument("--spot-price", default=0.3, help="spot ÷ on-demand (0.3)", **number)
+    market.add_argument(
+        "--on-demand-price", help="US dollars an hour; spot then costs what the trace says", **number
+    )
+    market.add_argument(
+        "--drain-seconds", default=0.0, help="no work in the last seconds before a deadline (0)", **number
+    )
+    market.add_argument(
+        "--warm-instances", type=int, metavar="N", help="beyond N on-demand takes the cold start (no bound)"
+    )
+    trouble = parser.add_argument_group("trouble, none by default")
+    trouble.add_argument(
+        "--on-demand-refusal", default=0.0, help="probability that on-demand is refused", **number
+    )
+    trouble.add_argument("--api-failure", default=0.0, help="probability that a look fails", **number)
+    trouble.add_argument(
+        "--retry-seconds", default=0.0, help="a group's wait after a refused spot launch", **number
+    )
+    trouble.add_argument(
+        "--look-seconds", default=0.0, help="the controller's schedule, where no event wakes it", **number
+    )
+    trouble.add_argument(
+        "--rebalance-seconds", default=0.0, help="lead of rebalance recommendations before notices", **number
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replay, print a table, and write what was asked for; raise ``ValueError`` for what a user can mend."""
+    rules = Rules(
+        seed=args.seed,
+        notice=args.notice,
+        spot_cold_start=args.cold_start,
+        on_demand_cold_start=args.on_demand_cold_start,
+        spot_price=args.spot_price,
+        drain_seconds=args.drain_seconds,
+        on_demand_refusal=args.on_demand_refusal,
+        api_failure=args.api_failure,
+        retry_seconds=args.retry_seconds,
+        look_seconds=args.look_seconds,
+        rebalance_seconds=args.rebalance_seconds,
+        on_demand_price=args.on_demand_price,
+        warm_instances=args.warm_instances,
+    )
+    contenders = named(args.policy)
+    if args.plot is not None:
+        frontier.check(args.plot)
+    outcomes = list(compare(load(args.trace), rules, contenders, args.target, args.pool_size))
+    console = Console()
+    # In a pipe there is no terminal whose width counts.
+    (console if console.is_terminal else Console(width=120)).print(_table(outcomes))
+    if args.json is not None:
+        args.json.parent.mkdir(parents=True, exist_ok=True)
+        args.json.write_text(json.dumps([o.to_json() for o in outcomes], indent=1) + "\n", encoding="utf-8")
+    if args.plot is not None:
+        points = [frontier.Point(o.policy, o.cost_vs_bound, o.availability) for o in outcomes]
+        args.plot.parent.mkdir(parents=True, exist_ok=True)
+        frontier.write(args.plot, points, f"target {args.target}, {outcomes[0].pools} pools")
+    return 0
+
+
+def _table(outcomes: Sequence[Outcome]) -> Table:
+    pooled = any(o.standby_cost is not None for o in outcomes)
+    table = Table("policy", *_NUMBERS, *(["pool +cost"] if pooled else []), box=None)
+    table.columns[0].no_wrap = True
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for o in outcomes:
+        table.add_row(
+            f"{o.policy} (default)" if o.default else o.policy,
+            f"{100 * o.availability:.3f}",
+            f"{100 * o.full_fraction:.2f}",
+            f"{o.cost:.4f}",
+            f"{o.cost_vs_bound:.4f}",
+            f"{o.launches_per_day:.1f}",
+            f"{o.interruptions_per_day:.1f}",
+            f"{100 * o.wasted_fraction:.1f}",
+            f"{o.seconds:.2f}",
+            *([f"{o.standby_cost:.4f}"] if o.standby_cost is not None else []),
+        )
+    return table

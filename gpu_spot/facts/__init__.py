@@ -1,0 +1,1 @@
+"""What a finished rehearsal is: plain facts, below those who play it and those who show it."""

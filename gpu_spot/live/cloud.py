@@ -1,0 +1,260 @@
+"""The local cloud as the market engine sees it: groups want instances, the market gives and takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from gpu_spot.live.heartbeats import Beat, Registry
+from gpu_spot.live.holders import Holder
+from gpu_spot.live.instances import Fleet, Market, WarmInstance
+from gpu_spot.market.engine import SPOT_REFUSAL
+from lambdas.core import names
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes import fleets as moto_fleets
+from pulumi_on_moto.fixes import groups as moto_groups
+from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, TAKEN, request_of
+from pulumi_on_moto.program.record import Deployment
+from pulumi_on_moto.running.clock import Clock
+from pulumi_on_moto.running.events import EventBus
+from pulumi_on_moto.running.functions import Call, FunctionRuntime, Invocation
+from pulumi_on_moto.sandbox import Clients
+
+Side = Literal["primary", "fallback"]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A capacity group as it was deployed.
+
+    Attributes:
+        name: the group's name.
+        primary: what asks for the target, mostly on spot: an Auto Scaling group's name or a Spot Fleet's id.
+        fallback: the on-demand Auto Scaling group behind it, None where there is none.
+        zones: availability zones it may launch in.
+        instance_types: types it may launch, in order of preference.
+        slots: workers on an instance, by type.
+        drain_seconds: how long before a deadline workers stop taking work.
+    """
+
+    name: str
+    primary: str
+    fallback: str | None
+    zones: tuple[str, ...]
+    instance_types: tuple[str, ...]
+    slots: Mapping[str, int]
+    drain_seconds: float
+
+    def side(self, side: Side) -> str:
+        """Return the group or fleet of a side."""
+        name = self.primary if side == "primary" else self.fallback
+        if name is None:
+            raise LocalCloudError(f"group {self.name!r} has no {side}")
+        return name
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """The names of both sides, or of the one that there is."""
+        return (self.primary,) if self.fallback is None else (self.primary, self.fallback)
+
+
+class LocalCloud:
+    """A deployment brought to life. All times are the clock's, in epoch seconds."""
+
+    def __init__(self, clients: Clients, deployment: Deployment, clock: Clock) -> None:
+        self._clients = clients
+        self._deployment = deployment
+        self._clock = clock
+        self._fleet = Fleet(clients)
+        self._bus = EventBus(deployment.region)
+        self._runtime = FunctionRuntime(deployment.region, deployment.code)
+        self._groups = self._read_groups()
+        self._group_of = {name: group for group in self._groups for name in group.holders}
+        self._registry = Registry(clients, self._registry_table())
+        self._deadlines: dict[str, float] = {}
+        moto_groups.listen(self._fleet.autoscaling, self._terminated_by_client, self._in_service)
+        moto_fleets.listen(self._fleet.ec2, self._terminated_by_client)
+
+    def close(self) -> None:
+        """Remove what was unpacked."""
+        self._runtime.close()
+
+    @property
+    def deployment(self) -> Deployment:
+        """What was deployed."""
+        return self._deployment
+
+    def set_time(self, now: float) -> None:
+        """Move time on; what ended long ago disappears from the APIs."""
+        self._clock.set(now)
+        gone = self._fleet.purge(now)
+        if gone:
+            self._registry.forget(gone)
+            for instance_id in gone:
+                self._deadlines.pop(instance_id, None)
+
+    def groups(self) -> tuple[GroupView, ...]:
+        """Return the deployed capacity groups."""
+        return self._groups
+
+    def group(self, name: str) -> GroupView:
+        """Return one capacity group."""
+        for group in self._groups:
+            if group.name == name:
+                return group
+        known = ", ".join(group.name for group in self._groups) or "none"
+        raise LocalCloudError(f"group {name!r} is not deployed; groups: {known}")
+
+    def boot_data(self, group: str) -> str:
+        """Return what cloud-init gets on the instances of a group's primary side."""
+        return self._fleet.boot_data(self._fleet.holder(self.group(group).primary))
+
+    def desired(self, group: str) -> tuple[int, int]:
+        """Return the desired capacities of primary and fallback, as the API shows them."""
+        view = self.group(group)
+        fallback = 0 if view.fallback is None else self._fleet.holder(view.fallback).desired
+        return self._fleet.holder(view.primary).desired, fallback
+
+    def alive(self, group: str, side: Side | None = None) -> set[str]:
+        """Return the ids of the instances that run, of one side or of both."""
+        view = self.group(group)
+        holders = view.holders if side is None else (view.side(side),)
+        return {instance.id for name in holders for instance in self._fleet.holder(name).instances()}
+
+    def launch(self, group: str, side: Side, instance_type: str, zone: str, market: Market) -> str:
+        """Launch an instance that the market grants; return its id. Desired capacity is untouched."""
+        holder = self._fleet.holder(self.group(group).side(side))
+        instance = self._fleet.launch(holder, instance_type, zone, market)
+        self._launched(holder, instance)
+        return str(instance.id)
+
+    def refuse(self, group: str, side: Side, message: str = SPOT_REFUSAL) -> None:
+        """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
+        holder = self._fleet.holder(self.group(group).side(side))
+        holder.refuse(message)
+        event = holder.refused(self._bus, message, self._clock.now)
+        if event is not None:
+            self._bus.publish(event)
+
+    def fill_warm_pools(self) -> int:
+        """Bring every warm pool to its size; return how many instances were added."""
+        groups = (view.fallback for view in self._groups if view.fallback is not None)
+        return sum(self._fleet.fill_warm_pool(self._fleet.group(name)) for name in groups)
+
+    def warm(self, group: str) -> tuple[WarmInstance, ...]:
+        """Return the instances that wait in the warm pool of the fallback."""
+        name = self.group(group).fallback
+        return () if name is None else self._fleet.warm(self._fleet.group(name))
+
+    def start_warm(self, group: str, instance_id: str) -> str:
+        """Start an instance of the warm pool in the fallback; return its id."""
+        instance = self._fleet.start_warm(self._fleet.group(self.group(group).side("fallback")), instance_id)
+        self._launched(self._fleet.holder_of(instance), instance)
+        return str(instance.id)
+
+    def rebalance(self, instance_id: str) -> None:
+        """Tell that a spot instance is at elevated risk."""
+        zone = self._fleet.instance(instance_id).placement.zone
+        self._bus.publish(self._bus.rebalance_recommendation(instance_id, zone, self._clock.now))
+
+    def notice(self, instance_id: str, deadline: float) -> None:
+        """Give the two-minute notice: the spot request is marked, the warning sent, the workers told."""
+        instance = self._fleet.instance(instance_id)
+        request = request_of(self._fleet.ec2, instance)
+        if request is None:
+            raise LocalCloudError(f"instance {instance_id!r} is on-demand, AWS gives it no notice")
+        request.mark(MARKED)
+        self._deadlines[instance_id] = deadline
+        zone = instance.placement.zone
+        self._bus.publish(self._bus.interruption_warning(instance_id, zone, self._clock.now))
+
+    def kill(self, instance_ids: Iterable[str]) -> None:
+        """Take instances: they end and leave their groups, whose desired capacity stays."""
+        for instance_id in instance_ids:
+            instance = self._fleet.instance(instance_id)
+            self._fleet.take(instance, TAKEN, self._clock.now)
+            self._announce_end(instance)
+
+    def heartbeat(self, instance_ids: Iterable[str]) -> None:
+        """Write the heartbeats of the workers on these instances into the worker registry.
+
+        The first of an instance ends the launch hook that it waits for.
+        """
+        beats = []
+        for instance_id in instance_ids:
+            instance = self._fleet.instance(instance_id)
+            holder = self._fleet.holder_of(instance)
+            self._in_service(instance)
+            view = self._group_of[holder.name]
+            slots = view.slots.get(instance.instance_type, 1)
+            deadline = self._deadlines.get(instance_id)
+            beats.append(Beat(view.name, instance_id, slots, deadline, view.drain_seconds))
+        self._registry.write(beats, self._clock.now)
+
+    def tick_schedule(self) -> int:
+        """Let every schedule fire once; return the number of messages that it put on queues."""
+        return self._bus.tick(self._clock.now)
+
+    def listen(self, listener: Callable[[Call], None]) -> None:
+        """Have ``listener`` told of every AWS call that a deployed function makes from now on."""
+        self._runtime.listener = listener
+
+    def run_functions(self) -> list[Invocation]:
+        """Run the deployed functions until no message is visible; report each run."""
+        return self._runtime.run()
+
+    def _in_service(self, instance: Any) -> None:
+        """End the launch hook that an instance waits for, if there is one."""
+        launched = self._fleet.holder_of(instance).worked(self._bus, instance, self._clock.now)
+        if launched is not None:
+            self._bus.publish(launched)
+
+    def _launched(self, holder: Holder, instance: Any) -> None:
+        now = self._clock.now
+        for state in ("pending", "running"):
+            self._bus.publish(self._bus.state_change(instance.id, state, now))
+        self._bus.publish(holder.launched(self._bus, instance, now))
+
+    def _terminated_by_client(self, instance: Any) -> None:
+        self._fleet.ended(instance, ENDED_BY_USER, self._clock.now)
+        self._announce_end(instance)
+
+    def _announce_end(self, instance: Any) -> None:
+        now = self._clock.now
+        for state in ("shutting-down", "terminated"):
+            self._bus.publish(self._bus.state_change(instance.id, state, now))
+        self._bus.publish(self._fleet.holder_of(instance).terminated(self._bus, instance, now))
+
+    def _read_groups(self) -> tuple[GroupView, ...]:
+        root = names.parameter_root(self._deployment.stack)
+        pages = (
+            self._clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True)
+        )
+        found = []
+        for parameter in (parameter for page in pages for parameter in page["Parameters"]):
+            group, _, leaf = parameter["Name"].removeprefix(f"{root}/").partition("/")
+            if leaf == names.PARAMETER_CONFIG:
+                found.append(self._read_group(group, json.loads(parameter["Value"])))
+        return tuple(sorted(found, key=lambda view: view.name))
+
+    def _read_group(self, name: str, config: Mapping[str, Any]) -> GroupView:
+        primary = self._fleet.holder(config["primary"])
+        return GroupView(
+            name=name,
+            primary=config["primary"],
+            fallback=config.get("fallback"),
+            zones=self._fleet.zones(primary),
+            # A group by requirements names no types; its slots do.
+            instance_types=self._fleet.instance_types(primary) or tuple(config["slots"]),
+            slots={kind: int(count) for kind, count in config["slots"].items()},
+            drain_seconds=float(config["drainSeconds"]),
+        )
+
+    def _registry_table(self) -> str:
+        for function in self._deployment.of_type("aws:lambda/function:Function"):
+            variables = (function.inputs.get("environment") or {}).get("variables") or {}
+            if names.ENV_REGISTRY_TABLE in variables:
+                return str(variables[names.ENV_REGISTRY_TABLE])
+        raise LocalCloudError(f"no deployed function has the environment variable {names.ENV_REGISTRY_TABLE}")

@@ -1,0 +1,264 @@
+"""Instances of the deployed groups and fleets: launched from their templates, stopped, taken, purged."""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
+from moto.core.utils import utcnow
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.instances import StateReason
+
+from gpu_spot.live.holders import Choice, Holder, ScalingGroup, SpotFleet
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes import groups as moto_groups
+from pulumi_on_moto.fixes.answers import changed
+from pulumi_on_moto.fixes.fleets import FleetRequest
+from pulumi_on_moto.fixes.spot_requests import GroupSpotRequest, request_of
+from pulumi_on_moto.program.lookups import Lookups
+from pulumi_on_moto.sandbox import ACCOUNT, Clients
+
+Market = Literal["spot", "on-demand"]
+
+TERMINATED_VISIBLE_SECONDS: Final = 600.0
+"""How long a terminated instance stays in ``DescribeInstances`` (AWS: an hour; this keeps moto fast)."""
+
+_FLEET_PREFIX: Final = "sfr-"
+_RESOLVE: Final = "resolve:ssm:"
+_TEMPLATE_ARGUMENTS: Final = (
+    "BlockDeviceMappings",
+    "IamInstanceProfile",
+    "MetadataOptions",
+    "TagSpecifications",
+)
+"""What moto loses or does twice in a launch from a template, and is therefore passed explicitly."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmInstance:
+    """A stopped instance of a warm pool."""
+
+    id: str
+    instance_type: str
+    zone: str
+
+
+class Fleet:
+    """The instances behind the groups and fleets of one sandbox."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._lookups = Lookups(clients)
+        self.ec2: Any = ec2_backends[ACCOUNT][clients.region]
+        self.autoscaling = autoscaling_backends[ACCOUNT][clients.region]
+        self._templates: dict[tuple[str, str], dict[str, Any]] = {}
+        self._subnets: dict[str, str] = {}
+        self._reservations: dict[str, str] = {}
+        self._instances: dict[str, Any] = {}
+        self._holders: dict[str, Holder] = {}
+        self._ended: deque[tuple[float, Any]] = deque()
+
+    def group(self, name: str) -> FakeAutoScalingGroup:
+        """Return a deployed group by its physical name."""
+        found = self.autoscaling.autoscaling_groups.get(name)
+        if found is None:
+            raise LocalCloudError(f"Auto Scaling group {name!r} is not deployed")
+        return found
+
+    def holder(self, name: str) -> Holder:
+        """Return a deployed group by its name, or a fleet by its request id."""
+        if not name.startswith(_FLEET_PREFIX):
+            return ScalingGroup(self.group(name))
+        found = self.ec2.spot_fleet_requests.get(name)
+        if not isinstance(found, FleetRequest):
+            raise LocalCloudError(f"Spot Fleet {name!r} is not deployed")
+        return SpotFleet(found)
+
+    def holder_of(self, instance: Any) -> Holder:
+        """Return what an instance was launched for."""
+        return self._holders[instance.id]
+
+    def instance(self, instance_id: str) -> Any:
+        """Return an instance that this fleet launched and that is still visible."""
+        found = self._instances.get(instance_id)
+        if found is None:
+            raise LocalCloudError(f"instance {instance_id!r} is not one of the local cloud's")
+        return found
+
+    def instance_types(self, holder: Holder) -> tuple[str, ...]:
+        """Return the types that a holder names, the first choice first; none where it names requirements."""
+        named = (choice.instance_type or self._own_type(choice) for choice in holder.choices)
+        return tuple(dict.fromkeys(name for name in named if name))
+
+    def zones(self, holder: Holder) -> tuple[str, ...]:
+        """Return the availability zones that a holder may launch in."""
+        subnets = (subnet for choice in holder.choices for subnet in choice.subnets)
+        return tuple(dict.fromkeys(self._zone(subnet) for subnet in subnets))
+
+    def boot_data(self, holder: Holder) -> str:
+        """Return what cloud-init gets on the instances that a holder launches, empty for nothing."""
+        encoded = str(self._template(holder.choices[0].template).get("UserData", ""))
+        return base64.b64decode(encoded).decode()
+
+    def launch(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
+        """Run one instance from the holder's template and put it into service; return moto's instance."""
+        instance = self._run(holder, instance_type, zone, market)
+        holder.join(instance)
+        return instance
+
+    def fill_warm_pool(self, group: FakeAutoScalingGroup) -> int:
+        """Bring a warm pool to its size with stopped on-demand instances; return how many were added.
+
+        AWS: the pool holds ``MaxGroupPreparedCapacity`` (default: the group's maximum) less the desired
+        capacity, and ``MinSize`` at least.
+        """
+        pool = group.get_warm_pool()
+        if pool is None:
+            return 0
+        prepared = pool.max_group_prepared_capacity
+        if prepared is None:
+            prepared = group.max_size
+        size = max(int(pool.min_size), int(prepared or 0) - int(group.desired_capacity or 0))
+        warm = moto_groups.warm_instances(group)
+        zones = group.availability_zones
+        missing = range(len(warm), size)
+        holder = ScalingGroup(group)
+        for index in missing:
+            first = self.instance_types(holder)[0]
+            instance = self._run(holder, first, zones[index % len(zones)], "on-demand")
+            instance.stop()
+            changed()
+            warm.append(instance)
+        return len(missing)
+
+    def warm(self, group: FakeAutoScalingGroup) -> tuple[WarmInstance, ...]:
+        """Return the instances of a group's warm pool."""
+        return tuple(
+            WarmInstance(instance.id, instance.instance_type, instance.placement.zone)
+            for instance in moto_groups.warm_instances(group)
+        )
+
+    def start_warm(self, group: FakeAutoScalingGroup, instance_id: str) -> Any:
+        """Start an instance of the warm pool and put it into service; return moto's instance."""
+        warm = moto_groups.warm_instances(group)
+        for instance in warm:
+            if instance.id == instance_id:
+                warm.remove(instance)
+                instance.start()
+                instance.launch_time = utcnow()  # EC2 dates a launch anew when a stopped instance is started
+                changed()
+                moto_groups.join(group, instance)
+                return instance
+        raise LocalCloudError(f"instance {instance_id!r} is not in the warm pool of {group.name!r}")
+
+    def take(self, instance: Any, status: str, now: float) -> None:
+        """End an instance the way AWS does when it takes it back: it leaves its group by itself."""
+        self.ec2.terminate_instances([instance.id])
+        instance.state_reason = StateReason(
+            "Server.SpotInstanceTermination: Instance terminated by service", "Server.SpotInstanceTermination"
+        )
+        self.holder_of(instance).leave(
+            instance, "an EC2 health check indicating it has been terminated or stopped"
+        )
+        self.ended(instance, status, now)
+
+    def ended(self, instance: Any, status: str, now: float) -> None:
+        """Note the end of an instance: its spot request closes with ``status``, and it will be purged."""
+        request = request_of(self.ec2, instance)
+        if request is not None:
+            request.mark(status)
+        self._ended.append((now, instance))
+
+    def purge(self, now: float) -> list[str]:
+        """Forget instances that ended long enough ago; return their ids."""
+        gone: list[str] = []
+        while self._ended and self._ended[0][0] <= now - TERMINATED_VISIBLE_SECONDS:
+            _, instance = self._ended.popleft()
+            request = request_of(self.ec2, instance)
+            if request is not None:
+                self.ec2.spot_instance_requests.pop(request.id, None)
+                self.ec2.tags.pop(request.id, None)
+            self.ec2.reservations.pop(self._reservations.pop(instance.id, ""), None)
+            self.ec2.tags.pop(instance.id, None)
+            self._instances.pop(instance.id, None)
+            self._holders.pop(instance.id, None)
+            gone.append(instance.id)
+        if gone:
+            changed()
+        return gone
+
+    def _run(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
+        choice, subnet = self._choice(holder, instance_type, zone)
+        data = self._template(choice.template)
+        arguments: dict[str, Any] = {name: data[name] for name in _TEMPLATE_ARGUMENTS if name in data}
+        arguments["ImageId"] = self._image(str(data.get("ImageId", "")), holder)
+        if market == "spot":
+            arguments["InstanceMarketOptions"] = {"MarketType": "spot"}
+        reply = self._clients("ec2").run_instances(
+            LaunchTemplate={"LaunchTemplateId": choice.template[0], "Version": choice.template[1]},
+            InstanceType=instance_type,
+            SubnetId=subnet,
+            MinCount=1,
+            MaxCount=1,
+            **arguments,
+        )
+        instance = self.ec2.get_instance(reply["Instances"][0]["InstanceId"])
+        for _, device in instance.get_block_device_mapping:
+            device.delete_on_termination = True  # EC2's default for volumes of a launch
+        self.ec2.create_tags([instance.id], dict(holder.tags()))
+        changed()
+        if market == "spot":
+            GroupSpotRequest(self.ec2, instance)
+        self._reservations[instance.id] = reply["ReservationId"]
+        self._instances[instance.id] = instance
+        self._holders[instance.id] = holder
+        return instance
+
+    def _choice(self, holder: Holder, instance_type: str, zone: str) -> tuple[Choice, str]:
+        """Return the override by which a type is launched in a zone, and the subnet there."""
+        fitting = list(self._fitting(holder, instance_type))
+        if not fitting:
+            allowed = ", ".join(self.instance_types(holder))
+            raise LocalCloudError(f"group {holder.name!r}: type {instance_type!r}, its types are {allowed}")
+        for choice in fitting:
+            for subnet in choice.subnets:
+                if self._zone(subnet) == zone:
+                    return choice, subnet
+        allowed = ", ".join(sorted(self.zones(holder)))
+        raise LocalCloudError(f"group {holder.name!r} has no subnet in {zone!r}; its zones: {allowed}")
+
+    def _fitting(self, holder: Holder, instance_type: str) -> Iterator[Choice]:
+        # An override by requirements names no type: whoever asks has chosen one that meets them.
+        for choice in holder.choices:
+            if (choice.instance_type or self._own_type(choice)) in (instance_type, ""):
+                yield choice
+
+    def _own_type(self, choice: Choice) -> str:
+        return str(self._template(choice.template).get("InstanceType", ""))
+
+    def _zone(self, subnet_id: str) -> str:
+        if subnet_id not in self._subnets:
+            self._subnets[subnet_id] = str(self.ec2.get_subnet(subnet_id).availability_zone)
+        return self._subnets[subnet_id]
+
+    def _template(self, version: tuple[str, str]) -> dict[str, Any]:
+        if version not in self._templates:
+            reply = self._clients("ec2").describe_launch_template_versions(
+                LaunchTemplateId=version[0], Versions=[version[1]]
+            )
+            data: dict[str, Any] = reply["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+            if not version[1].isdecimal():
+                return data  # $Latest and $Default move
+            self._templates[version] = data
+        return self._templates[version]
+
+    def _image(self, image: str, holder: Holder) -> str:
+        if image.startswith(_RESOLVE):
+            return self._lookups.image(image.removeprefix(_RESOLVE))
+        if not image:
+            raise LocalCloudError(f"group {holder.name!r}: its launch template names no image")
+        return image

@@ -1,0 +1,40 @@
+"""Training jobs under a deadline: the policies, and the rules that keep the deadline whatever they say."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gpu_spot.market.deadline.policies.baselines import (
+    Greedy,
+    OnDemand,
+    UniformProgress,
+    UniformProgressAtOnce,
+    UniformProgressKeep,
+)
+from gpu_spot.market.deadline.policies.expected_cost import ExpectedCost
+from gpu_spot.market.deadline.policies.model import DeadlinePolicy
+
+DEFAULT: Final = ExpectedCost.name
+
+_POLICIES: Final[dict[str, type[Any]]] = {
+    policy.name: policy
+    for policy in (
+        OnDemand,
+        Greedy,
+        UniformProgress,
+        UniformProgressAtOnce,
+        UniformProgressKeep,
+        ExpectedCost,
+    )
+}
+
+NAMES: Final = tuple(_POLICIES)
+BASELINES: Final = tuple(name for name in NAMES if name != DEFAULT)
+
+
+def build(name: str) -> DeadlinePolicy:
+    """Return the policy ``name``; raise ``ValueError`` with the allowed names if it is unknown."""
+    if name not in _POLICIES:
+        raise ValueError(f"deadline policy {name!r} is unknown, allowed: {', '.join(NAMES)}")
+    policy: DeadlinePolicy = _POLICIES[name]()
+    return policy

@@ -1,0 +1,93 @@
+"""The policies that ours is compared with: on-demand, greedy, and Uniform Progress in its two readings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gpu_spot.market.deadline.policies.model import EPSILON, Choice, Job, Mode, State
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemand:
+    """On-demand from the start to the end."""
+
+    name: ClassVar[str] = "on-demand"
+
+    def choose(self, job: Job, state: State) -> Choice:
+        """See ``DeadlinePolicy``."""
+        return Choice(Mode.ON_DEMAND, reason="always")
+
+
+@dataclass(frozen=True, slots=True)
+class Greedy:
+    """Spot or wait; on-demand comes at the last safe moment, by the safety rules, and stays."""
+
+    name: ClassVar[str] = "greedy"
+
+    def choose(self, job: Job, state: State) -> Choice:
+        """See ``DeadlinePolicy``."""
+        if state.mode is Mode.ON_DEMAND:
+            return Choice(Mode.ON_DEMAND, reason="stays to the end")
+        return Choice(Mode.SPOT if state.up else Mode.IDLE, reason="spot or wait")
+
+
+@dataclass(frozen=True, slots=True)
+class UniformProgress:
+    """Uniform Progress ("Can't Be Late", NSDI'24, section 5.2): never fall behind compute × time ÷ deadline.
+
+    Spot is taken whenever the job is idle and the pool gives it, and kept until it is lost. Idle and behind
+    the line, on-demand is started and kept until the progress is two change-overs ahead of it. The paper's
+    return from on-demand to spot can be read in two ways: not before that either, or as soon as there is spot
+    (``at_once``). Two change-overs ahead and without spot, its text leaves on-demand; the authors' simulator
+    keeps it (``keep``), which costs less.
+    """
+
+    at_once: bool = False
+    keep: bool = False
+    name: ClassVar[str] = "uniform-progress"
+
+    def choose(self, job: Job, state: State) -> Choice:
+        """See ``DeadlinePolicy``."""
+        if state.mode is Mode.SPOT:
+            return Choice(Mode.SPOT, reason="until it is lost")
+        pace = job.compute / job.deadline
+        ahead = job.compute - state.left - (job.deadline - state.remaining) * pace
+        if state.mode is Mode.ON_DEMAND:
+            return self._on_demand(job, state, pace, ahead)
+        if state.up:
+            return Choice(Mode.SPOT, reason="spot")
+        if ahead < -EPSILON:
+            return Choice(Mode.ON_DEMAND, job.tick, "behind uniform progress")
+        return Choice(Mode.IDLE, max(job.tick, ahead / pace), "not behind uniform progress")
+
+    def _on_demand(self, job: Job, state: State, pace: float, ahead: float) -> Choice:
+        if state.up and self.at_once:
+            return Choice(Mode.SPOT, reason="spot at once")
+        missing = 2 * job.changeover * pace - ahead
+        if missing > EPSILON:
+            wait = math.inf if pace >= 1 else (missing + state.boot_left) / (1 - pace)
+            return Choice(Mode.ON_DEMAND, max(job.tick, wait), "less than two change-overs ahead")
+        if state.up:
+            return Choice(Mode.SPOT, reason="two change-overs ahead")
+        if self.keep:
+            return Choice(Mode.ON_DEMAND, reason="no spot")
+        return Choice(Mode.IDLE, job.tick, "two change-overs ahead")
+
+
+@dataclass(frozen=True, slots=True)
+class UniformProgressAtOnce(UniformProgress):
+    """Uniform Progress that goes from on-demand to spot at once."""
+
+    at_once: bool = True
+    name: ClassVar[str] = "uniform-progress-at-once"
+
+
+@dataclass(frozen=True, slots=True)
+class UniformProgressKeep(UniformProgress):
+    """Uniform Progress that goes to spot at once and leaves on-demand for nothing else: its best reading."""
+
+    at_once: bool = True
+    keep: bool = True
+    name: ClassVar[str] = "uniform-progress-keep"

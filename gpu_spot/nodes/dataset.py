@@ -1,0 +1,31 @@
+"""A stand-in for a training job's dataset, where the stack file names one that only real AWS has."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+from urllib.parse import urlsplit
+
+from botocore.exceptions import ClientError
+
+from pulumi_on_moto.sandbox import Clients
+
+_FILES: Final = 24
+_BYTES: Final = 16_384
+
+
+def stand_in(clients: Clients, uri: str) -> None:
+    """Put a few small files at ``s3://bucket/prefix/``, the same every time, unless something lies there."""
+    parts = urlsplit(uri)
+    bucket, prefix, s3 = parts.netloc, parts.path.lstrip("/"), clients("s3")
+    try:
+        s3.head_bucket(Bucket=bucket)
+    except ClientError:
+        where = {} if clients.region == "us-east-1" else {"LocationConstraint": clients.region}
+        s3.create_bucket(Bucket=bucket, **({"CreateBucketConfiguration": where} if where else {}))
+    if s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)["KeyCount"]:
+        return
+    for index in range(_FILES):
+        name = f"{prefix}shard-{index:03d}.bin"
+        body = hashlib.shake_256(name.encode()).digest(_BYTES)
+        s3.put_object(Bucket=bucket, Key=name, Body=body)

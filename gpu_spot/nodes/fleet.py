@@ -1,0 +1,116 @@
+"""All simulated instances of a group, and the volumes between them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from gpu_spot.facts.moves import Travels
+from gpu_spot.nodes.ebs import Disks
+from gpu_spot.nodes.journal import Journal
+from gpu_spot.nodes.node import Node, Surroundings
+from gpu_spot.nodes.process import Job
+from gpu_spot.nodes.scheduler import Scheduler
+from gpu_spot.nodes.times import Times
+from gpu_spot.nodes.travels import travels
+from pulumi_on_moto.running.clock import Clock
+from pulumi_on_moto.sandbox import Clients
+from userdata.agent.machine import log
+
+
+class Nodes:
+    """The nodes of one rehearsal; time moves by ``advance`` alone. Made by ``playing``."""
+
+    def __init__(self, clients: Clients, clock: Clock, folder: Path, job: Job, times: Times) -> None:
+        self.journal = Journal()
+        self.job = job
+        self.disks = Disks(folder, times, self.journal)
+        self._clock = clock
+        self._folder = folder
+        self._scheduler = Scheduler(clock.now, self._move)
+        self._around = Surroundings(clients, self._scheduler, self.disks, self.journal, job)
+        self._times = times
+        self._nodes: dict[str, Node] = {}
+        self._released: dict[str, float] = {}
+        self.disks.settle(clock.now)
+
+    def launch(self, instance_id: str, boots: float) -> None:
+        """An instance was launched; its agent starts in ``boots`` seconds."""
+        folder = self._folder / "nodes" / instance_id
+        self._nodes[instance_id] = Node(instance_id, boots, folder, self._around)
+
+    def notice(self, instance_id: str, deadline: float) -> None:
+        """AWS announces the end of an instance at ``deadline``."""
+        self._nodes[instance_id].notice(deadline)
+
+    def release(self, instance_id: str) -> None:
+        """We ended an instance ourselves: it has a while to end its work in; none that AWS took has."""
+        if instance_id in self._nodes:
+            self._nodes[instance_id].release()
+            self._released[instance_id] = self._clock.now + self._times.terminate
+
+    def end(self, instance_id: str) -> None:
+        """An instance is gone."""
+        self._released.pop(instance_id, None)
+        self._nodes.pop(instance_id).end()
+
+    def advance(self, now: float) -> None:
+        """Let everything happen that happens by ``now``; raises ``LocalCloudError`` for a node that hangs."""
+        for instance_id, at in list(self._released.items()):
+            if at <= now:
+                self._scheduler.advance(at)
+                self.end(instance_id)
+        self._scheduler.advance(now)
+
+    @property
+    def wake_at(self) -> float | None:
+        """When something next happens by itself that others may notice.
+
+        While a snapshot is made the agents look and wait: nobody gets ready before it is complete.
+        """
+        found = self._scheduler.next
+        return None if found is None else max(found, self.disks.copying_until)
+
+    def travels(self) -> Travels:
+        """Return the moves of the job so far."""
+        return travels(self.journal.entries, self.job, self._scheduler.now)
+
+    def close(self) -> None:
+        """End all of them where they are."""
+        for instance_id in list(self._nodes):
+            self.end(instance_id)
+
+    def _move(self, now: float) -> None:
+        self._clock.set(now)
+        self.disks.settle(now)
+
+
+@contextlib.contextmanager
+def playing(
+    clients: Clients, clock: Clock, job: Job | None = None, times: Times | None = None
+) -> Iterator[Nodes]:
+    """Yield nodes whose disks are folders in a temporary one, gone at the end; EBS is patched meanwhile."""
+    with (
+        tempfile.TemporaryDirectory(prefix="gpu-spot-nodes-") as folder,
+        _silent(),
+        contextlib.closing(Nodes(clients, clock, Path(folder), job or Job(), times or Times())) as nodes,
+        nodes.disks.applied(),
+    ):
+        yield nodes
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """Keep the agents' log lines out of the terminal unless somebody has asked for them."""
+    nothing = logging.NullHandler()
+    propagate = log.LOGGER.propagate
+    log.LOGGER.addHandler(nothing)
+    log.LOGGER.propagate = False
+    try:
+        yield
+    finally:
+        log.LOGGER.removeHandler(nothing)
+        log.LOGGER.propagate = propagate

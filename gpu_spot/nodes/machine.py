@@ -1,0 +1,170 @@
+"""What the agent finds around itself on a simulated instance: its host and its metadata."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from gpu_spot.facts.moves import Contents
+from gpu_spot.nodes.ebs import Disks
+from gpu_spot.nodes.journal import Entry, Journal, Kind
+from gpu_spot.nodes.process import TrainingProcess
+from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.sandbox import Clients
+from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, SPOT_ACTION, Answer, Metadata
+from userdata.agent.config.names import UNIT_RUN, UNIT_VOLUME
+
+RUN_PID: Final = 1000
+"""Of the agent's ``run``; its training processes come after."""
+
+_DEVICE: Final = "/dev/disk/by-id/"
+
+
+class InstanceMetadata(Metadata):
+    """The metadata service of one instance: what moto knows of it, and the notice once there is one."""
+
+    def __init__(self, clock: SimulatedClock, clients: Clients, instance_id: str) -> None:
+        super().__init__(clock)
+        self._time = clock
+        found = clients("ec2").describe_instances(InstanceIds=[instance_id])
+        self._instance: dict[str, Any] = found["Reservations"][0]["Instances"][0]
+        self._region = clients.region
+        self.deadline: float | None = None
+        """When AWS takes the instance, in epoch seconds."""
+        self.is_released = False
+        """Whether its group is ending it."""
+
+    def get(self, path: str) -> Answer | None:
+        """See ``Metadata``."""
+        text = self._document(path)
+        return None if text is None else Answer(text, self._time.wall())
+
+    def _document(self, path: str) -> str | None:
+        tags = {tag["Key"]: tag["Value"] for tag in self._instance.get("Tags", [])}
+        group = tags.get("aws:autoscaling:groupName")
+        if path == IDENTITY:
+            return json.dumps(
+                {
+                    "instanceId": self._instance["InstanceId"],
+                    "availabilityZone": self._instance["Placement"]["AvailabilityZone"],
+                    "region": self._region,
+                    "instanceType": self._instance["InstanceType"],
+                }
+            )
+        if path == SPOT_ACTION and self.deadline is not None:
+            at = datetime.fromtimestamp(self.deadline, UTC)
+            return json.dumps({"action": "terminate", "time": at.strftime("%Y-%m-%dT%H:%M:%SZ")})
+        if path == LIFECYCLE_STATE and group:
+            # The target state: also while a launch hook waits it is to be in service.
+            return "Terminated" if self.is_released else "InService"
+        if path == GROUP_TAG:
+            return group
+        return None
+
+
+class SimulatedHost:
+    """Devices, mounts, units and signals (``userdata.agent.machine.host.Host``) of one instance.
+
+    A mounted volume is a link from the data directory to the volume's folder.
+    """
+
+    def __init__(
+        self, instance_id: str, data: Path, disks: Disks, journal: Journal, scheduler: Scheduler
+    ) -> None:
+        self._instance = instance_id
+        self._data = data
+        self._disks = disks
+        self._journal = journal
+        self._scheduler = scheduler
+        self._revision = ""
+        self.restart_volume: Callable[[], object] = lambda: None
+        self.on_sigterm: Callable[[], None] | None = None
+        """What ``run`` does on SIGTERM; None while it does not run."""
+        self.process: TrainingProcess | None = None
+
+    # Disks.
+
+    def device_of(self, volume: str) -> str | None:
+        """See ``Host``."""
+        return f"{_DEVICE}{volume}" if self._disks.holder(volume) == self._instance else None
+
+    def filesystem(self, device: str) -> str | None:
+        """See ``Host``."""
+        return "xfs" if self._disks.folder(device.removeprefix(_DEVICE)).exists() else None
+
+    def make_filesystem(self, device: str) -> None:
+        """See ``Host``."""
+        self._disks.format(device.removeprefix(_DEVICE))
+
+    def mounted(self, path: Path) -> str | None:
+        """See ``Host``."""
+        return f"{_DEVICE}{path.readlink().name}" if path.is_symlink() else None
+
+    def mount(self, device: str, path: Path) -> None:
+        """See ``Host``."""
+        volume = device.removeprefix(_DEVICE)
+        if self._disks.holder(volume) != self._instance:
+            raise LocalCloudError(f"{self._instance} mounts {volume}, which is not attached to it")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(self._disks.folder(volume))
+        self._disks.mounted.add(volume)
+        self._note_contents("mounted", volume)
+
+    def unmount(self, path: Path) -> None:
+        """See ``Host``."""
+        volume = path.readlink().name
+        self._note_contents("unmounted", volume)
+        self._disks.mounted.discard(volume)
+        path.unlink()
+
+    # Units and processes.
+
+    def run(self, argv: Sequence[str], stdin: str = "") -> str:
+        """See ``Host``: folders on the volume are made, git is at whatever revision it was asked for."""
+        match list(argv):
+            case ["install", "--directory", _, path]:
+                if Path(path).is_relative_to(self._data):
+                    Path(path).mkdir(parents=True, exist_ok=True)
+            case ["runuser", "--user", _, "--", "git", "-C", _, command, *rest]:
+                if command == "fetch":
+                    self._revision = rest[-1]
+                return self._revision if command == "rev-parse" else ""
+            case ["systemctl", "restart", unit] if unit == UNIT_VOLUME:
+                self.restart_volume()
+            case _:
+                raise LocalCloudError(f"a simulated instance cannot run {' '.join(argv)}")
+        return ""
+
+    def main_pid(self, unit: str) -> int | None:
+        """See ``Host``."""
+        return RUN_PID if unit == UNIT_RUN and self.on_sigterm is not None else None
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """See ``Host``."""
+        if pid == RUN_PID and number is signal.SIGTERM and self.on_sigterm is not None:
+            self.on_sigterm()
+        elif self.process is not None and pid == self.process.pid:
+            self.process.signal(number)
+
+    def _note_contents(self, kind: Kind, volume: str) -> None:
+        found = contents(self._disks.folder(volume))
+        self._journal.note(
+            Entry(self._scheduler.now, kind, instance=self._instance, volume=volume, contents=found)
+        )
+
+
+def contents(folder: Path) -> Contents:
+    """Return what is in a folder: paths and bytes count, times do not."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    whole = hashlib.sha256()
+    for path in files:
+        body = path.read_bytes()
+        whole.update(f"{path.relative_to(folder).as_posix()}\0{len(body)}\0".encode())
+        whole.update(body)
+    return Contents(len(files), whole.hexdigest())

@@ -1,0 +1,160 @@
+"""One simulated instance: its units as systemd would run them, around the agent's own subcommands."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any, Final
+
+from gpu_spot.nodes.boot import boot
+from gpu_spot.nodes.ebs import Disks
+from gpu_spot.nodes.journal import Entry, Journal
+from gpu_spot.nodes.machine import RUN_PID, InstanceMetadata, SimulatedHost
+from gpu_spot.nodes.process import Job, TrainingProcess
+from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock, Task
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.sandbox import Clients
+from userdata.agent import tasks
+from userdata.agent.aws.imds import DEFAULT_URL
+from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
+
+RESTART_SECONDS: Final = 10.0
+"""``RestartSec`` of the units."""
+
+_FOR_PEOPLE: Final = (RefusedError.exit_code, ConfigError.exit_code)
+"""``RestartPreventExitStatus`` of the units."""
+
+
+class SandboxClients:
+    """The agent's clients (``userdata.agent.aws.clients.Clients``): those of the sandbox, built once."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+
+    def __getattr__(self, service: str) -> Callable[[str], Any]:
+        return lambda region: self._clients(service)
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the nodes of a rehearsal share."""
+
+    clients: Clients
+    scheduler: Scheduler
+    disks: Disks
+    journal: Journal
+    job: Job
+
+
+class Node:
+    """An instance from its launch to its end; its agent begins ``boots`` seconds after the launch, now.
+
+    What it writes outside of its volume lies in ``folder``.
+    """
+
+    def __init__(self, instance_id: str, boots: float, folder: Path, around: Surroundings) -> None:
+        self.id = instance_id
+        self._data = folder / "dltraining"
+        self._run_directory = folder / "run"
+        self._clients = around.clients
+        self._scheduler = around.scheduler
+        self._journal = around.journal
+        self._job = around.job
+        self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
+        self._host = SimulatedHost(instance_id, self._data, around.disks, around.journal, around.scheduler)
+        self._clock = SimulatedClock(around.scheduler)
+        self._deadline: float | None = None
+        self._is_released = False
+        self._metadata: InstanceMetadata | None = None
+        self._tasks: list[Task] = [self._start("boot", self._boot, boots)]
+
+    def notice(self, deadline: float) -> None:
+        """AWS announces the end; the metadata service says so from now on."""
+        self._deadline = deadline
+        if self._metadata is not None:
+            self._metadata.deadline = deadline
+        self._journal.note(Entry(self._scheduler.now, "notice", self.id))
+
+    def release(self) -> None:
+        """We end it ourselves: its group says so in the metadata; without one systemd stops the units."""
+        self._is_released = True
+        self._journal.note(Entry(self._scheduler.now, "released", self.id))
+        if self._metadata is not None and self._metadata.auto_scaling_group():
+            self._metadata.is_released = True
+        elif self._host.on_sigterm is not None:
+            self._host.on_sigterm()
+
+    def end(self) -> None:
+        """The instance is gone: its processes die where they are, and nothing is unmounted in order."""
+        if self._host.process is not None:
+            self._host.process.signal(SIGKILL)
+        self._scheduler.end(self._tasks)
+        if self._host.mounted(self._data):
+            self._host.unmount(self._data)
+        self._journal.note(Entry(self._scheduler.now, "gone", self.id))
+
+    def _start(self, unit: str, body: Callable[[], object], delay: float = 0.0) -> Task:
+        name = f"{unit} of {self.id}"
+        return self._scheduler.start(name, body, self._scheduler.now + delay, self._quiet_until)
+
+    def _quiet_until(self) -> float:
+        """Until when only time passes here: while it trains and nobody ends it."""
+        process = self._host.process
+        ends = self._is_released or self._deadline is not None
+        return 0.0 if process is None or ends else process.quiet_until
+
+    def _boot(self) -> None:
+        # EFS and shared datasets are not played.
+        config = replace(boot(self._clients, self.id), efs=(), datasets=())
+        self._metadata = InstanceMetadata(self._clock, self._clients, self.id)
+        self._metadata.deadline = self._deadline
+        self._run_directory.mkdir(parents=True)
+        agent = tasks.Node(config, self._run_directory, DEFAULT_URL)
+        agent.data = self._data
+        agent.clock, agent.host, agent.metadata = self._clock, self._host, self._metadata
+        agent.clients = SandboxClients(self._clients)
+        agent.on_sigterm = self._listen
+        agent.spawn = self._spawn
+        self._host.restart_volume = partial(tasks.volume, agent, "up")
+        self._tasks.append(self._start("watch", partial(tasks.watch, agent)))
+        if config.hooks and config.hooks.launch:
+            self._tasks.append(self._start("prepare", partial(self._unit, partial(tasks.prepare, agent))))
+        self._unit(partial(tasks.volume, agent, "up"))
+        if not self._is_released:  # systemd starts nothing while it stops
+            self._unit(partial(self._train, agent))
+
+    def _unit(self, start: Callable[[], int]) -> None:
+        """Run a unit with ``Restart=on-failure``; what only people can mend ends the rehearsal."""
+        while True:
+            try:
+                start()
+                return
+            except AgentError as error:
+                if error.exit_code in _FOR_PEOPLE:
+                    raise LocalCloudError(f"the agent of {self.id} gave up: {error}") from error
+            self._clock.sleep(RESTART_SECONDS)
+
+    def _train(self, agent: tasks.Node) -> int:
+        try:
+            return tasks.run(agent)
+        finally:
+            self._host.on_sigterm = None
+            self._note_stop()
+
+    def _listen(self, act: Callable[[], None]) -> None:
+        self._host.on_sigterm = act
+
+    def _spawn(self, argv: list[str], environment: dict[str, str], cwd: Path) -> TrainingProcess:
+        process = TrainingProcess(self._job, environment, self._clock.wall, next(self._pids))
+        self._host.process = process
+        self._journal.note(Entry(self._clock.wall(), "running", self.id, step=process.first_step))
+        return process
+
+    def _note_stop(self) -> None:
+        process, self._host.process = self._host.process, None
+        if process is not None:
+            self._journal.note(Entry(self._scheduler.now, "stopped", self.id, step=process.step))

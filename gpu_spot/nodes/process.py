@@ -1,0 +1,145 @@
+"""The training process of a rehearsal: it computes nothing, but reads, writes, saves and resumes like one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from typing import Any, Final
+
+from pulumi_on_moto.errors import LocalCloudError
+from userdata.agent.storage.volume.fill import MARKER
+
+_KEPT: Final = 3
+"""Checkpoints that stay."""
+_NAME: Final = "step-{:08d}.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What the training does. Assumed, and nobody's in particular.
+
+    A step takes ``step_seconds``, a checkpoint is written every ``checkpoint_steps``. From its start to its
+    first step the process takes ``load_seconds``, to save when it is told to stop ``save_seconds``. After
+    ``steps`` it is done; None: it trains on.
+    """
+
+    step_seconds: float = 30.0
+    checkpoint_steps: int = 20
+    load_seconds: float = 20.0
+    save_seconds: float = 10.0
+    steps: int | None = None
+
+
+class TrainingProcess:
+    """A stand-in for ``subprocess.Popen`` in simulated time.
+
+    Its state after each step depends on the dataset and on every step before: a checkpoint that was lost or
+    mixed up is found out by whoever resumes from it.
+    """
+
+    def __init__(self, job: Job, environment: dict[str, str], clock: Callable[[], float], pid: int) -> None:
+        self.pid = pid
+        self._job = job
+        self._clock = clock
+        self._checkpoints = Path(environment["GPU_SPOT_CHECKPOINTS"])
+        self._done_file = Path(environment["GPU_SPOT_DONE"])
+        self._dataset = _digest_of(Path(environment["GPU_SPOT_DATASETS"]))
+        self.first_step, self._state = self._resume()
+        self._written = self.first_step
+        self._begin = clock() + job.load_seconds
+        self._stop_at: float | None = None
+        self._stop_step = 0
+        self._code: int | None = None
+
+    @property
+    def step(self) -> int:
+        """The steps that are done."""
+        running = max(0.0, self._clock() - self._begin)
+        step = self.first_step + math.floor(running / self._job.step_seconds + 1e-9)
+        if self._job.steps is not None:
+            step = min(step, self._job.steps)
+        return step if self._stop_at is None else min(step, self._stop_step)
+
+    @property
+    def quiet_until(self) -> float:
+        """Until when it needs nobody: until its last step, and not at all while it stops."""
+        if self._stop_at is not None or self._code is not None:
+            return 0.0
+        left = math.inf if self._job.steps is None else self._job.steps - self.first_step
+        return self._begin + left * self._job.step_seconds
+
+    def poll(self) -> int | None:
+        """Write the checkpoints that are due by now; return the exit code once it has ended."""
+        if self._code is None:
+            self._catch_up()
+            if self._job.steps is not None and self.step >= self._job.steps:
+                self._save(self.step)
+                self._done_file.touch()
+                self._code = 0
+            elif self._stop_at is not None and self._clock() >= self._stop_at:
+                self._save(self.step)
+                self._code = 0
+        return self._code
+
+    def signal(self, number: int) -> None:
+        """SIGTERM: finish the step, save, exit with 0. SIGKILL: that was it."""
+        if number == SIGKILL and self._code is None:
+            self._catch_up()
+            self._code = -number
+        elif number == SIGTERM and self._code is None and self._stop_at is None:
+            self._stop_step = self.step + 1 if self._clock() >= self._begin else self.first_step
+            ends = self._begin + (self._stop_step - self.first_step) * self._job.step_seconds
+            self._stop_at = max(ends, self._clock()) + self._job.save_seconds
+
+    def _catch_up(self) -> None:
+        every = self._job.checkpoint_steps
+        for step in range((self._written // every + 1) * every, self.step + 1, every):
+            self._save(step)
+
+    def _resume(self) -> tuple[int, str]:
+        found = sorted(self._checkpoints.glob("step-*.json"))
+        start = hashlib.sha256(self._dataset.encode()).hexdigest()
+        if not found:
+            return 0, start
+        saved: dict[str, Any] = json.loads(found[-1].read_text())
+        if saved["state"] != _after(start, saved["step"]):
+            raise LocalCloudError(
+                f"checkpoint {found[-1].name}: its state is not that of {saved['step']} steps on this dataset"
+            )
+        return int(saved["step"]), str(saved["state"])
+
+    def _save(self, step: int) -> None:
+        if step == self._written:
+            return
+        self._state = _after(self._state, step - self._written)
+        self._written = step
+        path = self._checkpoints / _NAME.format(step)
+        new = path.with_suffix(".new")
+        new.write_text(json.dumps({"step": step, "state": self._state}))
+        now = self._clock()
+        os.utime(new, (now, now))
+        new.replace(path)
+        for old in sorted(self._checkpoints.glob("step-*.json"))[:-_KEPT]:
+            old.unlink()
+
+
+def _after(state: str, steps: int) -> str:
+    for _ in range(steps):
+        state = hashlib.sha256(state.encode()).hexdigest()
+    return state
+
+
+def _digest_of(dataset: Path) -> str:
+    """Return a SHA-256 over the whole dataset; empty where the job has none."""
+    if not (dataset / MARKER).exists():
+        return ""
+    whole = hashlib.sha256()
+    for path in sorted(path for path in dataset.rglob("*") if path.is_file()):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()

@@ -1,0 +1,1 @@
+"""What is shipped: the functions' archive and the node agent's, each from explicit keys."""

@@ -1,0 +1,1 @@
+"""GPU capacity: both sides of a group, and how they start instances."""

@@ -1,0 +1,54 @@
+"""Where instances find the node agent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import schema
+from infra.archives import agent as agent_archive
+from infra.components.storage.bucket import Bucket, BucketArgs
+from infra.scope import Scope
+from lambdas.core import names
+
+
+@dataclass(frozen=True)
+class AgentStoreArgs:
+    """The stack."""
+
+    scope: Scope
+
+
+class AgentStore(pulumi.ComponentResource):
+    """Produces: a bucket, and in it the agent's archive under its own hash.
+
+    Archives of earlier versions stay: an instance that boots during an update still finds its own.
+    """
+
+    bucket: pulumi.Output[str]
+    archive_arn: pulumi.Output[str]
+    archive: agent_archive.AgentArchive
+
+    def __init__(self, name: str, args: AgentStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the store."""
+        super().__init__("gpu-spot:infra:AgentStore", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        # Nothing in it cannot be built again.
+        bucket = Bucket(name, BucketArgs(args.scope, schema.Bucket(name="agent"), disposable=True), child)
+        self.archive = agent_archive.build()
+        stored = aws.s3.BucketObjectv2(
+            name,
+            bucket=bucket.name,
+            key=self.archive.key,
+            source=pulumi.FileAsset(str(self.archive.path)),
+            content_type="application/zip",
+            # Without the user's tags: an object takes ten.
+            tags={"Name": name, names.TAG_STACK: args.scope.stack},
+            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=True),
+        )
+        # Read from the object, not from its bucket: no instance may boot before its agent is there.
+        self.bucket = stored.bucket
+        self.archive_arn = pulumi.Output.concat(bucket.arn, "/", self.archive.key)
+        self.register_outputs({"bucket": self.bucket, "key": self.archive.key})

@@ -1,0 +1,266 @@
+"""GPU capacity: a primary side that is mostly spot, and the on-demand group behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.components.capacity import overrides
+from infra.components.capacity.launch_template import Launchable
+from infra.components.capacity.spot_fleet import SpotFleet, SpotFleetArgs
+from infra.schema.capacity import Capacity
+from infra.scope import Scope
+from lambdas.core import names
+
+LAUNCH_HOOK: Final = "instance-prepared"
+_LAUNCH_HOOK_SECONDS: Final = 600
+DRAIN_HOOK: Final = "work-ended"
+DRAIN_HOOK_SECONDS: Final = 120
+"""As long as a spot notice, so that work has one time to end in, whoever takes the instance."""
+
+CAPACITY_OWNED_BY_CONTROLLER: Final = ("desiredCapacity",)
+"""The controller moves it between two runs of the program, which must not move it back."""
+
+
+@dataclass(frozen=True)
+class CapacityGroupArgs:
+    """``primary`` and ``fallback`` are what each side starts; no fallback where that is empty.
+
+    ``slots`` are workers on an instance by its type, ``instance_role_arn`` the role that instances take.
+    With ``run`` the target is 1 until the work itself sets it to 0, and 1 again for another ``run``.
+    """
+
+    scope: Scope
+    group: str
+    capacity: Capacity
+    primary: Sequence[Launchable]
+    fallback: Sequence[Launchable]
+    subnet_ids: Sequence[pulumi.Output[str]]
+    instance_role_arn: pulumi.Input[str]
+    slots: Mapping[str, int]
+    drain_seconds: int
+    run: str | None = None
+    ready_after: list[pulumi.Resource] = field(default_factory=list)
+
+
+class CapacityGroup(pulumi.ComponentResource):
+    """One group of GPU instances that the controller keeps at its target.
+
+    Produces: the primary side, an Auto Scaling group (mixed instances) or a Spot Fleet, the fallback Auto
+    Scaling group (on-demand only, optionally with a warm pool), and the parameters ``config``, ``target`` and
+    ``control`` that the controller reads. A fleet that only requests has neither fallback nor parameters.
+
+    Both sides start empty and are filled by the controller. A new template version reaches instances as they
+    are replaced: an instance refresh would be a second writer of capacity, and end work that runs well.
+    """
+
+    primary_name: pulumi.Output[str]
+    fallback_name: pulumi.Output[str] | None
+    is_kept: bool
+
+    def __init__(
+        self, name: str, args: CapacityGroupArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Declare the group."""
+        super().__init__("gpu-spot:infra:CapacityGroup", name, None, opts)
+        self._args = args
+        is_fleet = args.capacity.kind == "spot-fleet"
+        self.primary_name = self._fleet().id if is_fleet else self._mixed_group().name
+        self.fallback_name = self._fallback().name if args.fallback else None
+        self.is_kept = args.capacity.is_kept
+        if self.is_kept:
+            self._parameters()
+        self.register_outputs({"primary": self.primary_name, "fallback": self.fallback_name})
+
+    def _fleet(self) -> SpotFleet:
+        args = self._args
+        return SpotFleet(
+            args.scope.name(args.group, "primary"),
+            SpotFleetArgs(
+                args.scope,
+                args.group,
+                args.capacity,
+                args.primary,
+                args.subnet_ids,
+                args.instance_role_arn,
+                args.ready_after,
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+
+    def _mixed_group(self) -> aws.autoscaling.Group:
+        capacity = self._args.capacity
+        return self._auto_scaling_group(
+            "primary",
+            self._args.primary,
+            aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs(
+                on_demand_allocation_strategy=self._on_demand_strategy(),
+                on_demand_base_capacity=capacity.on_demand_base,
+                on_demand_percentage_above_base_capacity=100 - capacity.spot_percentage,
+                spot_allocation_strategy=capacity.allocation_strategy,
+                spot_max_price=str(capacity.max_price) if capacity.max_price is not None else None,
+            ),
+            capacity_rebalance=True,
+        )
+
+    def _fallback(self) -> aws.autoscaling.Group:
+        warm = self._args.capacity.warm_instances(zones=len(self._args.subnet_ids))
+        return self._auto_scaling_group(
+            "fallback",
+            self._args.fallback,
+            aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs(
+                on_demand_allocation_strategy=self._on_demand_strategy(),
+                on_demand_base_capacity=0,
+                on_demand_percentage_above_base_capacity=100,
+            ),
+            capacity_rebalance=False,
+            # A warm instance is stopped once its launch ends: the hook holds it until it is prepared.
+            # Declared with the group, because the pool begins to fill at once; also without a pool, because
+            # a hook cannot be added this way later.
+            launch_hooks=[
+                aws.autoscaling.GroupInitialLifecycleHookArgs(
+                    name=LAUNCH_HOOK,
+                    lifecycle_transition="autoscaling:EC2_INSTANCE_LAUNCHING",
+                    heartbeat_timeout=_LAUNCH_HOOK_SECONDS,
+                    default_result="ABANDON",
+                )
+            ],
+            # Equal bounds give the pool a fixed size. Without them it is max minus desired: everything.
+            # With a mixed instances policy a group may have one since November 2025 (AWS, What's New).
+            warm_pool=aws.autoscaling.GroupWarmPoolArgs(
+                pool_state="Stopped",
+                min_size=warm,
+                max_group_prepared_capacity=warm,
+            )
+            if warm
+            else None,
+        )
+
+    def _on_demand_strategy(self) -> str:
+        # Requirements have no order that could be followed.
+        return "lowest-price" if self._args.capacity.instance_requirements else "prioritized"
+
+    def _auto_scaling_group(
+        self,
+        side: str,
+        launchables: Sequence[Launchable],
+        distribution: aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs,
+        *,
+        capacity_rebalance: bool,
+        launch_hooks: Sequence[aws.autoscaling.GroupInitialLifecycleHookArgs] = (),
+        warm_pool: aws.autoscaling.GroupWarmPoolArgs | None = None,
+    ) -> aws.autoscaling.Group:
+        args = self._args
+        name = args.scope.name(args.group, side)
+        tags = args.scope.tags(name, group=args.group, side=side)
+        return aws.autoscaling.Group(
+            name,
+            min_size=0,
+            max_size=args.capacity.maximum,
+            desired_capacity=0,
+            vpc_zone_identifiers=list(args.subnet_ids),
+            mixed_instances_policy=aws.autoscaling.GroupMixedInstancesPolicyArgs(
+                instances_distribution=distribution,
+                launch_template=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateArgs(
+                    launch_template_specification=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
+                        launch_template_id=launchables[0].template.id,
+                        version=launchables[0].template.version,
+                    ),
+                    overrides=overrides.of_group(args.capacity, launchables),
+                ),
+            ),
+            capacity_rebalance=capacity_rebalance,
+            # Evening out zones ends instances that work. Launches still spread over the zones.
+            suspended_processes=["AZRebalance"],
+            initial_lifecycle_hooks=[
+                *launch_hooks,
+                # A scale-in gives no notice of its own: the hook is the time that work has to end.
+                aws.autoscaling.GroupInitialLifecycleHookArgs(
+                    name=DRAIN_HOOK,
+                    lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
+                    heartbeat_timeout=DRAIN_HOOK_SECONDS,
+                    default_result="CONTINUE",
+                ),
+            ],
+            warm_pool=warm_pool,
+            health_check_type="EC2",
+            # Whether AWS has capacity now is the controller's matter, not a failed deployment.
+            wait_for_capacity_timeout="0",
+            # `destroy` ends what still runs, warm pool included, instead of waiting for an empty group.
+            force_delete=True,
+            tags=[
+                aws.autoscaling.GroupTagArgs(key=key, value=value, propagate_at_launch=True)
+                for key, value in tags.items()
+            ],
+            opts=pulumi.ResourceOptions(
+                parent=self, depends_on=args.ready_after, ignore_changes=list(CAPACITY_OWNED_BY_CONTROLLER)
+            ),
+        )
+
+    def _parameters(self) -> None:
+        args, capacity = self._args, self._args.capacity
+        config = {
+            "kind": capacity.kind,
+            "primary": self.primary_name,
+            "fallback": self.fallback_name,
+            "base": capacity.on_demand_base,
+            "spotPercentage": capacity.spot_percentage,
+            "max": capacity.maximum,
+            "slots": dict(args.slots),
+            "drainSeconds": args.drain_seconds,
+            # A job's volume is with one instance at a time.
+            "breakBeforeMake": args.run is not None,
+            "policy": {"name": capacity.fallback.policy, "knobs": dict(capacity.fallback.knobs)},
+        }
+        self._parameter(
+            names.PARAMETER_CONFIG, "What the controller must know", pulumi.Output.json_dumps(config)
+        )
+        if args.run is None:
+            self._parameter(names.PARAMETER_TARGET, "How many instances to keep up", str(capacity.target))
+        else:
+            # The run sets it to 0 when it ends, and `up` leaves it so. Another run is another parameter.
+            self._parameter(
+                names.PARAMETER_TARGET,
+                f"1 until the run of {args.run} has ended",
+                str(capacity.target),
+                ignore_changes=["insecureValue"],
+                replace_on_changes=["description"],
+            )
+        # People change the mode by hand, and `up` leaves it as they set it.
+        self._parameter(
+            names.PARAMETER_CONTROL,
+            "Set by people",
+            '{"mode": "automatic"}',
+            ignore_changes=["insecureValue"],
+        )
+
+    def _parameter(
+        self,
+        leaf: str,
+        description: str,
+        value: pulumi.Input[str],
+        ignore_changes: list[str] | None = None,
+        replace_on_changes: list[str] | None = None,
+    ) -> None:
+        args = self._args
+        name = args.scope.name(args.group, leaf)
+        aws.ssm.Parameter(
+            name,
+            name=names.group_parameter(args.scope.stack, args.group, leaf),
+            type=aws.ssm.ParameterType.STRING,
+            description=f"{description} ({args.group})",
+            # Not a secret: as `value` the provider would hide it in every preview.
+            insecure_value=value,
+            tags=args.scope.tags(name, group=args.group),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                ignore_changes=ignore_changes,
+                replace_on_changes=replace_on_changes,
+                # Its name is ours, and taken until it is gone.
+                delete_before_replace=replace_on_changes is not None or None,
+            ),
+        )

@@ -1,0 +1,164 @@
+"""How one side of a capacity group starts an instance."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.components.capacity.agent_store import AgentStore
+from infra.schema.work import Dataset
+from infra.scope import Scope
+from userdata.agent.config.names import DATASET_DEVICES
+from userdata.render import BootSettings, render
+
+_ROOT_DEVICE: Final = "/dev/sda1"
+"""Of Ubuntu images."""
+
+_OF_USE: Final = {"state": "completed", "encrypted": True, "tier": "standard"}
+"""What a dataset's snapshot must be."""
+
+
+@dataclass(frozen=True)
+class LaunchTemplateArgs:
+    """``image_id`` as EC2 takes it; ``agent`` is the node agent's configuration, with outputs in it.
+
+    Each instance gets a volume of each of ``datasets``. ``instance_tags`` are for instances alone, not for
+    their volumes.
+    """
+
+    scope: Scope
+    group: str
+    side: str
+    image_id: pulumi.Input[str]
+    root_volume_gib: int
+    profile_arn: pulumi.Input[str]
+    security_group_id: pulumi.Input[str]
+    store: AgentStore
+    cloudwatch_parameter: str
+    agent: Mapping[str, Any]
+    datasets: Sequence[Dataset] = ()
+    instance_tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class LaunchTemplate(pulumi.ComponentResource):
+    """A launch template: GPU image, IMDSv2 only, encrypted root, tags, boot data. Produces: that template."""
+
+    id: pulumi.Output[str]
+    version: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: LaunchTemplateArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Declare the template."""
+        super().__init__("gpu-spot:infra:LaunchTemplate", name, None, opts)
+        tags = args.scope.tags(name, group=args.group, side=args.side)
+        template = aws.ec2.LaunchTemplate(
+            name,
+            description=f"{args.side} instances of {args.group}",
+            image_id=args.image_id,
+            iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=args.profile_arn),
+            vpc_security_group_ids=[args.security_group_id],
+            metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
+                http_endpoint="enabled",
+                http_tokens="required",
+                # One hop: containers on a bridge network cannot take the instance's credentials.
+                http_put_response_hop_limit=1,
+                # The node agent learns the name of its Auto Scaling group from its tags.
+                instance_metadata_tags="enabled",
+            ),
+            block_device_mappings=[
+                aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
+                    device_name=_ROOT_DEVICE,
+                    ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+                        volume_type="gp3",
+                        volume_size=args.root_volume_gib,
+                        encrypted="true",
+                        delete_on_termination="true",
+                    ),
+                ),
+                *_dataset_mappings(args.datasets),
+            ],
+            # Neither the provider's default tags nor the group's tags reach volumes and network interfaces.
+            tag_specifications=[
+                aws.ec2.LaunchTemplateTagSpecificationArgs(
+                    resource_type=kind, tags={**tags, **args.instance_tags} if kind == "instance" else tags
+                )
+                for kind in ("instance", "volume", "network-interface")
+            ],
+            user_data=pulumi.Output.all(bucket=args.store.bucket, agent=dict(args.agent)).apply(
+                lambda known: _boot_data(args, known["bucket"], known["agent"])
+            ),
+            update_default_version=True,
+            tags=tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.id = template.id
+        # `$Latest` would hide a new version from a group: no diff, no effect on a later refresh.
+        self.version = template.latest_version.apply(str)
+        self.register_outputs({"id": self.id, "version": self.version})
+
+
+@dataclass(frozen=True)
+class Launchable:
+    """A launch template and the instance types that its image boots, the first choice first."""
+
+    template: LaunchTemplate
+    types: tuple[str, ...]
+
+
+def looked_up_at_launch(image: str) -> str:
+    """Return an image for Auto Scaling, which reads a parameter at each launch.
+
+    No lookup at preview, no diff whenever AWS publishes an image, and new instances start patched.
+    """
+    return f"resolve:ssm:{image}" if image.startswith("/") else image
+
+
+def looked_up_at_preview(image: str) -> pulumi.Input[str]:
+    """Return an image for a fleet, whose template must hold an AMI id (EC2's API, ``ImageId`` of fleets)."""
+    if not image.startswith("/"):
+        return image
+    value: pulumi.Output[str] = aws.ssm.get_parameter_output(name=image).insecure_value
+    return value
+
+
+def _dataset_mappings(
+    datasets: Sequence[Dataset],
+) -> Iterator[aws.ec2.LaunchTemplateBlockDeviceMappingArgs]:
+    """A volume of each dataset, made in the zone where the instance is and deleted with it."""
+    for dataset, device in zip(datasets, DATASET_DEVICES, strict=False):
+        yield aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
+            device_name=device,
+            ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+                # No `encrypted`: EC2 takes it for blank volumes only, others are as their snapshot is.
+                snapshot_id=_encrypted(dataset.snapshot),
+                volume_type="gp3",
+                throughput=dataset.throughput_mib,
+                volume_initialization_rate=dataset.initialization_rate_mib,
+                delete_on_termination="true",
+            ),
+        )
+
+
+def _encrypted(snapshot: str) -> pulumi.Output[str]:
+    """Return ``snapshot`` once it is known to be there and of use: a launch would find out too late."""
+
+    def check(found: aws.ebs.GetSnapshotResult) -> str:
+        given = {"state": found.state, "encrypted": found.encrypted, "tier": found.storage_tier}
+        if given != _OF_USE:
+            raise pulumi.RunError(f"dataset {snapshot} is {given}, allowed: {_OF_USE}")
+        return snapshot
+
+    looked_up: pulumi.Output[str] = aws.ebs.get_snapshot_output(snapshot_ids=[snapshot]).apply(check)
+    return looked_up
+
+
+def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Mapping[str, Any]) -> str:
+    archive = args.store.archive
+    text = render(BootSettings(agent, bucket, archive.key, archive.sha256, args.cloudwatch_parameter))
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,98 @@
+"""Instance types and requirements in the words of Auto Scaling groups and Spot Fleets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.components.capacity.launch_template import Launchable
+from infra.schema.capacity import Capacity, InstanceRequirements, Range
+
+FLEET_STRATEGIES: Final = {
+    "price-capacity-optimized": "priceCapacityOptimized",
+    "capacity-optimized": "capacityOptimized",
+    "capacity-optimized-prioritized": "capacityOptimizedPrioritized",
+    "lowest-price": "lowestPrice",
+}
+"""The fleet's word for each allocation strategy of the settings, whose words are Auto Scaling's."""
+
+_PRICE_PROTECTION: Final = 100
+"""Per cent above the cheapest matching type; for on-demand AWS's default is 20, which leaves one type."""
+
+
+def of_group(capacity: Capacity, launchables: Sequence[Launchable]) -> list[Any]:
+    """Return a mixed-instances group's overrides; its own template is that of the first launchable."""
+    overrides: list[Any] = []
+    for launchable in launchables:
+        own = launchable is launchables[0]
+        specification = {
+            "launch_template_id": launchable.template.id,
+            "version": launchable.template.version,
+        }
+        overrides += [
+            aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(
+                launch_template_specification=None if own else specification, **choice
+            )
+            for choice in _choices(capacity, launchable)
+        ]
+    return overrides
+
+
+def of_fleet(
+    capacity: Capacity, launchables: Sequence[Launchable], subnet_ids: Sequence[pulumi.Input[str]]
+) -> list[Any]:
+    """Return a fleet's launch template configurations: every choice in every subnet, in order of choice."""
+    configs, priority = [], 0
+    for launchable in launchables:
+        overrides = []
+        for choice in _choices(capacity, launchable):
+            weight = capacity.weights.get(choice.get("instance_type", ""))
+            overrides += [
+                aws.ec2.SpotFleetRequestLaunchTemplateConfigOverrideArgs(
+                    subnet_id=subnet,
+                    # Only an order among types means something; AWS refuses it beside requirements.
+                    priority=priority if "instance_type" in choice else None,
+                    weighted_capacity=weight,
+                    **choice,
+                )
+                for subnet in subnet_ids
+            ]
+            priority += 1
+        configs.append(
+            aws.ec2.SpotFleetRequestLaunchTemplateConfigArgs(
+                launch_template_specification=aws.ec2.SpotFleetRequestLaunchTemplateConfigLaunchTemplateSpecificationArgs(
+                    id=launchable.template.id,
+                    # A number would replace the fleet, and end its instances, with every new version.
+                    version="$Latest",
+                ),
+                overrides=overrides,
+            )
+        )
+    return configs
+
+
+def _choices(capacity: Capacity, launchable: Launchable) -> list[dict[str, Any]]:
+    if capacity.instance_requirements is not None:
+        return [{"instance_requirements": _requirements(capacity.instance_requirements, launchable.types)}]
+    return [{"instance_type": name} for name in launchable.types]
+
+
+def _requirements(wanted: InstanceRequirements, types: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        "vcpu_count": _bounds(wanted.vcpus),
+        "memory_mib": _bounds(wanted.memory_gib, scale=1024),
+        "accelerator_types": ["gpu"],
+        "accelerator_manufacturers": ["nvidia"],
+        "accelerator_count": _bounds(wanted.accelerators),
+        # What the catalogue knows to match, so that AWS takes nothing that the image cannot boot.
+        "allowed_instance_types": list(types),
+        "on_demand_max_price_percentage_over_lowest_price": _PRICE_PROTECTION,
+    }
+
+
+def _bounds(wanted: Range, scale: int = 1) -> dict[str, int]:
+    bounds = {"min": wanted.min * scale}
+    return bounds if wanted.max is None else {**bounds, "max": wanted.max * scale}

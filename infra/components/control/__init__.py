@@ -1,0 +1,1 @@
+"""The controller: its function, its memory, what wakes it."""

@@ -1,0 +1,124 @@
+"""The function that keeps the groups at their targets."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.archives import functions as archive
+from infra.components.control.state import State
+from infra.components.control.wake_ups import WakeUps, WakeUpsArgs
+from infra.components.identity.identity import FunctionIdentity, FunctionIdentityArgs
+from infra.iam import statements
+from infra.scope import Scope
+from lambdas.core import names
+
+_TIMEOUT: Final = 60
+_VISIBILITY: Final = 6 * _TIMEOUT
+"""At least six times the function's timeout (Lambda guide, "Configuring a queue to use with Lambda")."""
+_POWERTOOLS: Final = "017000801446:layer:AWSLambdaPowertoolsPythonV3-python313-x86_64:27"
+"""AWS publishes the layer from this account. Pinned, so that no release slips in."""
+
+SERVICE: Final = "controller"
+"""What the function calls itself in logs and, as a dimension, in metrics."""
+
+
+@dataclass(frozen=True)
+class ControllerArgs:
+    """``ready_after``: what must exist before the first wake-up, and be gone only after the last one.
+
+    ``fleets``: whether some of the groups are Spot Fleets.
+    """
+
+    scope: Scope
+    state: State
+    log_retention_days: int
+    fleets: bool
+    ready_after: list[pulumi.Resource] = field(default_factory=list)
+
+
+class Controller(pulumi.ComponentResource):
+    """Produces: log group, wake-ups (queues and rules), function identity, function, event source mapping."""
+
+    function_name: pulumi.Output[str]
+    log_group_name: pulumi.Output[str]
+    wake_ups: WakeUps
+
+    def __init__(self, name: str, args: ControllerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the controller."""
+        super().__init__("gpu-spot:infra:Controller", name, None, opts)
+        scope, child = args.scope, pulumi.ResourceOptions(parent=self)
+        function_name = scope.name("controller")
+        # Ours, before the function runs: Lambda would make one that keeps its events for ever.
+        log = aws.cloudwatch.LogGroup(
+            function_name,
+            retention_in_days=args.log_retention_days,
+            tags=scope.tags(function_name),
+            opts=child,
+        )
+        self.wake_ups = WakeUps(
+            scope.name("wake-ups"),
+            WakeUpsArgs(scope, _VISIBILITY, args.fleets),
+            pulumi.ResourceOptions(parent=self),
+        )
+        identity = FunctionIdentity(
+            function_name,
+            FunctionIdentityArgs(
+                scope,
+                "controller",
+                statements.controller(
+                    scope,
+                    queue_arn=self.wake_ups.queue_arn,
+                    memory_arn=args.state.memory.arn,
+                    registry_arn=args.state.registry.arn,
+                    log_group_arn=log.arn,
+                    fleets=args.fleets,
+                ),
+            ),
+            child,
+        )
+        function = aws.lambda_.Function(
+            function_name,
+            description="Keeps GPU capacity at its target",
+            runtime=aws.lambda_.Runtime.PYTHON3D13,
+            architectures=["x86_64"],
+            handler=names.CONTROLLER_HANDLER,
+            code=archive.build(),
+            layers=[
+                pulumi.Output.concat("arn:", scope.partition, ":lambda:", scope.region, ":", _POWERTOOLS)
+            ],
+            role=identity.role_arn,
+            timeout=_TIMEOUT,
+            memory_size=512,
+            environment=aws.lambda_.FunctionEnvironmentArgs(
+                variables={
+                    names.ENV_STACK: scope.stack,
+                    names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
+                    names.ENV_MEMORY_TABLE: args.state.memory.name,
+                    names.ENV_REGISTRY_TABLE: args.state.registry.name,
+                    names.ENV_QUEUE_URL: self.wake_ups.queue_url,
+                    "POWERTOOLS_SERVICE_NAME": SERVICE,
+                    "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
+                }
+            ),
+            logging_config=aws.lambda_.FunctionLoggingConfigArgs(log_format="JSON", log_group=log.name),
+            tags=scope.tags(function_name),
+            opts=child,
+        )
+        aws.lambda_.EventSourceMapping(
+            function_name,
+            event_source_arn=self.wake_ups.queue_arn,
+            function_name=function.name,
+            # One run answers a whole burst: many warnings come together when a pool is taken back.
+            batch_size=100,
+            maximum_batching_window_in_seconds=1,
+            function_response_types=["ReportBatchItemFailures"],
+            scaling_config=aws.lambda_.EventSourceMappingScalingConfigArgs(maximum_concurrency=2),
+            tags=scope.tags(function_name),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=args.ready_after),
+        )
+        self.function_name, self.log_group_name = function.name, log.name
+        self.register_outputs({"function": self.function_name, "logGroup": self.log_group_name})

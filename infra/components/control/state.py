@@ -1,0 +1,57 @@
+"""What the controller remembers, what the workers report, and how far jobs are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.scope import Scope
+from lambdas.core import names
+from userdata.agent.config.names import JOB_KEY
+
+
+@dataclass(frozen=True)
+class StateArgs:
+    """The stack."""
+
+    scope: Scope
+
+
+class State(pulumi.ComponentResource):
+    """Produces three tables, encrypted and recoverable to any second: memory, worker registry, jobs."""
+
+    memory: aws.dynamodb.Table
+    registry: aws.dynamodb.Table
+    jobs: aws.dynamodb.Table
+
+    def __init__(self, name: str, args: StateArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the tables."""
+        super().__init__("gpu-spot:infra:State", name, None, opts)
+        self._scope = args.scope
+        self.memory = self._table("memory", [names.MEMORY_KEY])
+        self.registry = self._table(
+            "registry", [names.REGISTRY_KEY, names.REGISTRY_SORT_KEY], ttl=names.REGISTRY_TTL
+        )
+        # Without an expiry: a job that is done stays done.
+        self.jobs = self._table("jobs", [JOB_KEY])
+        self.register_outputs(
+            {"memory": self.memory.name, "registry": self.registry.name, "jobs": self.jobs.name}
+        )
+
+    def _table(self, short: str, keys: list[str], ttl: str | None = None) -> aws.dynamodb.Table:
+        name = self._scope.name(short)
+        return aws.dynamodb.Table(
+            name,
+            billing_mode="PAY_PER_REQUEST",
+            attributes=[aws.dynamodb.TableAttributeArgs(name=key, type="S") for key in keys],
+            hash_key=keys[0],
+            range_key=keys[1] if len(keys) > 1 else None,
+            ttl=aws.dynamodb.TableTtlArgs(attribute_name=ttl, enabled=True) if ttl else None,
+            point_in_time_recovery=aws.dynamodb.TablePointInTimeRecoveryArgs(enabled=True),
+            server_side_encryption=aws.dynamodb.TableServerSideEncryptionArgs(enabled=True),
+            deletion_protection_enabled=self._scope.protect,
+            tags=self._scope.tags(name),
+            opts=self._scope.stateful(self),
+        )

@@ -1,0 +1,152 @@
+"""What wakes the controller: one queue, fed by EventBridge rules and a schedule."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.iam import statements
+from infra.scope import Scope
+
+_DAY: Final = 86_400
+_QUEUE_KEEPS: Final = 3600
+"""Seconds. The minute's schedule makes an older wake-up worthless."""
+_ATTEMPTS: Final = 5
+"""Before the dead-letter queue; Lambda's guide advises at least five."""
+_FLEET_EVENTS: Final = (
+    "EC2 Spot Fleet State Change",
+    "EC2 Spot Fleet Spot Instance Request Change",
+    "EC2 Spot Fleet Instance Change",
+    "EC2 Spot Fleet Error",
+)
+"""Without "Information", which tells of prices and says nothing that an observation misses."""
+
+
+@dataclass(frozen=True)
+class WakeUpsArgs:
+    """``visibility_seconds`` is for how long a message in work stays hidden from other readers.
+
+    ``fleets``: whether Spot Fleets' events wake, too.
+    """
+
+    scope: Scope
+    visibility_seconds: int
+    fleets: bool
+
+
+class WakeUps(pulumi.ComponentResource):
+    """Produces: queue, dead-letter queue, their policies, and for each kind of event a rule and a target."""
+
+    queue_arn: pulumi.Output[str]
+    queue_url: pulumi.Output[str]
+    queue_name: pulumi.Output[str]
+    dead_letter_url: pulumi.Output[str]
+    dead_letter_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: WakeUpsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the queue and what feeds it."""
+        super().__init__("gpu-spot:infra:WakeUps", name, None, opts)
+        self._scope, self._child = args.scope, pulumi.ResourceOptions(parent=self)
+        dead_letters = self._queue("dead-letters", retention=14 * _DAY)
+        queue = self._queue(
+            "wake-ups",
+            retention=_QUEUE_KEEPS,
+            visibility=args.visibility_seconds,
+            redrive=pulumi.Output.json_dumps(
+                {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": _ATTEMPTS}
+            ),
+        )
+        patterns = event_patterns(args.scope.prefix, fleets=args.fleets)
+        rules = [self._rule(short, pattern) for short, pattern in patterns.items()]
+        rules.append(self._rule("every-minute", None))
+        self._policy("wake-ups", queue, rules)
+        self._policy("dead-letters", dead_letters, rules)
+        for short, rule in rules:
+            aws.cloudwatch.EventTarget(
+                self._scope.name(short),
+                rule=rule.name,
+                arn=queue.arn,
+                dead_letter_config=aws.cloudwatch.EventTargetDeadLetterConfigArgs(arn=dead_letters.arn),
+                opts=self._child,
+            )
+        self.queue_arn, self.queue_url, self.dead_letter_url = queue.arn, queue.url, dead_letters.url
+        self.queue_name, self.dead_letter_name = queue.name, dead_letters.name
+        self.register_outputs({"queueUrl": self.queue_url, "deadLetterUrl": self.dead_letter_url})
+
+    def _queue(
+        self,
+        short: str,
+        *,
+        retention: int,
+        visibility: int | None = None,
+        redrive: pulumi.Output[str] | None = None,
+    ) -> aws.sqs.Queue:
+        name = self._scope.name(short)
+        return aws.sqs.Queue(
+            name,
+            message_retention_seconds=retention,
+            visibility_timeout_seconds=visibility,
+            redrive_policy=redrive,
+            # Not the AWS-managed KMS key: EventBridge cannot send to a queue under it.
+            sqs_managed_sse_enabled=True,
+            tags=self._scope.tags(name),
+            opts=self._child,
+        )
+
+    def _rule(self, short: str, pattern: Mapping[str, Any] | None) -> tuple[str, aws.cloudwatch.EventRule]:
+        name = self._scope.name(short)
+        rule = aws.cloudwatch.EventRule(
+            name,
+            description="Wakes the capacity controller",
+            event_pattern=json.dumps(pattern) if pattern else None,
+            schedule_expression=None if pattern else "rate(1 minute)",
+            tags=self._scope.tags(name),
+            opts=self._child,
+        )
+        return short, rule
+
+    def _policy(
+        self, short: str, queue: aws.sqs.Queue, rules: list[tuple[str, aws.cloudwatch.EventRule]]
+    ) -> None:
+        aws.sqs.QueuePolicy(
+            self._scope.name(short),
+            queue_url=queue.url,
+            policy=statements.document(statements.queue(queue.arn, [rule.arn for _, rule in rules])),
+            opts=self._child,
+        )
+
+
+def event_patterns(group_prefix: str, *, fleets: bool) -> dict[str, dict[str, Any]]:
+    """Return EventBridge patterns by short name.
+
+    EC2's and fleets' events carry no tags: those of the whole account come in, and the others' only wake.
+    """
+    ours = {"AutoScalingGroupName": [{"prefix": group_prefix}]}
+    patterns: dict[str, dict[str, Any]] = {
+        "interruption": {"source": ["aws.ec2"], "detail-type": ["EC2 Spot Instance Interruption Warning"]},
+        "rebalance": {"source": ["aws.ec2"], "detail-type": ["EC2 Instance Rebalance Recommendation"]},
+        "state-change": {
+            "source": ["aws.ec2"],
+            "detail-type": ["EC2 Instance State-change Notification"],
+            # Only losses: that an instance runs says nothing about its workers.
+            "detail": {"state": ["stopping", "shutting-down", "terminated"]},
+        },
+        "launch": {
+            "source": ["aws.autoscaling"],
+            "detail-type": ["EC2 Instance Launch Successful", "EC2 Instance Launch Unsuccessful"],
+            "detail": ours,
+        },
+        "terminate": {
+            "source": ["aws.autoscaling"],
+            "detail-type": ["EC2 Instance Terminate Successful", "EC2 Instance Terminate Unsuccessful"],
+            "detail": ours,
+        },
+    }
+    if fleets:
+        patterns["fleet"] = {"source": ["aws.ec2spotfleet"], "detail-type": list(_FLEET_EVENTS)}
+    return patterns

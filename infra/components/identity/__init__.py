@@ -1,0 +1,1 @@
+"""Who instances, functions and previews are."""

@@ -1,0 +1,90 @@
+"""Who instances and functions are. What they may do stands in ``infra.iam.statements``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.iam import instance_statements, statements
+from infra.scope import Scope
+
+
+@dataclass(frozen=True)
+class InstanceIdentityArgs:
+    """``group`` is the capacity group whose instances take this identity."""
+
+    scope: Scope
+    group: str
+    access: instance_statements.InstanceAccess
+
+
+class InstanceIdentity(pulumi.ComponentResource):
+    """The identity of one group's instances. Produces: role, its policy, instance profile."""
+
+    profile_arn: pulumi.Output[str]
+    role_arn: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: InstanceIdentityArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Declare the identity."""
+        super().__init__("gpu-spot:infra:InstanceIdentity", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        role_name = args.scope.name(args.group, "instance")
+        tags = args.scope.tags(role_name, group=args.group)
+        role = aws.iam.Role(
+            role_name,
+            assume_role_policy=statements.document(statements.assumed_by("ec2.amazonaws.com")),
+            permissions_boundary=args.scope.permissions_boundary,
+            tags=tags,
+            opts=child,
+        )
+        aws.iam.RolePolicy(
+            role_name,
+            role=role.name,
+            policy=statements.document(
+                instance_statements.instance(args.scope, group=args.group, access=args.access)
+            ),
+            opts=child,
+        )
+        self.role_arn = role.arn
+        self.profile_arn = aws.iam.InstanceProfile(role_name, role=role.name, tags=tags, opts=child).arn
+        self.register_outputs({"profileArn": self.profile_arn, "roleArn": self.role_arn})
+
+
+@dataclass(frozen=True)
+class FunctionIdentityArgs:
+    """``function`` is the short name of the function, ``allowed`` what it may do."""
+
+    scope: Scope
+    function: str
+    allowed: list[statements.Statement]
+
+
+class FunctionIdentity(pulumi.ComponentResource):
+    """The identity of one helper function. Produces: role, its policy."""
+
+    role_arn: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: FunctionIdentityArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Declare the identity."""
+        super().__init__("gpu-spot:infra:FunctionIdentity", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        role_name = args.scope.name(args.function, "function")
+        role = aws.iam.Role(
+            role_name,
+            assume_role_policy=statements.document(statements.assumed_by("lambda.amazonaws.com")),
+            permissions_boundary=args.scope.permissions_boundary,
+            tags=args.scope.tags(role_name),
+            opts=child,
+        )
+        policy = aws.iam.RolePolicy(
+            role_name, role=role.name, policy=statements.document(args.allowed), opts=child
+        )
+        # Handed out only with its policy: a function or event source that starts earlier is refused.
+        self.role_arn = pulumi.Output.all(role.arn, policy.id).apply(lambda parts: str(parts[0]))
+        self.register_outputs({"roleArn": self.role_arn})

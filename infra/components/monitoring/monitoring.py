@@ -1,0 +1,129 @@
+"""What people hear and see of a stack."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import schema
+from infra.components.control.controller import SERVICE, Controller
+from infra.components.monitoring import dashboard
+from infra.components.monitoring.alarms import Alarms, AlarmsArgs, Watched
+from infra.iam import statements
+from infra.scope import Scope
+from lambdas.core import names
+
+
+@dataclass(frozen=True)
+class MonitoringArgs:
+    """``capacities`` are those of the groups that the controller keeps; ``jobs`` names those of jobs."""
+
+    scope: Scope
+    settings: schema.Monitoring
+    capacities: Mapping[str, schema.Capacity]
+    jobs: Collection[str]
+    controller: Controller
+
+
+class Monitoring(pulumi.ComponentResource):
+    """Produces: topic with its policy, subscription, alarms, dashboard, budget."""
+
+    topic_arn: pulumi.Output[str]
+    dashboard_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the monitoring."""
+        super().__init__("gpu-spot:infra:Monitoring", name, None, opts)
+        self._args, self._child = args, pulumi.ResourceOptions(parent=self)
+        scope, controller = args.scope, args.controller
+        self.topic_arn = self._topic().arn
+        Alarms(
+            scope.name("alarms"),
+            AlarmsArgs(
+                scope,
+                self.topic_arn,
+                tuple(
+                    Watched(
+                        group,
+                        capacity.ceiling,
+                        args.settings.standstill_minutes
+                        if group in args.jobs
+                        else args.settings.shortage_minutes,
+                        args.settings.on_demand_minutes,
+                        capacity.is_nvidia,
+                    )
+                    for group, capacity in args.capacities.items()
+                ),
+                function=controller.function_name,
+                service=SERVICE,
+                queue=controller.wake_ups.queue_name,
+                dead_letters=controller.wake_ups.dead_letter_name,
+            ),
+            self._child,
+        )
+        board = aws.cloudwatch.Dashboard(
+            scope.name("board"),
+            dashboard_name=f"{scope.prefix}{scope.region}",
+            dashboard_body=pulumi.Output.json_dumps(
+                dashboard.body(
+                    scope,
+                    {name: capacity.is_nvidia for name, capacity in args.capacities.items()},
+                    function=controller.function_name,
+                    service=SERVICE,
+                    log_group=controller.log_group_name,
+                )
+            ),
+            opts=self._child,
+        )
+        self.dashboard_name = board.dashboard_name
+        if args.settings.monthly_budget_usd is not None:
+            self._budget(str(args.settings.monthly_budget_usd))
+        self.register_outputs({"topic": self.topic_arn})
+
+    def _topic(self) -> aws.sns.Topic:
+        scope = self._args.scope
+        name = scope.name("alarms")
+        topic = aws.sns.Topic(name, tags=scope.tags(name), opts=self._child)
+        aws.sns.TopicPolicy(
+            name,
+            arn=topic.arn,
+            policy=statements.document(statements.topic(scope, topic.arn)),
+            opts=self._child,
+        )
+        if self._args.settings.email is not None:
+            aws.sns.TopicSubscription(
+                name, topic=topic.arn, protocol="email", endpoint=self._args.settings.email, opts=self._child
+            )
+        return topic
+
+    def _budget(self, amount: str) -> None:
+        scope = self._args.scope
+        name = scope.name("budget")
+        aws.budgets.Budget(
+            name,
+            budget_type="COST",
+            time_unit="MONTHLY",
+            limit_amount=amount,
+            limit_unit="USD",
+            # Counts once the tag is activated as a cost allocation tag (Billing, once for each account).
+            cost_filters=[
+                aws.budgets.BudgetCostFilterArgs(
+                    name="TagKeyValue", values=[f"user:{names.TAG_STACK}${scope.stack}"]
+                )
+            ],
+            notifications=[
+                aws.budgets.BudgetNotificationArgs(
+                    notification_type=kind,
+                    comparison_operator="GREATER_THAN",
+                    threshold=threshold,
+                    threshold_type="PERCENTAGE",
+                    subscriber_sns_topic_arns=[self.topic_arn],
+                )
+                for kind, threshold in (("ACTUAL", 80), ("FORECASTED", 100))
+            ],
+            tags=scope.tags(name),
+            opts=self._child,
+        )

@@ -1,0 +1,105 @@
+"""What instances of a group tell CloudWatch: GPU metrics, the agent's own lines, logs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.scope import Scope
+from lambdas.core import names
+from userdata.agent.config.model import Metrics
+from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
+
+_GPU_METRICS: Final = (
+    "utilization_gpu",
+    "utilization_memory",
+    "memory_used",
+    "memory_total",
+    "temperature_gpu",
+    "power_draw",
+    "clocks_current_sm",
+    "clocks_current_memory",
+)
+"""Of the CloudWatch agent's ``nvidia_gpu`` section; it publishes them as ``nvidia_smi_…``."""
+
+
+@dataclass(frozen=True)
+class TelemetryArgs:
+    """``group`` is the capacity group whose instances report; its accelerators are NVIDIA's or not."""
+
+    scope: Scope
+    group: str
+    log_retention_days: int
+    is_nvidia: bool
+
+
+class Telemetry(pulumi.ComponentResource):
+    """Produces: the log group of a group's instances, the configuration of their CloudWatch agent."""
+
+    log_group_arn: pulumi.Output[str]
+    log_group_name: str
+    parameter_name: str
+
+    def __init__(self, name: str, args: TelemetryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare log group and parameter."""
+        super().__init__("gpu-spot:infra:Telemetry", name, None, opts)
+        scope, group, child = args.scope, args.group, pulumi.ResourceOptions(parent=self)
+        self.log_group_name = f"/gpu-spot/{scope.stack}/instances/{group}"
+        self.parameter_name = f"/gpu-spot/{scope.stack}/cloudwatch-agent/{group}"
+        log_name, parameter_name = scope.name(group, "log"), scope.name(group, "agent")
+        log = aws.cloudwatch.LogGroup(
+            log_name,
+            name=self.log_group_name,
+            retention_in_days=args.log_retention_days,
+            tags=scope.tags(log_name, group=group),
+            opts=child,
+        )
+        self.log_group_arn = log.arn
+        aws.ssm.Parameter(
+            parameter_name,
+            name=self.parameter_name,
+            type=aws.ssm.ParameterType.STRING,
+            description=f"Configuration of the CloudWatch agent on instances of {group}",
+            insecure_value=json.dumps(configuration(scope.stack, group, self.log_group_name, args.is_nvidia)),
+            tags=scope.tags(parameter_name, group=group),
+            opts=child,
+        )
+        self.register_outputs({"logGroup": log.name})
+
+
+def configuration(stack: str, group: str, log_group: str, is_nvidia: bool) -> dict[str, Any]:
+    """Return the CloudWatch agent's configuration: NVIDIA's GPUs by instance and group, our lines, logs."""
+    gpus = {
+        "namespace": names.METRIC_NAMESPACE,
+        "append_dimensions": {"InstanceId": "${aws:InstanceId}"},
+        "aggregation_dimensions": [["group", "stack"]],
+        "metrics_collected": {
+            "nvidia_gpu": {
+                "measurement": list(_GPU_METRICS),
+                "append_dimensions": {"group": group, "stack": stack},
+            }
+        },
+    }
+    return {
+        "agent": {"metrics_collection_interval": 60},
+        **({"metrics": gpus} if is_nvidia else {}),
+        "logs": {
+            "metrics_collected": {"emf": {"service_address": f"tcp://127.0.0.1:{Metrics().emf_port}"}},
+            "logs_collected": {
+                "files": {
+                    "collect_list": [
+                        {
+                            "file_path": path,
+                            "log_group_name": log_group,
+                            "log_stream_name": f"{{instance_id}}/{what}",
+                        }
+                        for path, what in ((CLOUD_INIT_LOG, "boot"), (UNIT_LOG, "units"))
+                    ]
+                }
+            },
+        },
+    }

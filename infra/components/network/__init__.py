@@ -1,0 +1,1 @@
+"""The VPC and its ways out."""

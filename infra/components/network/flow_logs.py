@@ -1,0 +1,52 @@
+"""A record of the VPC's traffic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.iam import statements
+from infra.scope import Scope
+
+
+@dataclass(frozen=True)
+class FlowLogsArgs:
+    """Which traffic is recorded, and for how many days."""
+
+    scope: Scope
+    vpc_id: pulumi.Input[str]
+    traffic: Literal["rejected", "all"]
+    retention_days: int
+
+
+class FlowLogs(pulumi.ComponentResource):
+    """Produces: log group, role that may write into it, flow log."""
+
+    def __init__(self, name: str, args: FlowLogsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the flow log."""
+        super().__init__("gpu-spot:infra:FlowLogs", name, None, opts)
+        child, tags = pulumi.ResourceOptions(parent=self), args.scope.tags(name)
+        log = aws.cloudwatch.LogGroup(name, retention_in_days=args.retention_days, tags=tags, opts=child)
+        role = aws.iam.Role(
+            name,
+            assume_role_policy=statements.document(statements.assumed_by_flow_logs(args.scope)),
+            permissions_boundary=args.scope.permissions_boundary,
+            tags=tags,
+            opts=child,
+        )
+        policy = aws.iam.RolePolicy(
+            name, role=role.name, policy=statements.document(statements.flow_logs(log.arn)), opts=child
+        )
+        aws.ec2.FlowLog(
+            name,
+            vpc_id=args.vpc_id,
+            traffic_type="ALL" if args.traffic == "all" else "REJECT",
+            log_destination=log.arn,
+            iam_role_arn=role.arn,
+            tags=tags,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[policy]),
+        )
+        self.register_outputs({})

@@ -1,0 +1,207 @@
+"""The VPC."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import schema
+from infra.components.network.endpoints import Endpoints, EndpointsArgs
+from infra.components.network.flow_logs import FlowLogs, FlowLogsArgs
+from infra.scope import Scope
+
+_SLOT_BITS: Final = 4
+"""Sixteen blocks: eight private ones, then eight public ones, one for each zone letter from a to h."""
+
+
+@dataclass(frozen=True)
+class NetworkArgs:
+    """No input is an output: subnets follow from the settings."""
+
+    scope: Scope
+    settings: schema.Network
+    log_retention_days: int
+
+
+@dataclass(frozen=True, slots=True)
+class ZonePlan:
+    """The address blocks of one zone."""
+
+    private: str
+    public: str
+
+
+def plan(cidr: str, zones: tuple[str, ...]) -> Mapping[str, ZonePlan]:
+    """Return the blocks by zone. They depend on its letter only: adding or removing a zone moves none."""
+    blocks = list(ipaddress.IPv4Network(cidr).subnets(prefixlen_diff=_SLOT_BITS))
+    slots = {zone: ord(zone[-1]) - ord("a") for zone in zones}
+    return {zone: ZonePlan(str(blocks[slot]), str(blocks[slot + 8])) for zone, slot in slots.items()}
+
+
+class Network(pulumi.ComponentResource):
+    """A VPC with a private subnet in each zone, and ways out of it.
+
+    Produces: VPC, its default security group without rules; for each zone a private subnet with a route
+    table; the workers' security group (nothing in, everything out); endpoints; flow logs if asked for. With
+    NAT: internet gateway, for each zone a public subnet, one NAT gateway or one for each zone.
+    """
+
+    vpc_id: pulumi.Output[str]
+    private_subnet_ids: list[pulumi.Output[str]]
+    worker_security_group_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the network."""
+        super().__init__("gpu-spot:infra:Network", name, None, opts)
+        self._scope, settings = args.scope, args.settings
+        self._child = pulumi.ResourceOptions(parent=self)
+        blocks = plan(settings.cidr, settings.zones)
+
+        self.vpc_id = self._vpc(settings.cidr).id
+        private = {zone: self._subnet("private", zone, block.private) for zone, block in blocks.items()}
+        # A table for each zone, even behind one gateway: changing `egress` then moves routes, not subnets.
+        tables = {zone: self._route_table("private", zone) for zone in private}
+        for zone, subnet in private.items():
+            self._associate("private", zone, subnet, tables[zone])
+        if settings.egress != "none":
+            self._way_out(blocks, tables, per_zone=settings.egress == "nat-gateway-per-zone")
+        self.private_subnet_ids = [subnet.id for subnet in private.values()]
+        self.worker_security_group_id = self._worker_security_group().id
+        Endpoints(
+            self._scope.name("endpoints"),
+            EndpointsArgs(
+                self._scope,
+                self.vpc_id,
+                self.private_subnet_ids,
+                [table.id for table in tables.values()],
+                self.worker_security_group_id,
+                interfaces=settings.endpoints == "interface",
+            ),
+            self._child,
+        )
+        if settings.flow_logs != "none":
+            FlowLogs(
+                self._scope.name("flows"),
+                FlowLogsArgs(self._scope, self.vpc_id, settings.flow_logs, args.log_retention_days),
+                self._child,
+            )
+        self.register_outputs(
+            {
+                "vpcId": self.vpc_id,
+                "privateSubnetIds": self.private_subnet_ids,
+                "workerSecurityGroupId": self.worker_security_group_id,
+            }
+        )
+
+    def _vpc(self, cidr: str) -> aws.ec2.Vpc:
+        name = self._scope.name("vpc")
+        vpc = aws.ec2.Vpc(
+            name,
+            cidr_block=cidr,
+            enable_dns_hostnames=True,
+            enable_dns_support=True,
+            tags=self._scope.tags(name),
+            opts=self._child,
+        )
+        # Who names no group gets this one; without rules it reaches nothing and nothing reaches it.
+        default_name = self._scope.name("default")
+        aws.ec2.DefaultSecurityGroup(
+            default_name,
+            vpc_id=vpc.id,
+            ingress=[],
+            egress=[],
+            tags=self._scope.tags(default_name),
+            opts=self._child,
+        )
+        return vpc
+
+    def _way_out(
+        self, blocks: Mapping[str, ZonePlan], tables: Mapping[str, aws.ec2.RouteTable], *, per_zone: bool
+    ) -> None:
+        name = self._scope.name("internet")
+        gateway = aws.ec2.InternetGateway(
+            name, vpc_id=self.vpc_id, tags=self._scope.tags(name), opts=self._child
+        )
+        public = {zone: self._subnet("public", zone, block.public) for zone, block in blocks.items()}
+        out = self._route_table("public")
+        route = aws.ec2.Route(
+            self._scope.name("public-out"),
+            route_table_id=out.id,
+            destination_cidr_block="0.0.0.0/0",
+            gateway_id=gateway.id,
+            opts=self._child,
+        )
+        for zone, subnet in public.items():
+            self._associate("public", zone, subnet, out)
+        first = next(iter(public))
+        nats = {
+            zone: self._nat(zone, subnet, after=route)
+            for zone, subnet in public.items()
+            if per_zone or zone == first
+        }
+        for zone, table in tables.items():
+            aws.ec2.Route(
+                self._scope.name("private-out", zone),
+                route_table_id=table.id,
+                destination_cidr_block="0.0.0.0/0",
+                nat_gateway_id=nats.get(zone, nats[first]).id,
+                opts=self._child,
+            )
+
+    def _subnet(self, side: str, zone: str, cidr: str) -> aws.ec2.Subnet:
+        name = self._scope.name(side, zone)
+        return aws.ec2.Subnet(
+            name,
+            vpc_id=self.vpc_id,
+            availability_zone=zone,
+            cidr_block=cidr,
+            map_public_ip_on_launch=False,
+            tags=self._scope.tags(name),
+            opts=self._child,
+        )
+
+    def _route_table(self, *parts: str) -> aws.ec2.RouteTable:
+        name = self._scope.name(*parts)
+        return aws.ec2.RouteTable(name, vpc_id=self.vpc_id, tags=self._scope.tags(name), opts=self._child)
+
+    def _associate(self, side: str, zone: str, subnet: aws.ec2.Subnet, table: aws.ec2.RouteTable) -> None:
+        aws.ec2.RouteTableAssociation(
+            self._scope.name(side, zone), subnet_id=subnet.id, route_table_id=table.id, opts=self._child
+        )
+
+    def _nat(self, zone: str, subnet: aws.ec2.Subnet, *, after: pulumi.Resource) -> aws.ec2.NatGateway:
+        name = self._scope.name("nat", zone)
+        address = aws.ec2.Eip(name, domain="vpc", tags=self._scope.tags(name), opts=self._child)
+        # A NAT gateway needs the way to the internet before it works, and AWS doesn't say so in its inputs.
+        return aws.ec2.NatGateway(
+            name,
+            allocation_id=address.id,
+            subnet_id=subnet.id,
+            tags=self._scope.tags(name),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[after]),
+        )
+
+    def _worker_security_group(self) -> aws.ec2.SecurityGroup:
+        name = self._scope.name("workers")
+        group = aws.ec2.SecurityGroup(
+            name,
+            vpc_id=self.vpc_id,
+            description="GPU workers: nothing in, everything out",
+            tags=self._scope.tags(name),
+            opts=self._child,
+        )
+        aws.vpc.SecurityGroupEgressRule(
+            self._scope.name("workers-out"),
+            security_group_id=group.id,
+            ip_protocol="-1",
+            cidr_ipv4="0.0.0.0/0",
+            description="images, packages, AWS",
+            tags=self._scope.tags(name),
+            opts=self._child,
+        )
+        return group

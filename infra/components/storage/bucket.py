@@ -1,0 +1,114 @@
+"""A bucket."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import schema
+from infra.iam import statements
+from infra.scope import Scope
+
+
+@dataclass(frozen=True)
+class BucketArgs:
+    """One bucket. One that is ``disposable`` goes with all that lies in it."""
+
+    scope: Scope
+    settings: schema.Bucket
+    disposable: bool = False
+
+
+class Bucket(pulumi.ComponentResource):
+    """Produces: bucket (encrypted, versioned, private, over TLS only) with its policy and lifecycle."""
+
+    name: pulumi.Output[str]
+    arn: pulumi.Output[str]
+
+    def __init__(self, name: str, args: BucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the bucket."""
+        super().__init__("gpu-spot:infra:Bucket", name, None, opts)
+        child = pulumi.ResourceOptions(parent=self)
+        bucket = aws.s3.Bucket(
+            name,
+            force_destroy=args.disposable or None,
+            tags=args.scope.tags(name),
+            opts=child if args.disposable else args.scope.stateful(self),
+        )
+        self.name, self.arn = bucket.id, bucket.arn
+        private = aws.s3.BucketPublicAccessBlock(
+            name,
+            bucket=bucket.id,
+            block_public_acls=True,
+            block_public_policy=True,
+            ignore_public_acls=True,
+            restrict_public_buckets=True,
+            opts=child,
+        )
+        # S3 refuses two changes of a bucket's access at once.
+        aws.s3.BucketPolicy(
+            name,
+            bucket=bucket.id,
+            policy=statements.document(statements.bucket(bucket.arn)),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[private]),
+        )
+        aws.s3.BucketOwnershipControls(
+            name,
+            bucket=bucket.id,
+            rule=aws.s3.BucketOwnershipControlsRuleArgs(object_ownership="BucketOwnerEnforced"),
+            opts=child,
+        )
+        aws.s3.BucketServerSideEncryptionConfiguration(
+            name,
+            bucket=bucket.id,
+            rules=[
+                aws.s3.BucketServerSideEncryptionConfigurationRuleArgs(
+                    apply_server_side_encryption_by_default=aws.s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
+                        sse_algorithm="AES256"
+                    )
+                )
+            ],
+            opts=child,
+        )
+        versioning = aws.s3.BucketVersioning(
+            name,
+            bucket=bucket.id,
+            versioning_configuration=aws.s3.BucketVersioningVersioningConfigurationArgs(status="Enabled"),
+            opts=child,
+        )
+        aws.s3.BucketLifecycleConfiguration(
+            name,
+            bucket=bucket.id,
+            rules=_rules(args.settings),
+            # Rules about old versions need versions.
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[versioning]),
+        )
+        self.register_outputs({"name": self.name})
+
+
+def _rules(settings: schema.Bucket) -> list[aws.s3.BucketLifecycleConfigurationRuleArgs]:
+    rules = [
+        aws.s3.BucketLifecycleConfigurationRuleArgs(
+            id="old-versions",
+            status="Enabled",
+            filter=aws.s3.BucketLifecycleConfigurationRuleFilterArgs(prefix=""),
+            noncurrent_version_expiration=aws.s3.BucketLifecycleConfigurationRuleNoncurrentVersionExpirationArgs(
+                noncurrent_days=settings.old_version_days
+            ),
+            abort_incomplete_multipart_upload=aws.s3.BucketLifecycleConfigurationRuleAbortIncompleteMultipartUploadArgs(
+                days_after_initiation=7
+            ),
+        )
+    ]
+    if settings.expire_days is not None:
+        rules.append(
+            aws.s3.BucketLifecycleConfigurationRuleArgs(
+                id="expire",
+                status="Enabled",
+                filter=aws.s3.BucketLifecycleConfigurationRuleFilterArgs(prefix=""),
+                expiration=aws.s3.BucketLifecycleConfigurationRuleExpirationArgs(days=settings.expire_days),
+            )
+        )
+    return rules

@@ -1,0 +1,122 @@
+"""A shared file system that outlives instances and zones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.iam import statements
+from infra.schema.operations import AccessPoint
+from infra.schema.operations import FileSystem as Settings
+from infra.scope import Scope
+
+_NFS: Final = 2049
+
+
+@dataclass(frozen=True)
+class FileSystemArgs:
+    """``subnet_ids`` by zone: one mount target in each. ``clients`` is the security group that may mount."""
+
+    scope: Scope
+    settings: Settings
+    vpc_id: pulumi.Input[str]
+    subnet_ids: Mapping[str, pulumi.Input[str]]
+    clients: pulumi.Input[str]
+
+
+class FileSystem(pulumi.ComponentResource):
+    """Produces: encrypted file system, its policy, security group, mount targets, access points."""
+
+    id: pulumi.Output[str]
+    arn: pulumi.Output[str]
+    access_point_ids: dict[str, pulumi.Output[str]]
+    access_point_arns: dict[str, pulumi.Output[str]]
+
+    def __init__(self, name: str, args: FileSystemArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the file system."""
+        super().__init__("gpu-spot:infra:FileSystem", name, None, opts)
+        self._args, self._child = args, pulumi.ResourceOptions(parent=self)
+        scope = args.scope
+        system = aws.efs.FileSystem(
+            name,
+            encrypted=True,
+            # Scales by itself with what many workers read at once; bursting throughput follows stored bytes.
+            throughput_mode="elastic",
+            performance_mode="generalPurpose",
+            lifecycle_policies=[
+                aws.efs.FileSystemLifecyclePolicyArgs(
+                    transition_to_ia=_after_days(args.settings.infrequent_after_days)
+                ),
+                aws.efs.FileSystemLifecyclePolicyArgs(transition_to_primary_storage_class="AFTER_1_ACCESS"),
+            ],
+            tags=scope.tags(name),
+            opts=scope.stateful(self),
+        )
+        self.id, self.arn = system.id, system.arn
+        aws.efs.FileSystemPolicy(
+            name,
+            file_system_id=system.id,
+            policy=statements.document(statements.file_system(scope, system.arn)),
+            opts=self._child,
+        )
+        group = self._security_group()
+        for zone, subnet in args.subnet_ids.items():
+            aws.efs.MountTarget(
+                scope.name("files", zone),
+                file_system_id=system.id,
+                subnet_id=subnet,
+                security_groups=[group.id],
+                opts=self._child,
+            )
+        points = {point.name: self._access_point(point) for point in args.settings.access_points}
+        self.access_point_ids = {name: point.id for name, point in points.items()}
+        self.access_point_arns = {name: point.arn for name, point in points.items()}
+        self.register_outputs({"id": self.id})
+
+    def _security_group(self) -> aws.ec2.SecurityGroup:
+        args, name = self._args, self._args.scope.name("files")
+        group = aws.ec2.SecurityGroup(
+            name,
+            vpc_id=args.vpc_id,
+            description="File system: NFS from workers, nothing out",
+            tags=args.scope.tags(name),
+            opts=self._child,
+        )
+        aws.vpc.SecurityGroupIngressRule(
+            args.scope.name("files-in"),
+            security_group_id=group.id,
+            ip_protocol="tcp",
+            from_port=_NFS,
+            to_port=_NFS,
+            referenced_security_group_id=args.clients,
+            description="NFS from workers",
+            tags=args.scope.tags(name),
+            opts=self._child,
+        )
+        return group
+
+    def _access_point(self, point: AccessPoint) -> aws.efs.AccessPoint:
+        scope = self._args.scope
+        name = scope.name("files", point.name)
+        return aws.efs.AccessPoint(
+            name,
+            file_system_id=self.id,
+            posix_user=aws.efs.AccessPointPosixUserArgs(uid=point.user_id, gid=point.group_id),
+            root_directory=aws.efs.AccessPointRootDirectoryArgs(
+                path=point.path,
+                # Made on first use by this owner, or mounting a path that is not there fails.
+                creation_info=aws.efs.AccessPointRootDirectoryCreationInfoArgs(
+                    owner_uid=point.user_id, owner_gid=point.group_id, permissions="0750"
+                ),
+            ),
+            tags=scope.tags(name),
+            opts=self._child,
+        )
+
+
+def _after_days(days: int) -> str:
+    return "AFTER_1_DAY" if days == 1 else f"AFTER_{days}_DAYS"

@@ -1,0 +1,1 @@
+"""Every permission that the stack grants."""

@@ -1,0 +1,123 @@
+"""What GPU instances may do: what the node agent asks for, and what runs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pulumi
+
+from infra.iam.statements import ANY_RESOURCE, Statement
+from infra.scope import Scope
+from lambdas.core import names
+from userdata.agent.aws import permissions
+
+_REPOSITORY: Final = "{repository}"
+
+
+@dataclass(frozen=True)
+class InstanceAccess:
+    """What instances of a group use; ARNs but for the tables' names.
+
+    ``needs`` chooses among the agent's statements; ``job`` and ``dataset`` (``s3://bucket/folder/``) are a
+    training job's, empty without. Of the file system instances see what lies behind ``access_points``.
+    """
+
+    needs: frozenset[permissions.Need]
+    registry_table: pulumi.Input[str]
+    job_table: pulumi.Input[str]
+    archive: pulumi.Input[str]
+    log_group: pulumi.Input[str]
+    cloudwatch_parameter: pulumi.Input[str]
+    job: str = ""
+    dataset: str = ""
+    file_system: pulumi.Input[str] | None = None
+    access_points: Sequence[pulumi.Input[str]] = ()
+    buckets: Sequence[pulumi.Input[str]] = ()
+    repositories: Sequence[pulumi.Input[str]] = ()
+
+
+def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statement]:
+    """What an instance of ``group`` may do: boot, be looked into, report, and what its work needs."""
+    return [
+        Statement("FetchAgent", ["s3:GetObject"], [access.archive]),
+        Statement(
+            # The least that it needs (Systems Manager guide, "Create a custom IAM role for Session Manager").
+            "SessionManager",
+            [
+                "ssm:UpdateInstanceInformation",
+                "ssmmessages:CreateControlChannel",
+                "ssmmessages:CreateDataChannel",
+                "ssmmessages:OpenControlChannel",
+                "ssmmessages:OpenDataChannel",
+            ],
+            ANY_RESOURCE,
+        ),
+        Statement("ConfigureMetrics", ["ssm:GetParameter"], [access.cloudwatch_parameter]),
+        Statement(
+            "SendMetrics",
+            ["cloudwatch:PutMetricData"],
+            ANY_RESOURCE,
+            {"StringEquals": {"cloudwatch:namespace": names.METRIC_NAMESPACE}},
+        ),
+        Statement(
+            "SendLogs",
+            ["logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents"],
+            [access.log_group, pulumi.Output.concat(access.log_group, ":*")],
+        ),
+        *_of_agent(scope, group, access),
+        *_storage_access(access),
+    ]
+
+
+def _of_agent(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Statement]:
+    """Fill in the agent's own list: the account's parts are outputs, the others text."""
+    bucket, _, prefix = access.dataset.removeprefix("s3://").partition("/")
+    words = {"stack": scope.stack, "group": group, "job": access.job, "prefix": prefix}
+    places: dict[str, pulumi.Input[str]] = {
+        **words,
+        "partition": scope.partition,
+        "region": scope.region,
+        "account": scope.account_id,
+        "bucket": bucket,
+        "registry_table": access.registry_table,
+        "job_table": access.job_table,
+        "auto_scaling_group": f"{scope.prefix}{group}-*",
+    }
+    for statement in permissions.STATEMENTS:
+        if access.needs.isdisjoint(statement.needed_by):
+            continue
+        resources: list[pulumi.Input[str]] = []
+        for resource in statement.resources:
+            if resource == _REPOSITORY:
+                resources += access.repositories
+            else:
+                resources.append(pulumi.Output.format(resource, **places) if "{" in resource else resource)
+        yield Statement(statement.sid, statement.actions, resources, _filled(statement.conditions, words))
+
+
+def _filled(conditions: permissions.Conditions, words: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    def fill(value: str | list[str]) -> str | list[str]:
+        if isinstance(value, str):
+            return value.format_map(words)
+        return [item.format_map(words) for item in value]
+
+    return {
+        operator: {key: fill(value) for key, value in keys.items()} for operator, keys in conditions.items()
+    }
+
+
+def _storage_access(access: InstanceAccess) -> Iterator[Statement]:
+    if access.file_system is not None:
+        yield Statement(
+            "MountFiles",
+            ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+            [access.file_system],
+            {"StringEquals": {"elasticfilesystem:AccessPointArn": list(access.access_points)}},
+        )
+    if access.buckets:
+        yield Statement("ListBuckets", ["s3:ListBucket"], access.buckets)
+        yield Statement(
+            "ReadBuckets", ["s3:GetObject"], [pulumi.Output.concat(arn, "/*") for arn in access.buckets]
+        )

@@ -1,0 +1,1 @@
+"""Run any Pulumi program of AWS resources against moto: functions and event rules included."""

@@ -1,0 +1,102 @@
+"""Spot instance requests of a group's instances, as ``DescribeSpotInstanceRequests`` shows them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Final
+
+from moto.core.utils import utcnow
+from moto.ec2.models.spot_requests import SpotInstanceRequest
+from moto.ec2.utils import random_spot_request_id
+
+from pulumi_on_moto.fixes.answers import changed
+
+FULFILLED: Final = "fulfilled"
+MARKED: Final = "marked-for-termination"
+TAKEN: Final = "instance-terminated-no-capacity"
+ENDED_BY_USER: Final = "instance-terminated-by-user"
+_MESSAGES: Final = {
+    FULFILLED: "Your Spot request is fulfilled.",
+    MARKED: "Your Spot Instance is marked for termination.",
+    TAKEN: "Your Spot instance was terminated because there is no Spot capacity available.",
+    ENDED_BY_USER: "Spot Instance terminated due to user-initiated termination.",
+}
+"""Codes: EC2 user guide, "Spot request status"."""
+
+
+class GroupSpotRequest(SpotInstanceRequest):
+    """The request behind one spot instance of a group.
+
+    moto's own class launches the instance itself and dates every status 2015.
+    """
+
+    def __init__(self, backend: Any, instance: Any) -> None:
+        """Record a fulfilled one-time request for ``instance``."""
+        self._given = instance
+        super().__init__(
+            backend,
+            random_spot_request_id(),
+            "",
+            instance.image_id,
+            "one-time",
+            None,
+            None,
+            None,
+            None,
+            instance.key_name,
+            [group.id for group in instance.security_groups],
+            None,
+            instance.instance_type,
+            instance.placement.zone,
+            None,
+            None,
+            False,
+            instance.subnet_id,
+            {},
+            None,
+            "terminate",
+        )
+        self._created = self._updated = utcnow()
+        self.launched_availability_zone = instance.placement.zone
+        self.mark(FULFILLED)
+        instance.spot_instance_request_id = self.id
+        instance.lifecycle = "spot"
+        backend.spot_instance_requests[self.id] = self
+
+    def launch_instance(self) -> Any:
+        """Return the instance that is already there."""
+        return self._given
+
+    def mark(self, code: str) -> None:
+        """Give the request a status; the two ends of an instance close it."""
+        changed()
+        self._status_code = code
+        self.status_message = _MESSAGES[code]
+        self.state = "closed" if code in (TAKEN, ENDED_BY_USER) else "active"
+        self._updated = utcnow()
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """Code, message and time of the last change."""
+        return {"Code": self._status_code, "Message": self.status_message, "UpdateTime": self._updated}
+
+    @property
+    def create_time(self) -> datetime:  # type: ignore[override]
+        """When the request was made."""
+        return self._created
+
+    def get_filter_value(self, filter_name: str, method_name: str | None = None) -> Any:
+        """Return what a filter of the API compares with."""
+        if filter_name == "status-code":
+            return self._status_code
+        if filter_name == "launched-availability-zone":
+            return self.launched_availability_zone
+        if filter_name == "instance-id":
+            return self.instance_id
+        return super().get_filter_value(filter_name, method_name)
+
+
+def request_of(backend: Any, instance: Any) -> GroupSpotRequest | None:
+    """Return the spot request behind an instance, None for on-demand."""
+    found = backend.spot_instance_requests.get(getattr(instance, "spot_instance_request_id", None))
+    return found if isinstance(found, GroupSpotRequest) else None

@@ -1,0 +1,244 @@
+"""The vocabulary in which a Pulumi resource type is described as AWS API calls."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import jmespath
+
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.mapping.shapes import UnmatchedInputError, convert, key_values, member
+from pulumi_on_moto.sandbox import ACCOUNT, Clients
+
+TagStyle = Literal["none", "ec2", "list", "map", "after"]
+"""How tags are set: not at all, by EC2's ``CreateTags``, by the operation itself as ``Key``/``Value`` or as a
+mapping, or by the follow-up calls."""
+
+
+@dataclass(slots=True)
+class Draft:
+    """A resource on its way to becoming a request: inputs that are still open, parameters already set."""
+
+    type: str
+    name: str
+    urn: str
+    clients: Clients
+    inputs: dict[str, Any]
+    params: dict[str, Any] = field(default_factory=dict)
+    code: dict[str, bytes] = field(default_factory=dict)
+
+    def take(self, key: str, default: Any = None) -> Any:
+        """Remove an input and return it: the caller carries it out."""
+        return self.inputs.pop(key, default)
+
+    def need(self, key: str) -> Any:
+        """Remove an input that must be there and return it."""
+        if key not in self.inputs:
+            raise LocalCloudError(f'{self.type} "{self.name}": input {key!r} is missing')
+        return self.inputs.pop(key)
+
+    def put(self, **params: Any) -> None:
+        """Set request parameters; None means not set."""
+        self.params.update({key: value for key, value in params.items() if value is not None})
+
+    def fail(self, problem: str) -> LocalCloudError:
+        """Return the error that names this resource."""
+        return LocalCloudError(f'{self.type} "{self.name}": {problem}')
+
+    def matched(self, service: str, operation: str, value: Any, label: str, *path: str) -> Any:
+        """Return ``value`` in AWS's shape: an operation's input, or what ``path`` leads to below it.
+
+        ``label`` is the input that a message shall name; ``"[]"`` in ``path`` steps into a list.
+        """
+        shape: Any = self.clients(service).meta.service_model.operation_model(operation).input_shape
+        for step in path:
+            shape = shape.member if step == "[]" else shape.members[step]
+        try:
+            return convert(value, shape, label)
+        except UnmatchedInputError as error:
+            raise self.fail(f"{error} ({service} {operation} in the local cloud)") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A resource that exists now."""
+
+    type: str
+    name: str
+    id: str
+    clients: Clients
+    inputs: Mapping[str, Any]
+    params: Mapping[str, Any]
+    response: Mapping[str, Any]
+
+    def arn(self, service: str, rest: str) -> str:
+        """Return an ARN in this account and region."""
+        return f"arn:aws:{service}:{self.clients.region}:{ACCOUNT}:{rest}"
+
+    def find(self, path: str) -> Any:
+        """Return what a JMESPath finds in the response."""
+        return jmespath.search(path, self.response)
+
+
+Outputs = Callable[[Made], Mapping[str, Any]]
+
+
+def _no_outputs(made: Made) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """How one Pulumi type is created.
+
+    Attributes:
+        operation: ``service.method`` in boto3's spelling.
+        identity: where the physical id is found: a JMESPath into the response, ``=Name`` for a request
+            parameter, or a function of what was made.
+        rename: input → request parameter, where the names differ.
+        autoname: the input that Pulumi fills with a generated name when it is left out.
+        tags: how the operation takes tags.
+        shape: sets what name matching cannot; runs before it.
+        after: follow-up calls; it reads the inputs, which ``takes`` lists.
+        takes: inputs that ``after`` carries out.
+        outputs: what dependants may read beyond the inputs.
+        no_effect: inputs that do nothing here, each with the reason.
+    """
+
+    operation: str
+    identity: str | Callable[[Made], str]
+    rename: Mapping[str, str] = field(default_factory=dict)
+    autoname: str = ""
+    tags: TagStyle = "none"
+    shape: Callable[[Draft], None] | None = None
+    after: Callable[[Made], None] | None = None
+    takes: frozenset[str] = frozenset()
+    outputs: Outputs = _no_outputs
+    no_effect: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def service(self) -> str:
+        """The boto3 service name."""
+        return self.operation.partition(".")[0]
+
+    @property
+    def method(self) -> str:
+        """The boto3 method name."""
+        return self.operation.partition(".")[2]
+
+
+_TAG_INPUTS: Final = ("tags", "tagsAll")
+_DOCUMENTS: Final = frozenset(
+    {"policy", "assumeRolePolicy", "eventPattern", "redrivePolicy", "redriveAllowPolicy"}
+)
+REGION_INPUT: Final = "region"
+"""pulumi-aws 7 gives every resource a ``region`` input; the provider fills it."""
+
+
+def create(spec: Spec, draft: Draft) -> tuple[Made, dict[str, str]]:
+    """Carry out a draft; return what was made and the inputs that had no effect, with reasons."""
+    for key in _DOCUMENTS & draft.inputs.keys():
+        # The provider takes a document as text or as an object and shows it as text.
+        draft.inputs[key] = json_text(draft.inputs[key])
+    given = dict(draft.inputs)
+    region = draft.take(REGION_INPUT)
+    if region not in (None, draft.clients.region):
+        raise draft.fail(f"region is {region!r}, the local cloud runs in {draft.clients.region!r} only")
+    if spec.autoname and draft.inputs.get(spec.autoname) is None:
+        draft.inputs[spec.autoname] = given[spec.autoname] = generated_name(draft)
+    tags = _take_tags(draft)
+    if tags and spec.tags == "none" and "tags" in given:
+        raise draft.fail(f"input 'tags' has no mapping to {spec.operation} in the local cloud")
+    skipped = {key: reason for key, reason in spec.no_effect.items() if draft.take(key) is not None}
+    for key in spec.takes:
+        draft.take(key)
+    if spec.shape is not None:
+        spec.shape(draft)
+    client = draft.clients(spec.service)
+    _match(spec, draft, client)
+    _put_tags(spec, draft, client, tags)
+    response = getattr(client, spec.method)(**draft.params)
+    made = Made(draft.type, draft.name, "", draft.clients, given, draft.params, response)
+    made = _identified(spec, made)
+    if tags and spec.tags == "ec2":
+        draft.clients("ec2").create_tags(Resources=[made.id], Tags=key_values(tags))
+    if spec.after is not None:
+        spec.after(made)
+    return made, skipped
+
+
+def outputs(spec: Spec, made: Made) -> dict[str, Any]:
+    """Return what dependants of a resource see: its inputs, what AWS computed, and all its tags."""
+    result = dict(made.inputs)
+    if spec.autoname:
+        result.setdefault("name", made.inputs.get(spec.autoname))
+    result.setdefault("region", made.clients.region)
+    if made.inputs.get("tagsAll") is None and made.inputs.get("tags") is not None:
+        result["tagsAll"] = made.inputs["tags"]
+    result.update(spec.outputs(made))
+    return {key: value for key, value in result.items() if value is not None}
+
+
+def generated_name(draft: Draft) -> str:
+    """Return a physical name as Pulumi would generate it: the logical name and seven hex digits."""
+    return f"{draft.name}-{hashlib.sha256(draft.urn.encode()).hexdigest()[:7]}"
+
+
+def json_text(value: Any) -> str | None:
+    """Return a policy or pattern as text, whether it was given as text or as an object."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def found(**paths: str) -> Outputs:
+    """Return outputs read from the response by JMESPath."""
+    return lambda made: {name: made.find(path) for name, path in paths.items()}
+
+
+def _take_tags(draft: Draft) -> dict[str, str]:
+    if isinstance(draft.inputs.get("tags"), list):
+        return {}  # Auto Scaling's own list of tags is an input like any other
+    every = [draft.take(key) or {} for key in _TAG_INPUTS]
+    return {**every[1], **every[0]}
+
+
+def _put_tags(spec: Spec, draft: Draft, client: Any, tags: Mapping[str, str]) -> None:
+    if not tags or spec.tags not in ("list", "map"):
+        return
+    shape = _input_shape(spec, client)
+    name = spec.rename.get("tags") or member(shape, "tags")
+    if name is None:
+        raise draft.fail(f"input 'tags' has no mapping to {spec.operation} in the local cloud")
+    draft.params[name] = convert(dict(tags), shape.members[name], "tags")
+
+
+def _match(spec: Spec, draft: Draft, client: Any) -> None:
+    shape = _input_shape(spec, client)
+    for key, value in list(draft.inputs.items()):
+        name = spec.rename.get(key) or member(shape, key)
+        if name is None:
+            raise draft.fail(f"input {key!r} has no mapping to {spec.operation} in the local cloud")
+        try:
+            draft.params[name] = convert(value, shape.members[name], key)
+        except UnmatchedInputError as error:
+            raise draft.fail(f"{error} ({spec.operation} in the local cloud)") from None
+
+
+def _input_shape(spec: Spec, client: Any) -> Any:
+    operation = client.meta.method_to_api_mapping[spec.method]
+    return client.meta.service_model.operation_model(operation).input_shape
+
+
+def _identified(spec: Spec, made: Made) -> Made:
+    if callable(spec.identity):
+        identity: Any = spec.identity(made)
+    elif spec.identity.startswith("="):
+        identity = made.params[spec.identity[1:]]
+    else:
+        identity = made.find(spec.identity)
+    if not isinstance(identity, str) or not identity:
+        raise LocalCloudError(f'{made.type} "{made.name}": {spec.operation} returned no id')
+    return Made(made.type, made.name, identity, made.clients, made.inputs, made.params, made.response)

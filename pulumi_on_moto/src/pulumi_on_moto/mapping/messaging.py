@@ -1,0 +1,138 @@
+"""Messages: SQS queues, EventBridge rules and targets, SNS topics."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pulumi_on_moto.mapping.base import Draft, Made, Spec, found, generated_name, json_text
+from pulumi_on_moto.mapping.shapes import text
+
+_QUEUE_ATTRIBUTES: Final = {
+    "contentBasedDeduplication": "ContentBasedDeduplication",
+    "deduplicationScope": "DeduplicationScope",
+    "delaySeconds": "DelaySeconds",
+    "fifoQueue": "FifoQueue",
+    "fifoThroughputLimit": "FifoThroughputLimit",
+    "kmsDataKeyReusePeriodSeconds": "KmsDataKeyReusePeriodSeconds",
+    "kmsMasterKeyId": "KmsMasterKeyId",
+    "maxMessageSize": "MaximumMessageSize",
+    "messageRetentionSeconds": "MessageRetentionPeriod",
+    "receiveWaitTimeSeconds": "ReceiveMessageWaitTimeSeconds",
+    "sqsManagedSseEnabled": "SqsManagedSseEnabled",
+    "visibilityTimeoutSeconds": "VisibilityTimeout",
+}
+_QUEUE_DOCUMENTS: Final = {
+    "policy": "Policy",
+    "redrivePolicy": "RedrivePolicy",
+    "redriveAllowPolicy": "RedriveAllowPolicy",
+}
+
+
+def _queue(draft: Draft) -> None:
+    attributes: dict[str, Any] = {}
+    for key, name in _QUEUE_ATTRIBUTES.items():
+        value = draft.take(key)
+        if value is not None:
+            attributes[name] = text(value)
+    for key, name in _QUEUE_DOCUMENTS.items():
+        value = draft.take(key)
+        if value is not None:
+            attributes[name] = json_text(value)
+    draft.put(Attributes=attributes)
+
+
+def _queue_document(key: str) -> Spec:
+    def shape(draft: Draft) -> None:
+        draft.put(Attributes={_QUEUE_DOCUMENTS[key]: json_text(draft.need(key))})
+
+    return Spec("sqs.set_queue_attributes", "=QueueUrl", shape=shape)
+
+
+def _queue_outputs(made: Made) -> dict[str, Any]:
+    return {"arn": made.arn("sqs", made.params["QueueName"]), "url": made.id}
+
+
+def _rule(draft: Draft) -> None:
+    pattern = draft.take("eventPattern")
+    enabled = draft.take("isEnabled")
+    draft.put(EventPattern=json_text(pattern))
+    if enabled is not None:
+        draft.put(State="ENABLED" if enabled else "DISABLED")
+
+
+_TARGET_RENAMES: Final = {
+    "targetId": "id",
+    "sqsTarget": "sqsParameters",
+    "inputPaths": "inputPathsMap",
+}
+
+
+def _target(draft: Draft) -> None:
+    rule, bus = draft.need("rule"), draft.take("eventBusName")
+    transformer = draft.inputs.get("inputTransformer")
+    if transformer:
+        draft.inputs["inputTransformer"] = {_TARGET_RENAMES.get(k, k): v for k, v in transformer.items()}
+    target = {_TARGET_RENAMES.get(key, key): value for key, value in draft.inputs.items()}
+    target.setdefault("id", generated_name(draft))
+    shaped = draft.matched("events", "PutTargets", target, "eventTarget", "Targets", "[]")
+    draft.inputs.clear()
+    draft.put(Rule=rule, EventBusName=bus, Targets=[shaped])
+
+
+def _topic_document(draft: Draft) -> None:
+    draft.put(
+        TopicArn=draft.need("arn"), AttributeName="Policy", AttributeValue=json_text(draft.need("policy"))
+    )
+
+
+SPECS: dict[str, Spec] = {
+    "aws:sqs/queue:Queue": Spec(
+        "sqs.create_queue",
+        "QueueUrl",
+        rename={"name": "QueueName"},
+        autoname="name",
+        tags="map",
+        shape=_queue,
+        outputs=_queue_outputs,
+    ),
+    "aws:sqs/queuePolicy:QueuePolicy": _queue_document("policy"),
+    "aws:sqs/redrivePolicy:RedrivePolicy": _queue_document("redrivePolicy"),
+    "aws:sqs/redriveAllowPolicy:RedriveAllowPolicy": _queue_document("redriveAllowPolicy"),
+    "aws:cloudwatch/eventRule:EventRule": Spec(
+        "events.put_rule",
+        "=Name",
+        autoname="name",
+        tags="list",
+        shape=_rule,
+        outputs=found(arn="RuleArn"),
+        no_effect={"forceDestroy": "nothing is ever deleted here"},
+    ),
+    "aws:cloudwatch/eventTarget:EventTarget": Spec(
+        "events.put_targets",
+        lambda made: f"{made.params['Rule']}-{made.params['Targets'][0]['Id']}",
+        shape=_target,
+        outputs=lambda made: {"targetId": made.params["Targets"][0]["Id"]},
+    ),
+    "aws:sns/topic:Topic": Spec(
+        "sns.create_topic",
+        "TopicArn",
+        autoname="name",
+        tags="list",
+        shape=lambda draft: draft.put(
+            Attributes={
+                name: text(draft.take(key))
+                for key, name in (("displayName", "DisplayName"), ("kmsMasterKeyId", "KmsMasterKeyId"))
+                if draft.inputs.get(key) is not None
+            }
+        ),
+        outputs=found(arn="TopicArn"),
+    ),
+    "aws:sns/topicSubscription:TopicSubscription": Spec(
+        "sns.subscribe",
+        "SubscriptionArn",
+        rename={"topic": "TopicArn"},
+        outputs=found(arn="SubscriptionArn"),
+        no_effect={"endpointAutoConfirms": "subscriptions are confirmed at once"},
+    ),
+    "aws:sns/topicPolicy:TopicPolicy": Spec("sns.set_topic_attributes", "=TopicArn", shape=_topic_document),
+}

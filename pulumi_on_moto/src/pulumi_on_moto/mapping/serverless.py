@@ -1,0 +1,179 @@
+"""Functions and what they lean on: Lambda, log groups, parameters, DynamoDB tables."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pulumi_on_moto.mapping.base import Draft, Made, Spec, found, generated_name
+from pulumi_on_moto.program.archives import zip_bytes
+
+
+def _function(draft: Draft) -> None:
+    name = draft.need("name")
+    archive = draft.take("code")
+    if archive is None:
+        raise draft.fail("input 'code' is missing: only functions from an archive run in the local cloud")
+    code = zip_bytes(archive)
+    draft.code[name] = code
+    draft.put(FunctionName=name, Code={"ZipFile": code})
+
+
+def _concurrency(made: Made) -> None:
+    reserved = made.inputs.get("reservedConcurrentExecutions")
+    if reserved is not None and int(reserved) >= 0:  # -1 means "not reserved"
+        made.clients("lambda").put_function_concurrency(
+            FunctionName=made.id, ReservedConcurrentExecutions=int(reserved)
+        )
+
+
+def _function_outputs(made: Made) -> dict[str, Any]:
+    arn = made.find("FunctionArn")
+    region = made.clients.region
+    return {
+        "arn": arn,
+        "invokeArn": f"arn:aws:apigateway:{region}:lambda:path/2015-03-31/functions/{arn}/invocations",
+        "qualifiedArn": f"{arn}:$LATEST",
+        "version": "$LATEST",
+        "codeSha256": made.find("CodeSha256"),
+        "lastModified": made.find("LastModified"),
+    }
+
+
+def _permission(draft: Draft) -> None:
+    draft.put(
+        FunctionName=draft.need("function"), StatementId=draft.take("statementId") or generated_name(draft)
+    )
+
+
+def _retention(made: Made) -> None:
+    days = made.inputs.get("retentionInDays")
+    if days:
+        made.clients("logs").put_retention_policy(logGroupName=made.id, retentionInDays=int(days))
+
+
+def _parameter(draft: Draft) -> None:
+    insecure = draft.take("insecureValue")
+    if insecure is not None:
+        draft.put(Value=insecure)
+
+
+def _table(draft: Draft) -> None:
+    attributes = draft.need("attributes")
+    draft.put(
+        AttributeDefinitions=[{"AttributeName": a["name"], "AttributeType": a["type"]} for a in attributes],
+        KeySchema=_key_schema(draft.take("hashKey"), draft.take("rangeKey")),
+    )
+    read, write = draft.take("readCapacity"), draft.take("writeCapacity")
+    if draft.inputs.get("billingMode", "PROVISIONED") == "PROVISIONED":
+        draft.put(
+            ProvisionedThroughput={"ReadCapacityUnits": int(read or 1), "WriteCapacityUnits": int(write or 1)}
+        )
+        draft.inputs["billingMode"] = "PROVISIONED"
+    encryption = draft.take("serverSideEncryption")
+    if encryption:
+        key = encryption.get("kmsKeyArn")
+        draft.put(
+            SSESpecification={"Enabled": encryption["enabled"], "SSEType": "KMS"}
+            | ({"KMSMasterKeyId": key} if key else {})
+        )
+    if draft.take("streamEnabled"):
+        draft.put(StreamSpecification={"StreamEnabled": True, "StreamViewType": draft.need("streamViewType")})
+    indexes = draft.take("globalSecondaryIndexes") or []
+    if indexes:
+        draft.put(GlobalSecondaryIndexes=[_index(index) for index in indexes])
+
+
+def _index(index: dict[str, Any]) -> dict[str, Any]:
+    projection: dict[str, Any] = {"ProjectionType": index["projectionType"]}
+    if index.get("nonKeyAttributes"):
+        projection["NonKeyAttributes"] = index["nonKeyAttributes"]
+    return {
+        "IndexName": index["name"],
+        "KeySchema": _key_schema(index["hashKey"], index.get("rangeKey")),
+        "Projection": projection,
+    }
+
+
+def _key_schema(hash_key: str, range_key: str | None) -> list[dict[str, str]]:
+    keys = [{"AttributeName": hash_key, "KeyType": "HASH"}]
+    if range_key:
+        keys.append({"AttributeName": range_key, "KeyType": "RANGE"})
+    return keys
+
+
+def _table_extras(made: Made) -> None:
+    dynamodb = made.clients("dynamodb")
+    ttl = made.inputs.get("ttl")
+    if ttl and ttl.get("enabled", True):
+        dynamodb.update_time_to_live(
+            TableName=made.id,
+            TimeToLiveSpecification={"Enabled": True, "AttributeName": ttl["attributeName"]},
+        )
+    recovery = made.inputs.get("pointInTimeRecovery")
+    if recovery:
+        dynamodb.update_continuous_backups(
+            TableName=made.id,
+            PointInTimeRecoverySpecification={"PointInTimeRecoveryEnabled": recovery["enabled"]},
+        )
+
+
+_HERE: Final = "the handler sees the packages of this Python environment"
+
+SPECS: dict[str, Spec] = {
+    "aws:lambda/function:Function": Spec(
+        "lambda.create_function",
+        "FunctionName",
+        rename={"kmsKeyArn": "KMSKeyArn"},
+        autoname="name",
+        tags="map",
+        shape=_function,
+        after=_concurrency,
+        takes=frozenset({"reservedConcurrentExecutions"}),
+        outputs=_function_outputs,
+        no_effect={
+            "layers": _HERE,
+            "sourceCodeHash": "the archive itself is deployed",
+            "skipDestroy": "nothing is ever deleted here",
+        },
+    ),
+    "aws:lambda/eventSourceMapping:EventSourceMapping": Spec(
+        "lambda.create_event_source_mapping",
+        "UUID",
+        tags="map",
+        outputs=found(uuid="UUID", functionArn="FunctionArn", state="State", arn="EventSourceMappingArn"),
+    ),
+    "aws:lambda/permission:Permission": Spec("lambda.add_permission", "=StatementId", shape=_permission),
+    "aws:cloudwatch/logGroup:LogGroup": Spec(
+        "logs.create_log_group",
+        "=logGroupName",
+        rename={"name": "logGroupName"},
+        autoname="name",
+        tags="map",
+        after=_retention,
+        takes=frozenset({"retentionInDays"}),
+        outputs=lambda made: {"arn": made.arn("logs", f"log-group:{made.id}")},
+        no_effect={"skipDestroy": "nothing is ever deleted here"},
+    ),
+    "aws:ssm/parameter:Parameter": Spec(
+        "ssm.put_parameter",
+        "=Name",
+        autoname="name",
+        tags="list",
+        shape=_parameter,
+        outputs=lambda made: {
+            "arn": made.arn("ssm", f"parameter/{made.id.lstrip('/')}"),
+            "version": made.find("Version"),
+        },
+    ),
+    "aws:dynamodb/table:Table": Spec(
+        "dynamodb.create_table",
+        "=TableName",
+        rename={"name": "TableName"},
+        autoname="name",
+        tags="list",
+        shape=_table,
+        after=_table_extras,
+        takes=frozenset({"ttl", "pointInTimeRecovery"}),
+        outputs=found(arn="TableDescription.TableArn"),
+    ),
+}

@@ -1,0 +1,193 @@
+"""Data lookups of the program (``aws.get_…``), answered from moto where it knows the answer."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.elastic_block_store import Snapshot
+
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.sandbox import ACCOUNT, Clients
+
+Answer = dict[str, Any]
+
+_IMAGE_PARAMETERS: Final = ("/aws/service/deeplearning/ami/", "/aws/service/ecs/", "/aws/service/eks/")
+"""Public parameters that hold an AMI id and that moto lacks; each that is asked for gets an image."""
+
+
+class Lookups:
+    """Answers lookups by token; an unknown one is an error that names it."""
+
+    def __init__(self, clients: Clients) -> None:
+        self._clients = clients
+        self._images: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._answers: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
+            "aws:index/getAvailabilityZones:getAvailabilityZones": self._zones,
+            "aws:index/getCallerIdentity:getCallerIdentity": self._identity,
+            "aws:index/getPartition:getPartition": self._partition,
+            "aws:index/getRegion:getRegion": self._region,
+            "aws:iam/getPolicyDocument:getPolicyDocument": policy_document,
+            "aws:ssm/getParameter:getParameter": self._parameter,
+            "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": self._offerings,
+            "aws:ebs/getSnapshot:getSnapshot": self._snapshot,
+        }
+
+    def __call__(self, token: str, args: Mapping[str, Any]) -> Answer:
+        """Return the answer to a lookup."""
+        answer = self._answers.get(token)
+        if answer is None:
+            raise LocalCloudError(f"lookup {token} is not emulated by the local cloud")
+        return {"id": token.rpartition(":")[2], **answer(args)}
+
+    def image(self, parameter: str) -> str:
+        """Return the AMI id that a public parameter of AWS stands for here."""
+        with self._lock:
+            if parameter not in self._images:
+                self._images[parameter] = self._registered(parameter.strip("/").replace("/", "-")[:128])
+            return self._images[parameter]
+
+    def _registered(self, name: str) -> str:
+        """Return the image of a name: every reader of a parameter finds the same one."""
+        ec2 = self._clients("ec2")
+        found = ec2.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"]
+        if found:
+            return str(found[0]["ImageId"])
+        reply = ec2.register_image(
+            Name=name,
+            Architecture="arm64" if "arm64" in name else "x86_64",
+            RootDeviceName="/dev/sda1",
+            VirtualizationType="hvm",
+        )
+        return str(reply["ImageId"])
+
+    def _zones(self, args: Mapping[str, Any]) -> Answer:
+        zones = self._clients("ec2").describe_availability_zones()["AvailabilityZones"]
+        excluded = set(args.get("excludeNames") or [])
+        kept = [zone for zone in zones if zone["ZoneName"] not in excluded]
+        return {
+            "names": [zone["ZoneName"] for zone in kept],
+            "zoneIds": [zone["ZoneId"] for zone in kept],
+            "groupNames": [self._clients.region],
+            "region": self._clients.region,
+            **_echo(args),
+        }
+
+    def _identity(self, args: Mapping[str, Any]) -> Answer:
+        identity = self._clients("sts").get_caller_identity()
+        return {"accountId": identity["Account"], "arn": identity["Arn"], "userId": identity["UserId"]}
+
+    def _partition(self, args: Mapping[str, Any]) -> Answer:
+        return {"partition": "aws", "dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws"}
+
+    def _region(self, args: Mapping[str, Any]) -> Answer:
+        region = self._clients.region
+        endpoint = f"ec2.{region}.amazonaws.com"
+        return {"name": region, "region": region, "description": region, "endpoint": endpoint}
+
+    def _parameter(self, args: Mapping[str, Any]) -> Answer:
+        name = str(args["name"])
+        arn = f"arn:aws:ssm:{self._clients.region}:{ACCOUNT}:parameter/{name.lstrip('/')}"
+        if name.startswith(_IMAGE_PARAMETERS):
+            value, version, kind = self.image(name), 1, "String"
+        else:
+            try:
+                found = self._clients("ssm").get_parameter(Name=name, WithDecryption=True)["Parameter"]
+            except ClientError as error:
+                code = error.response["Error"]["Code"]
+                raise LocalCloudError(f"SSM parameter {name!r}: {code} in the local cloud") from None
+            value, version, kind = found["Value"], found["Version"], found["Type"]
+        return {
+            "arn": arn,
+            "name": name,
+            "type": kind,
+            "value": value,
+            "insecureValue": value,
+            "version": version,
+            "region": self._clients.region,
+            **_echo(args),
+        }
+
+    def _snapshot(self, args: Mapping[str, Any]) -> Answer:
+        """Answer for a snapshot in the stack file, its user's own: one of that id lies here, encrypted."""
+        [name] = args["snapshotIds"]
+        ec2: Any = ec2_backends[ACCOUNT][self._clients.region]
+        with self._lock:
+            if name not in ec2.snapshots:
+                zone = self._zones({})["names"][0]
+                volume = ec2.create_volume(size="1", zone_name=zone, encrypted=True)
+                ec2.snapshots[name] = Snapshot(ec2, name, volume, "a dataset", encrypted=True)
+                ec2.delete_volume(volume.id)
+        [found] = self._clients("ec2").describe_snapshots(SnapshotIds=[name])["Snapshots"]
+        return {
+            "snapshotId": name,
+            "state": found["State"],
+            "encrypted": found["Encrypted"],
+            "storageTier": found["StorageTier"],
+            "region": self._clients.region,
+            **_echo(args),
+        }
+
+    def _offerings(self, args: Mapping[str, Any]) -> Answer:
+        filters = [{"Name": item["name"], "Values": item["values"]} for item in args.get("filters") or []]
+        kind = args.get("locationType") or "region"
+        paginator = self._clients("ec2").get_paginator("describe_instance_type_offerings")
+        found = [
+            offering
+            for page in paginator.paginate(LocationType=kind, Filters=filters)
+            for offering in page["InstanceTypeOfferings"]
+        ]
+        return {
+            "instanceTypes": [item["InstanceType"] for item in found],
+            "locations": [item["Location"] for item in found],
+            "locationTypes": [item["LocationType"] for item in found],
+            "region": self._clients.region,
+            **_echo(args),
+        }
+
+
+def policy_document(args: Mapping[str, Any]) -> Answer:
+    """Render ``aws.iam.get_policy_document`` as its provider does: single values stand alone."""
+    statements = [_statement(item) for item in args.get("statements") or []]
+    document = {"Version": args.get("version") or "2012-10-17", "Statement": statements}
+    if args.get("policyId"):
+        document["Id"] = args["policyId"]
+    return {
+        "json": json.dumps(document, indent=2),
+        "minifiedJson": json.dumps(document, separators=(",", ":")),
+        **_echo(args),
+    }
+
+
+def _statement(item: Mapping[str, Any]) -> dict[str, Any]:
+    statement: dict[str, Any] = {"Effect": item.get("effect") or "Allow"}
+    if item.get("sid"):
+        statement["Sid"] = item["sid"]
+    for key, name in (
+        ("actions", "Action"),
+        ("notActions", "NotAction"),
+        ("resources", "Resource"),
+        ("notResources", "NotResource"),
+    ):
+        if item.get(key):
+            statement[name] = _single(item[key])
+    for key, name in (("principals", "Principal"), ("notPrincipals", "NotPrincipal")):
+        for principal in item.get(key) or []:
+            statement.setdefault(name, {})[principal["type"]] = _single(principal["identifiers"])
+    for condition in item.get("conditions") or []:
+        operator = statement.setdefault("Condition", {}).setdefault(condition["test"], {})
+        operator[condition["variable"]] = _single(condition["values"])
+    return statement
+
+
+def _single(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values
+
+
+def _echo(args: Mapping[str, Any]) -> Answer:
+    return {key: value for key, value in args.items() if value is not None}

@@ -1,0 +1,197 @@
+"""The engine's side of a Pulumi program: registers its resources and really creates them in moto."""
+
+from __future__ import annotations
+
+import json
+import threading
+from typing import Any, Final
+
+import pulumi
+from botocore.exceptions import BotoCoreError, ClientError
+from google.protobuf import empty_pb2
+from pulumi.runtime import mocks, rpc
+from pulumi.runtime.proto import resource_pb2
+from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
+
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.mapping import SPECS
+from pulumi_on_moto.mapping.base import Draft, Spec, create, outputs
+from pulumi_on_moto.program.lookups import Lookups
+from pulumi_on_moto.program.record import Resource
+from pulumi_on_moto.sandbox import Clients
+
+STACK_TYPE: Final = "pulumi:pulumi:Stack"
+_PROVIDER_PREFIX: Final = "pulumi:providers:"
+_PROVIDER_INPUTS: Final = frozenset(
+    {
+        "region",
+        "defaultTags",
+        "version",
+        "skipCredentialsValidation",
+        "skipMetadataApiCheck",
+        "skipRegionValidation",
+    }
+)
+
+
+class Monitor(mocks.MockMonitor):
+    """A resource monitor that creates what is registered.
+
+    The SDK calls it on several threads; moto is not made for that, so creation is one at a time. After the
+    first failure nothing more is created.
+
+    Attributes:
+        recorded: the resources so far.
+        exports: the stack's outputs, secrets unwrapped.
+        secret_exports: names of the outputs that are secrets.
+        code: archives of functions by function name.
+        failure: the first error, if any.
+    """
+
+    def __init__(
+        self, clients: Clients, lookups: Lookups, default_tags: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(_NoMocks(self))
+        self.recorded: list[Resource] = []
+        self.exports: dict[str, Any] = {}
+        self.secret_exports: frozenset[str] = frozenset()
+        self.code: dict[str, bytes] = {}
+        self.failure: Exception | None = None
+        self._clients = clients
+        self._lookups = lookups
+        self._provider_tags: dict[str, dict[str, str]] = {"": default_tags or {}}
+        self._lock = threading.Lock()
+
+    def RegisterResource(self, request: Any) -> Any:  # noqa: N802
+        """Create one resource."""
+        urn = self.make_urn(request.parent, request.type, request.name)
+        if request.type == STACK_TYPE:
+            return resource_pb2.RegisterResourceResponse(urn=urn)
+        _ensure_event_loop()  # type: ignore[no-untyped-call]
+        inputs = plain(rpc.deserialize_properties(request.object))
+        with self._lock:
+            if self.failure is not None:
+                raise self.failure
+            try:
+                resource = self._register(request, urn, inputs)
+            except Exception as error:
+                self.failure = error
+                raise
+        serialized = _sync_await(rpc.serialize_properties(dict(resource.outputs), {}))
+        self.resources[urn] = mocks.MockMonitor.ResourceRegistration(urn, resource.id, dict(resource.outputs))
+        return resource_pb2.RegisterResourceResponse(urn=urn, id=resource.id, object=serialized)
+
+    def ReadResource(self, request: Any) -> Any:  # noqa: N802
+        """Refuse: there is nothing to adopt in an empty cloud."""
+        raise LocalCloudError(
+            f'{request.type} "{request.name}": a resource cannot be read into the local cloud'
+        )
+
+    def Invoke(self, request: Any) -> Any:  # noqa: N802
+        """Answer one data lookup."""
+        try:
+            return super().Invoke(request)  # type: ignore[no-untyped-call]
+        except Exception as error:
+            self.failure = self.failure or error
+            raise
+
+    def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
+        """Keep the stack's outputs."""
+        if STACK_TYPE in request.urn:
+            given = rpc.deserialize_properties(request.outputs)
+            self.secret_exports = frozenset(key for key, value in given.items() if rpc.is_rpc_secret(value))
+            self.exports = plain(given)
+        return empty_pb2.Empty()
+
+    def lookup(self, token: str, args: dict[str, Any]) -> dict[str, Any]:
+        """Answer a lookup by token."""
+        with self._lock:
+            return self._lookups(token, plain(args))
+
+    def _register(self, request: Any, urn: str, inputs: dict[str, Any]) -> Resource:
+        """Create one resource; called for one at a time."""
+        type_, name = request.type, request.name
+        parent = "" if request.parent.split("::")[2:3][0] == STACK_TYPE else request.parent
+        if type_.startswith(_PROVIDER_PREFIX):
+            return self._keep(Resource(urn, type_, name, parent, *self._provider(type_, name, inputs), {}))
+        if not request.custom:
+            return self._keep(Resource(urn, type_, name, parent, "", inputs, inputs, {}))
+        spec = SPECS.get(type_)
+        if spec is None:
+            raise LocalCloudError(f'{type_} "{name}": this resource type is not emulated by the local cloud')
+        if request.importId:
+            raise LocalCloudError(
+                f'{type_} "{name}": import of {request.importId!r}, the local cloud starts empty'
+            )
+        given = {key: value for key, value in inputs.items() if value is not None}
+        tagged = self._with_default_tags(spec, given, request.provider)
+        draft = Draft(type_, name, urn, self._clients, tagged)
+        try:
+            made, skipped = create(spec, draft)
+            seen = outputs(spec, made)
+        except (ClientError, BotoCoreError, NotImplementedError) as error:
+            raise draft.fail(" ".join(str(error).split()) or type(error).__name__) from error
+        self.code.update(draft.code)
+        return self._keep(Resource(urn, type_, name, parent, made.id, given, seen, skipped))
+
+    def _keep(self, resource: Resource) -> Resource:
+        self.recorded.append(resource)
+        return resource
+
+    def _provider(
+        self, type_: str, name: str, inputs: dict[str, Any]
+    ) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        if type_ != f"{_PROVIDER_PREFIX}aws":
+            raise LocalCloudError(f'{type_} "{name}": only the aws provider is emulated by the local cloud')
+        unknown = sorted(key for key in inputs.keys() - _PROVIDER_INPUTS if inputs[key] is not None)
+        if unknown:
+            raise LocalCloudError(f'{type_} "{name}": input {unknown[0]!r} has no mapping in the local cloud')
+        if inputs.get("region") not in (None, self._clients.region):
+            raise LocalCloudError(
+                f'{type_} "{name}": region is {inputs["region"]!r}, '
+                f"the local cloud is in {self._clients.region!r}"
+            )
+        identity = f"local-{name}"
+        tags = inputs.get("defaultTags") or {}
+        # A provider's inputs travel as JSON text (Pulumi's provider configuration is text only).
+        tags = json.loads(tags) if isinstance(tags, str) else tags
+        self._provider_tags[identity] = tags.get("tags") or {}
+        return identity, inputs, inputs
+
+    def _with_default_tags(self, spec: Spec, inputs: dict[str, Any], provider: str) -> dict[str, Any]:
+        tags = self._provider_tags.get(provider.rpartition("::")[2], self._provider_tags[""])
+        if not tags or spec.tags == "none" or isinstance(inputs.get("tags"), list):
+            return dict(inputs)
+        return {**inputs, "tagsAll": {**tags, **(inputs.get("tags") or {})}}
+
+
+class _NoMocks(mocks.Mocks):
+    """Satisfies the base class; the monitor routes lookups itself."""
+
+    def __init__(self, monitor: Monitor) -> None:
+        self._monitor = monitor
+
+    def call(self, args: mocks.MockCallArgs) -> Any:
+        """Answer a lookup."""
+        return self._monitor.lookup(args.token, args.args)
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        """Never reached: the monitor registers resources itself."""
+        raise NotImplementedError(args.typ)
+
+
+def build(clients: Clients, default_tags: dict[str, str] | None = None) -> Monitor:
+    """Return a monitor that creates resources with ``clients``."""
+    return Monitor(clients, Lookups(clients), default_tags)
+
+
+def plain(value: Any) -> Any:
+    """Return ``value`` without secret wrappers at any depth."""
+    value = rpc.unwrap_rpc_secret(value)
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if isinstance(value, pulumi.Output):
+        raise LocalCloudError("an unresolved output reached the local cloud")
+    return value

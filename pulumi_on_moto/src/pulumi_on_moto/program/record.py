@@ -1,0 +1,75 @@
+"""What a deployment leaves behind: its resources, its outputs, and the code of its functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pulumi_on_moto.errors import LocalCloudError
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """One resource of the program.
+
+    Attributes:
+        urn: Pulumi's name for it; unique.
+        type: Pulumi's type token, for example ``aws:sqs/queue:Queue``.
+        name: its logical name.
+        parent: the URN of its parent, empty for the stack's own children.
+        id: its physical id; empty for a component.
+        inputs: resolved inputs, camelCase, secrets unwrapped.
+        outputs: what dependants see.
+        no_effect: inputs that were accepted and do nothing here, each with the reason.
+    """
+
+    urn: str
+    type: str
+    name: str
+    parent: str
+    id: str
+    inputs: Mapping[str, Any]
+    outputs: Mapping[str, Any]
+    no_effect: Mapping[str, str]
+
+    @property
+    def is_component(self) -> bool:
+        """Whether it only groups others and exists nowhere in AWS."""
+        return not self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """The result of one run of the program.
+
+    Attributes:
+        project: the project's name.
+        stack: the stack's name.
+        region: the AWS region.
+        account: the account number that moto pretends to be.
+        resources: in the order in which they were registered.
+        outputs: the stack's exports, secrets unwrapped.
+        secret_outputs: names of the exports that must not be shown.
+        code: the deployed archive (zip bytes) of each function, by function name.
+    """
+
+    project: str
+    stack: str
+    region: str
+    account: str
+    resources: tuple[Resource, ...]
+    outputs: Mapping[str, Any]
+    secret_outputs: frozenset[str]
+    code: Mapping[str, bytes]
+
+    def of_type(self, type_: str) -> tuple[Resource, ...]:
+        """Return the resources of a type token."""
+        return tuple(resource for resource in self.resources if resource.type == type_)
+
+    def resource(self, type_: str, name: str) -> Resource:
+        """Return one resource by type token and logical name; raise ``LocalCloudError`` if there is none."""
+        for resource in self.resources:
+            if resource.type == type_ and resource.name == name:
+                return resource
+        raise LocalCloudError(f"the deployment of {self.stack!r} has no {type_} named {name!r}")

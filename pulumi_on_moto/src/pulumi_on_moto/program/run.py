@@ -1,0 +1,101 @@
+"""Deploy: run the Pulumi program of a folder against the local cloud."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import runpy
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi.runtime import mocks, run_in_stack, set_all_config
+from pulumi.runtime.settings import set_root_resource
+from pulumi.runtime.sync_await import _ensure_event_loop
+
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.program import stackfile
+from pulumi_on_moto.program.provision import Monitor, build
+from pulumi_on_moto.program.record import Deployment
+from pulumi_on_moto.sandbox import ACCOUNT, Clients
+
+
+def deploy(
+    clients: Clients, project_dir: Path, stack: str, overrides: Mapping[str, Any] | None = None
+) -> Deployment:
+    """Run the program in ``project_dir`` for a stack; its resources then exist in the sandbox.
+
+    The Pulumi runtime's state is global: one deployment in a process.
+
+    Args:
+        clients: of a running ``sandbox`` in the stack's region.
+        project_dir: the folder that holds ``Pulumi.yaml``.
+        stack: the stack's name.
+        overrides: see ``stackfile.load``.
+
+    Raises:
+        LocalCloudError: the configuration is wrong, or a resource cannot be created here.
+    """
+    config = stackfile.load(project_dir, stack, overrides)
+    return run(clients, config)
+
+
+def run(clients: Clients, config: stackfile.StackConfig) -> Deployment:
+    """Run the program of ``config``; see ``deploy``."""
+    return run_with(build(clients, default_tags(config)), clients, config)
+
+
+def run_with(monitor: Monitor, clients: Clients, config: stackfile.StackConfig) -> Deployment:
+    """Run the program of ``config`` with a monitor that carries out what it registers."""
+    if config.region != clients.region:
+        raise LocalCloudError(
+            f"stack {config.stack!r} is in {config.region!r}, the local cloud in {clients.region!r}"
+        )
+    _ensure_event_loop()  # type: ignore[no-untyped-call]
+    mocks.set_mocks(monitor.mocks, config.project, config.stack, preview=False, monitor=monitor)
+    set_root_resource(None)  # type: ignore[arg-type]  # the program's own stack replaces the one of set_mocks
+    set_all_config(config.encoded())
+    try:
+        with contextlib.chdir(_folder(config.program)):
+            _complete(config.program)
+    except Exception as error:
+        raise _told(error, monitor) from error
+    return Deployment(
+        project=config.project,
+        stack=config.stack,
+        region=config.region,
+        account=ACCOUNT,
+        resources=tuple(monitor.recorded),
+        outputs=monitor.exports,
+        secret_outputs=monitor.secret_exports,
+        code=dict(monitor.code),
+    )
+
+
+def _complete(program: Path) -> None:
+    def body() -> None:
+        runpy.run_path(str(program), run_name="__main__")
+
+    asyncio.get_event_loop().run_until_complete(run_in_stack(body))
+
+
+def _folder(program: Path) -> Path:
+    if not program.exists():
+        raise LocalCloudError(f"the program {program} does not exist")
+    return program if program.is_dir() else program.parent
+
+
+def _told(error: Exception, monitor: Monitor) -> Exception:
+    """Return the error to show: the first thing that went wrong, not what it set off."""
+    if monitor.failure is not None:
+        return monitor.failure
+    if isinstance(error, pulumi.RunError):
+        return LocalCloudError(str(error))
+    return error
+
+
+def default_tags(config: stackfile.StackConfig) -> dict[str, str]:
+    """Return the tags that the aws provider of the stack gives to everything."""
+    tags = config.values.get("aws:defaultTags") or {}
+    return dict(tags.get("tags") or {}) if isinstance(tags, dict) else {}

@@ -1,0 +1,54 @@
+"""Show a deployment as ``pulumi up`` does: a tree of resources, then the outputs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from pulumi_on_moto.program.record import Deployment, Resource
+
+
+def render(deployment: Deployment) -> RenderableType:
+    """Return the tree of a deployment's resources with its outputs below."""
+    root = Tree(_label("pulumi:pulumi:Stack", f"{deployment.project}-{deployment.stack}", ""))
+    children: dict[str, list[Resource]] = {}
+    known = {resource.urn for resource in deployment.resources}
+    for resource in deployment.resources:
+        parent = resource.parent if resource.parent in known else ""
+        children.setdefault(parent, []).append(resource)
+    _grow(root, "", children)
+    table = Table.grid(padding=(0, 2))
+    for name, value in sorted(deployment.outputs.items()):
+        table.add_row(
+            Text(f"  {name}", style="bold"),
+            Text("[secret]" if name in deployment.secret_outputs else _shown(value)),
+        )
+    return Group(root, Text("\nOutputs:", style="bold"), table)
+
+
+def _grow(node: Tree, urn: str, children: dict[str, list[Resource]]) -> None:
+    for resource in sorted(
+        children.get(urn, []), key=lambda item: (not item.is_component, item.type, item.name)
+    ):
+        _grow(node.add(_label(resource.type, resource.name, resource.id)), resource.urn, children)
+
+
+def _label(type_: str, name: str, identity: str) -> Text:
+    package, _, rest = type_.partition(":")
+    # Pulumi shows aws:ec2/vpc:Vpc as aws:ec2:Vpc.
+    module, _, kind = rest.partition(":")
+    text = Text("+ ", style="green")
+    text.append(f"{package}:{module.partition('/')[0]}:{kind}", style="default")
+    text.append(f"  {name}", style="bold")
+    if identity and identity != name:
+        text.append(f"  {identity}", style="dim")
+    return text
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)

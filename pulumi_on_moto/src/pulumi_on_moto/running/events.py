@@ -1,0 +1,216 @@
+"""EventBridge: AWS's events in their shape, matched by the deployed rules, put on the deployed queues."""
+
+from __future__ import annotations
+
+import copy
+import fnmatch
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, cast
+
+from moto.events.models import Rule, events_backends
+from moto.events.utils import EventMessageType, EventTemplateParser
+from moto.moto_api._internal import mock_random
+from moto.sqs.models import sqs_backends
+
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.sandbox import ACCOUNT
+
+Event = dict[str, Any]
+
+
+class EventBus:
+    """The default event bus of the sandbox.
+
+    Unlike AWS, it is loud: a rule whose target cannot be delivered raises, where AWS would count a failed
+    invocation.
+    """
+
+    def __init__(self, region: str) -> None:
+        self._region = region
+        self._events = events_backends[ACCOUNT][region]
+        self._queues = sqs_backends[ACCOUNT][region]
+        self._allowed: dict[tuple[str, str], str] = {}
+
+    def publish(self, event: Event) -> int:
+        """Deliver an event to the targets of every rule that matches; return the number of deliveries."""
+        count = 0
+        for rule in self._rules():
+            if rule.event_pattern.get_pattern() and rule.event_pattern.matches_event(
+                cast(EventMessageType, event)
+            ):
+                count += self._deliver(rule, event)
+        return count
+
+    def tick(self, now: float) -> int:
+        """Deliver the "Scheduled Event" of every rule with a schedule; return the number of deliveries."""
+        return sum(
+            self._deliver(rule, self.event("Scheduled Event", "aws.events", {}, now, [rule.arn]))
+            for rule in self._rules()
+            if rule.scheduled_expression
+        )
+
+    def event(
+        self, detail_type: str, source: str, detail: Mapping[str, Any], now: float, resources: list[str]
+    ) -> Event:
+        """Return an event in EventBridge's envelope; ``now`` is in epoch seconds."""
+        return {
+            "version": "0",
+            "id": str(mock_random.uuid4()),
+            "detail-type": detail_type,
+            "source": source,
+            "account": ACCOUNT,
+            "time": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "region": self._region,
+            "resources": resources,
+            "detail": dict(detail),
+        }
+
+    def interruption_warning(self, instance_id: str, zone: str, now: float) -> Event:
+        """AWS takes a spot instance in two minutes (EC2 user guide, "Spot Instance interruption notices")."""
+        detail = {"instance-id": instance_id, "instance-action": "terminate"}
+        # This event's ARN carries the zone where others carry region and account.
+        arn = f"arn:aws:ec2:{zone}:instance/{instance_id}"
+        return self.event("EC2 Spot Instance Interruption Warning", "aws.ec2", detail, now, [arn])
+
+    def rebalance_recommendation(self, instance_id: str, zone: str, now: float) -> Event:
+        """A spot instance at elevated risk (EC2 user guide, "Rebalance recommendations")."""
+        arn = f"arn:aws:ec2:{zone}:instance/{instance_id}"
+        detail = {"instance-id": instance_id}
+        return self.event("EC2 Instance Rebalance Recommendation", "aws.ec2", detail, now, [arn])
+
+    def state_change(self, instance_id: str, state: str, now: float) -> Event:
+        """An instance's new state (EC2 user guide, "State change events")."""
+        arn = f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance_id}"
+        detail = {"instance-id": instance_id, "state": state}
+        return self.event("EC2 Instance State-change Notification", "aws.ec2", detail, now, [arn])
+
+    def scaling(
+        self, what: str, group_arn: str, activity: Mapping[str, Any], instance_id: str, now: float
+    ) -> Event:
+        """A scaling activity's end (Auto Scaling user guide, "Amazon EC2 Auto Scaling event reference").
+
+        ``what`` is ``Launch Successful``, ``Launch Unsuccessful`` or ``Terminate Successful``;
+        ``activity`` is as ``DescribeScalingActivities`` shows it.
+        """
+        launching = what.startswith("Launch")
+        moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+        detail = {
+            "StatusCode": "Failed" if what.endswith("Unsuccessful") else "InProgress",
+            "Description": activity["Description"],
+            "AutoScalingGroupName": activity["AutoScalingGroupName"],
+            "ActivityId": activity["ActivityId"],
+            "RequestId": activity["ActivityId"],
+            "StatusMessage": activity.get("StatusMessage", ""),
+            "Details": json.loads(activity["Details"]),
+            "EC2InstanceId": instance_id,
+            "StartTime": moment,
+            "EndTime": moment,
+            "Cause": activity["Cause"],
+            "Origin": "EC2" if launching else "AutoScalingGroup",
+            "Destination": "AutoScalingGroup" if launching else "EC2",
+        }
+        resources = [group_arn]
+        if instance_id:
+            resources.append(f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance_id}")
+        return self.event(f"EC2 Instance {what}", "aws.autoscaling", detail, now, resources)
+
+    def launch_hook(self, group_arn: str, group: str, hook: str, instance_id: str, now: float) -> Event:
+        """A launch that waits for a hook (Auto Scaling user guide, "Scale-out lifecycle action")."""
+        detail = {
+            "LifecycleActionToken": str(mock_random.uuid4()),
+            "AutoScalingGroupName": group,
+            "LifecycleHookName": hook,
+            "EC2InstanceId": instance_id,
+            "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
+            "Origin": "EC2",
+            "Destination": "AutoScalingGroup",
+        }
+        return self.event("EC2 Instance-launch Lifecycle Action", "aws.autoscaling", detail, now, [group_arn])
+
+    def fleet(self, what: str, fleet_id: str, detail: Mapping[str, Any], now: float) -> Event:
+        """An event of a Spot Fleet (EC2 user guide, "Spot Fleet event types").
+
+        ``what`` is the end of its type, for example ``Instance Change`` or ``Error``.
+        """
+        arn = f"arn:aws:ec2:{self._region}:{ACCOUNT}:spot-fleet-request/{fleet_id}"
+        return self.event(f"EC2 Spot Fleet {what}", "aws.ec2spotfleet", detail, now, [arn])
+
+    def _rules(self) -> list[Rule]:
+        bus = self._events.event_buses["default"]
+        return [rule for rule in bus.rules.values() if rule.state == "ENABLED"]
+
+    def _deliver(self, rule: Rule, event: Event) -> int:
+        for target in rule.targets:
+            arn = target["Arn"]
+            if arn.split(":")[2] != "sqs":
+                raise LocalCloudError(
+                    f"rule {rule.name!r}: target {arn} is not emulated, only SQS queues are"
+                )
+            queue = self._queue(rule, arn)
+            self._queues.send_message(queue, json.dumps(_shaped(target, event)))
+        return len(rule.targets)
+
+    def _queue(self, rule: Rule, arn: str) -> str:
+        known = self._allowed.get((rule.arn, arn))
+        if known is not None:
+            return known
+        name = arn.rpartition(":")[2]
+        queue = self._queues.queues.get(name)
+        if queue is None:
+            raise LocalCloudError(f"rule {rule.name!r}: its target queue {name!r} does not exist")
+        if str(getattr(queue, "kms_master_key_id", None)).startswith("alias/aws/"):
+            raise LocalCloudError(f"queue {name!r}: EventBridge cannot use the AWS managed key of the queue")
+        if not _admits(queue.policy, rule.arn):
+            raise LocalCloudError(f"queue {name!r}: its policy does not let rule {rule.name!r} send messages")
+        self._allowed[rule.arn, arn] = name
+        return name
+
+
+def _shaped(target: Mapping[str, Any], event: Event) -> Any:
+    if target.get("Input") is not None:
+        return json.loads(target["Input"])
+    if target.get("InputPath") is not None:
+        raise LocalCloudError(f"event target {target['Id']!r}: InputPath is not emulated locally")
+    transformer = target.get("InputTransformer")
+    if transformer:
+        dated = {**copy.deepcopy(event), "ingestion-time": event["time"]}
+        paths = transformer.get("InputPathsMap") or {}
+        return EventTemplateParser.parse(transformer["InputTemplate"], paths, cast(EventMessageType, dated))
+    return event
+
+
+_MATCHES: Final = ("ArnEquals", "ArnLike", "StringEquals", "StringLike")
+_SENDS: Final = ("sqs:sendmessage", "sqs:*", "*")
+
+
+def _admits(policy: Any, rule_arn: str) -> bool:
+    """Whether a queue policy lets EventBridge send for a rule (conditions on ``aws:SourceArn`` only)."""
+    document = json.loads(policy) if isinstance(policy, str) else policy or {}
+    for statement in _each(document.get("Statement")):
+        principal = statement.get("Principal")
+        services = _each(principal.get("Service")) if isinstance(principal, dict) else _each(principal)
+        actions = [action.lower() for action in _each(statement.get("Action"))]
+        if (
+            statement.get("Effect") == "Allow"
+            and ("events.amazonaws.com" in services or "*" in services)
+            and any(action in _SENDS for action in actions)
+            and _source_matches(statement.get("Condition") or {}, rule_arn)
+        ):
+            return True
+    return False
+
+
+def _source_matches(condition: Mapping[str, Mapping[str, Any]], rule_arn: str) -> bool:
+    for operator, tests in condition.items():
+        for key, patterns in tests.items():
+            if key.lower() != "aws:sourcearn" or operator not in _MATCHES:
+                continue  # account conditions and the like hold: there is one account here
+            if not any(fnmatch.fnmatchcase(rule_arn, pattern) for pattern in _each(patterns)):
+                return False
+    return True
+
+
+def _each(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]

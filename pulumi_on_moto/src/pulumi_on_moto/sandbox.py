@@ -1,0 +1,80 @@
+"""moto switched on for this process, and the door to the real AWS shut."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+from unittest import mock
+
+import boto3
+from botocore.client import BaseClient
+from botocore.config import Config
+from moto import mock_aws
+from moto.core.botocore_stubber import BotocoreStubber
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.moto_api._internal import mock_random
+
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes import answers
+from pulumi_on_moto.fixes.everything import applied
+
+ACCOUNT: Final = DEFAULT_ACCOUNT_ID
+
+_active = False
+
+
+def _guarded(process: Callable[..., Any]) -> Callable[..., Any]:
+    """Return moto's request handler with an error in place of "not mine, let it out to the network"."""
+
+    def guarded(stubber: BotocoreStubber, request: Any) -> Any:
+        answer = process(stubber, request)
+        if answer is None and "://127.0.0.1:" not in request.url:
+            raise LocalCloudError(f"not emulated locally: {request.method} {request.url.partition('?')[0]}")
+        return answer
+
+    return guarded
+
+
+class Clients:
+    """boto3 clients of one region, each built once and shared between threads."""
+
+    def __init__(self, region: str) -> None:
+        self.region = region
+        self._session = boto3.session.Session(region_name=region)
+        self._clients: dict[str, BaseClient] = {}
+        self._lock = threading.Lock()
+
+    def __call__(self, service: str) -> Any:
+        """Return the client of a service."""
+        with self._lock:
+            if service not in self._clients:
+                config = Config(parameter_validation=True, retries={"max_attempts": 1})
+                self._clients[service] = self._session.client(service, config=config)  # type: ignore[call-overload]
+            return self._clients[service]
+
+
+@contextlib.contextmanager
+def sandbox(region: str, seed: int = 0) -> Iterator[Clients]:
+    """Run the body with every AWS call of this process answered by an empty moto.
+
+    Credentials are moto's fake ones; a request that moto does not answer raises ``LocalCloudError`` instead
+    of leaving the machine. Ids are drawn from ``seed``.
+    """
+    global _active  # one moto, hence one sandbox, in a process
+    if _active:
+        raise LocalCloudError("a local cloud is already running in this process")
+    _active = True
+    guard = _guarded(answers.remembered(BotocoreStubber.process_request))
+    answers.changed()
+    try:
+        with (
+            mock_aws(config={"iam": {"load_aws_managed_policies": True}}),
+            mock.patch.object(BotocoreStubber, "process_request", guard),
+            applied(),
+        ):
+            mock_random.seed(seed)
+            yield Clients(region)
+    finally:
+        _active = False

@@ -1,0 +1,119 @@
+"""IAM's answer to a request, from the policies of a role: deny by default, and what is not known is an error.
+
+The part of IAM that identity policies here use (IAM user guide, "Policy evaluation logic", "Condition
+operators"). moto has no policy simulation.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from pulumi_on_moto.errors import LocalCloudError
+
+Context = Mapping[str, Sequence[str]]
+"""Condition keys and their values; a key that AWS would not send is not in it."""
+
+_KNOWN_ELEMENTS: Final = {"Sid", "Effect", "Action", "Resource", "Condition"}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One action on one resource (``*`` where the action has none), as IAM authorises it."""
+
+    action: str
+    resource: str = "*"
+    context: Context = field(default_factory=dict)
+
+
+def allows(documents: Iterable[Mapping[str, Any]], request: Request) -> bool:
+    """Return whether policy documents together allow a request; raise ``LocalCloudError`` for the unknown."""
+    effects = {
+        statement["Effect"]
+        for document in documents
+        for statement in _each(document["Statement"])
+        if _matches(statement, request)
+    }
+    return "Allow" in effects and "Deny" not in effects
+
+
+def allowed_actions(documents: Iterable[Mapping[str, Any]]) -> set[str]:
+    """Return every action, as written, that some statement allows."""
+    return {
+        action
+        for document in documents
+        for statement in _each(document["Statement"])
+        if statement["Effect"] == "Allow"
+        for action in _each(statement["Action"])
+    }
+
+
+def _matches(statement: Mapping[str, Any], request: Request) -> bool:
+    unknown = statement.keys() - _KNOWN_ELEMENTS
+    if unknown:
+        raise LocalCloudError(f"policy statement {statement.get('Sid')!r}: {sorted(unknown)[0]} is not known")
+    return (
+        any(_like(action.lower(), request.action.lower()) for action in _each(statement["Action"]))
+        and any(_covers(resource, request.resource) for resource in _each(statement["Resource"]))
+        and all(
+            _holds(operator, key, [str(value) for value in _each(values)], request.context)
+            for operator, tests in statement.get("Condition", {}).items()
+            for key, values in tests.items()
+        )
+    )
+
+
+def _holds(operator: str, key: str, wanted: Sequence[str], context: Context) -> bool:
+    given = {name.lower(): values for name, values in context.items()}.get(key.lower())
+    if operator == "Null":
+        return (given is None) == (wanted[0].lower() == "true")
+    quantifier, _, name = operator.rpartition(":")
+    compare = _OPERATORS.get(name.removesuffix("IfExists"))
+    if compare is None or quantifier not in ("", "ForAllValues", "ForAnyValue"):
+        raise LocalCloudError(f"condition operator {operator!r} is not known")
+    if given is None:
+        return quantifier == "ForAllValues" or name.endswith("IfExists")
+    satisfied = [any(compare(pattern, value) for pattern in wanted) for value in given]
+    if quantifier == "":
+        return len(satisfied) == 1 and satisfied[0]
+    return all(satisfied) if quantifier == "ForAllValues" else any(satisfied)
+
+
+def _equal(wanted: str, given: str) -> bool:
+    return wanted == given
+
+
+def _like(pattern: str, text: str) -> bool:
+    return _pattern(pattern).fullmatch(text) is not None
+
+
+@lru_cache(4096)
+def _pattern(pattern: str) -> re.Pattern[str]:
+    parts = (".*" if part == "*" else "." if part == "?" else re.escape(part) for part in pattern)
+    return re.compile("".join(parts), re.DOTALL)
+
+
+def _covers(pattern: str, resource: str) -> bool:
+    return pattern == "*" or _like_arn(pattern, resource)
+
+
+def _like_arn(pattern: str, arn: str) -> bool:
+    """Compare ARNs part by part: a wildcard does not reach over a colon, but in the last part."""
+    wanted, given = pattern.split(":", 5), arn.split(":", 5)
+    return len(wanted) == len(given) and all(map(_like, wanted, given))
+
+
+_OPERATORS: Final[dict[str, Callable[[str, str], bool]]] = {
+    "StringEquals": _equal,
+    "StringLike": _like,
+    "ArnEquals": _like_arn,
+    "ArnLike": _like_arn,
+    "Bool": lambda wanted, given: wanted.lower() == given.lower(),
+}
+
+
+def _each(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,144 @@
+"""The instance metadata service, version 2 only.
+
+A session token, renewed before it ends and when it is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import urllib.parse
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from userdata.agent.aws import plain_http
+from userdata.agent.machine.clock import Clock
+from userdata.agent.machine.errors import AgentError
+
+DEFAULT_URL: Final = "http://169.254.169.254"
+
+SPOT_ACTION: Final = "/latest/meta-data/spot/instance-action"
+REBALANCE: Final = "/latest/meta-data/events/recommendations/rebalance"
+LIFECYCLE_STATE: Final = "/latest/meta-data/autoscaling/target-lifecycle-state"
+GROUP_TAG: Final = "/latest/meta-data/tags/instance/aws:autoscaling:groupName"
+IDENTITY: Final = "/latest/dynamic/instance-identity/document"
+
+_TOKEN_PATH: Final = "/latest/api/token"  # noqa: S105 - a path
+_TOKEN_SECONDS: Final = 21600  # the most that AWS grants
+_RENEW_BEFORE: Final = 300.0
+_MONTHS: Final = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+
+class MetadataUnavailableError(AgentError):
+    """The service did not answer, or answered with something else than 200 and 404: nothing is known."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A document, and the service's own time (its Date header, epoch seconds)."""
+
+    text: str
+    date: float | None
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who we are: the parts of the identity document that the agent needs."""
+
+    instance: str
+    zone: str
+    region: str
+    instance_type: str
+
+
+class Metadata:
+    """A client for one instance; not thread-safe, each thread takes its own."""
+
+    def __init__(self, clock: Clock, url: str = DEFAULT_URL, timeout: float = 1.0) -> None:
+        parts = urllib.parse.urlsplit(url)
+        self._address = (parts.hostname or "", parts.port or 80)
+        self._clock = clock
+        self._timeout = timeout
+        self._token = ""
+        self._token_ends = 0.0
+
+    def get(self, path: str) -> Answer | None:
+        """Return the document at ``path``, or None when there is none (404).
+
+        Raises:
+            MetadataUnavailableError: the service did not answer, or refused even a fresh token.
+        """
+        fresh = self._ensure_token()
+        status, answer = self._request("GET", path, {"X-aws-ec2-metadata-token": self._token})
+        if status == 401 and not fresh:  # the service forgot the token: after a restore, or a stop and start
+            self._token = ""
+            self._ensure_token()
+            status, answer = self._request("GET", path, {"X-aws-ec2-metadata-token": self._token})
+        if status == 404:
+            return None
+        if status != 200:
+            raise MetadataUnavailableError(f"metadata {path}: status {status}")
+        return answer
+
+    def identity(self) -> Identity:
+        """Return the instance's id, zone, region and type."""
+        answer = self.get(IDENTITY)
+        if answer is None:
+            raise MetadataUnavailableError(f"metadata {IDENTITY}: status 404")
+        document: dict[str, Any] = json.loads(answer.text)
+        return Identity(
+            instance=document["instanceId"],
+            zone=document["availabilityZone"],
+            region=document["region"],
+            instance_type=document["instanceType"],
+        )
+
+    def lifecycle_state(self) -> str:
+        """Return the target lifecycle state, such as ``InService``; empty outside an Auto Scaling group."""
+        answer = self.get(LIFECYCLE_STATE)
+        return answer.text.strip() if answer else ""
+
+    def auto_scaling_group(self) -> str:
+        """Return the name of the instance's Auto Scaling group, from its tags; empty outside of one."""
+        answer = self.get(GROUP_TAG)
+        return answer.text.strip() if answer else ""
+
+    def _ensure_token(self) -> bool:
+        """Fetch a token unless the one we hold lasts; tell whether it is new."""
+        if self._token and self._clock.monotonic() < self._token_ends - _RENEW_BEFORE:
+            return False
+        headers = {"X-aws-ec2-metadata-token-ttl-seconds": str(_TOKEN_SECONDS)}
+        status, answer = self._request("PUT", _TOKEN_PATH, headers)
+        if status != 200 or not answer.text:
+            if self._token and self._clock.monotonic() < self._token_ends:
+                return False  # it still holds; the next call tries again
+            raise MetadataUnavailableError(f"metadata {_TOKEN_PATH}: status {status}")
+        self._token = answer.text
+        self._token_ends = self._clock.monotonic() + _TOKEN_SECONDS
+        return True
+
+    def _request(self, method: str, path: str, headers: dict[str, str]) -> tuple[int, Answer]:
+        try:
+            status, got, text = plain_http.request(self._address, method, path, headers, self._timeout)
+        except OSError as error:
+            raise MetadataUnavailableError(f"metadata {path}: {str(error) or type(error).__name__}") from None
+        return status, Answer(text, _epoch(got.get("date", "")))
+
+
+def is_warmed(lifecycle_state: str) -> bool:
+    """Tell whether the instance is on its way into the warm pool, or in it: then it must keep quiet."""
+    return lifecycle_state.startswith("Warmed:")
+
+
+def _epoch(header: str) -> float | None:
+    """Read a Date header (RFC 9110: always GMT, English names); `time.strptime` would follow the locale."""
+    match = re.fullmatch(r"\w{3}, (\d\d) (\w{3}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", header)
+    if not match or match[2] not in _MONTHS:
+        return None
+    day, year, hour, minute, second = (int(match[n]) for n in (1, 3, 4, 5, 6))
+    month = _MONTHS.index(match[2]) + 1
+    try:
+        return datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC).timestamp()
+    except ValueError:
+        return None

@@ -1,0 +1,1 @@
+"""The operating system below the agent: commands, files, time, logs, errors."""

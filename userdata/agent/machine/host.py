@@ -1,0 +1,137 @@
+"""What the agent asks of the operating system, behind one interface that tests replace."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from userdata.agent.machine.errors import AgentError
+
+_SYS_BLOCK = Path("/sys/block")
+_MOUNTS = Path("/proc/self/mounts")
+
+
+class Host(Protocol):
+    """Block devices, mounts, units and signals of one machine."""
+
+    def device_of(self, volume: str) -> str | None:
+        """Return the path of the block device of an EBS volume (``vol-…``), or None while there is none."""
+        ...
+
+    def filesystem(self, device: str) -> str | None:
+        """Return the type of the file system on ``device``, or None if the device is blank."""
+        ...
+
+    def make_filesystem(self, device: str) -> None:
+        """Make an xfs file system on ``device``; refuses a device that has one."""
+        ...
+
+    def mounted(self, path: Path) -> str | None:
+        """Return the device mounted at ``path``, or None."""
+        ...
+
+    def mount(self, device: str, path: Path) -> None:
+        """Mount ``device`` at ``path``."""
+        ...
+
+    def unmount(self, path: Path) -> None:
+        """Flush and unmount ``path`` and what is mounted below; fails while it is in use."""
+        ...
+
+    def run(self, argv: Sequence[str], stdin: str = "") -> str:
+        """Run a command and return its standard output; raises `AgentError` when it fails."""
+        ...
+
+    def main_pid(self, unit: str) -> int | None:
+        """Return the main process of a systemd unit, or None when it is not running."""
+        ...
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """Send a signal; a process that is gone is no error."""
+        ...
+
+
+class SystemHost:
+    """The real machine: sysfs, procfs and the usual commands."""
+
+    def __init__(self, sys_block: Path = _SYS_BLOCK, mounts: Path = _MOUNTS) -> None:
+        self._sys_block = sys_block
+        self._mounts = mounts
+
+    def device_of(self, volume: str) -> str | None:
+        """Find the device by its NVMe serial number, the volume id without its hyphen.
+
+        On Nitro the name given at attachment (``/dev/sdf``) does not appear, and the order of NVMe devices
+        changes between boots (EC2 user guide, "Map Amazon EBS volumes to NVMe device names").
+        """
+        serial = volume.replace("-", "")
+        for device in sorted(self._sys_block.glob("nvme*n1")):
+            try:
+                if (device / "device" / "serial").read_text().strip() == serial:
+                    return f"/dev/{device.name}"
+            except OSError:
+                continue  # detached while we looked
+        return None
+
+    def filesystem(self, device: str) -> str | None:
+        """Ask blkid, low-level probing, so that no cache answers; it exits with 2 when it finds nothing."""
+        done = self._run(["blkid", "--probe", "--match-tag", "TYPE", "--output", "value", device])
+        if done.returncode == 0:
+            return done.stdout.strip() or None
+        if done.returncode == 2:
+            return None
+        raise AgentError(f"blkid {device}: exit {done.returncode}: {done.stderr.strip()}")
+
+    def make_filesystem(self, device: str) -> None:
+        """Run mkfs.xfs without ``-f``: it refuses a device with a known file system on it."""
+        self.run(["mkfs.xfs", "-q", device])
+
+    def mounted(self, path: Path) -> str | None:
+        """Read the kernel's table; the last entry for a path is the visible one."""
+        found = None
+        for line in self._mounts.read_text().splitlines():
+            source, target, *_ = line.split(" ")
+            if target.replace("\\040", " ") == str(path):
+                found = source
+        return found
+
+    def mount(self, device: str, path: Path) -> None:
+        """Mount without access times and without device files or set-user-id programs from the volume."""
+        path.mkdir(parents=True, exist_ok=True)
+        self.run(["mount", "-o", "noatime,nodev,nosuid", device, str(path)])
+
+    def unmount(self, path: Path) -> None:
+        """Flush first, so that the unmount is short; what is mounted below goes with it."""
+        self.run(["sync", "--file-system", str(path)])
+        self.run(["umount", "--recursive", str(path)])
+
+    def run(self, argv: Sequence[str], stdin: str = "") -> str:
+        """Run without a shell; the error names the command and the last line that it said."""
+        done = self._run(argv, stdin)
+        if done.returncode:
+            said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["no output"]
+            raise AgentError(f"{argv[0]}: exit {done.returncode}: {said[0]}")
+        return done.stdout
+
+    def main_pid(self, unit: str) -> int | None:
+        """Ask systemd; MainPID is 0 when there is none."""
+        value = self.run(["systemctl", "show", "--property=MainPID", "--value", unit]).strip()
+        return int(value) if value.isdigit() and int(value) > 0 else None
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """Signal one process only: a training's data loaders must not die before it has saved."""
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+
+    @staticmethod
+    def _run(argv: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+        try:
+            return subprocess.run(list(argv), input=stdin, capture_output=True, text=True, check=False)  # noqa: S603
+        except OSError as error:
+            raise AgentError(f"{argv[0]}: {error.strerror}") from None

@@ -1,0 +1,30 @@
+"""Mount EFS access points at their fixed paths with efs-utils, over TLS and with IAM authorisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from userdata.agent.config.model import EfsMount
+from userdata.agent.machine import log
+from userdata.agent.machine.host import Host
+
+
+def mount_command(mount: EfsMount) -> list[str]:
+    """Return the argv of one mount; ``iam`` makes the helper sign as the instance's role."""
+    options = f"tls,iam,accesspoint={mount.access_point},noresvport,_netdev"
+    return ["mount", "-t", "efs", "-o", options, f"{mount.file_system}:/", mount.path]
+
+
+def mount_all(host: Host, mounts: Sequence[EfsMount]) -> None:
+    """Mount what is not mounted yet, parents before children.
+
+    Raises `AgentError` for the first that fails.
+    """
+    for mount in sorted(mounts, key=lambda m: m.path):
+        if host.mounted(Path(mount.path)):
+            log.info("already mounted", path=mount.path)
+            continue
+        host.run(["mkdir", "--parents", mount.path])
+        host.run(mount_command(mount))
+        log.info("mounted", path=mount.path, file_system=mount.file_system, access_point=mount.access_point)

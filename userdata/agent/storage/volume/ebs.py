@@ -1,0 +1,225 @@
+"""EBS as the executor needs it: each method is one API call, descriptions are paged."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from userdata.agent.aws.clients import as_agent_error, error_code
+from userdata.agent.config import names
+from userdata.agent.config.model import Volume as VolumeConfig
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.storage.volume.model import LIVE, PREPARING, Snapshot, Volume
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+# What passes by itself: a description that lags, a state in transit, a limit on the request rate.
+_PASSING: Final = frozenset(
+    {
+        "IncorrectState",
+        "InternalError",
+        "InsufficientVolumeCapacity",
+        "InvalidSnapshot.NotFound",
+        "InvalidVolume.NotFound",
+        "RequestLimitExceeded",
+        "ServiceUnavailable",
+        "SnapshotCreationPerVolumeRateExceeded",
+        "Throttling",
+        "Unavailable",
+        "VolumeInUse",
+    }
+)
+
+
+class PassingError(AgentError):
+    """AWS refused for a reason that time mends: look again and plan anew."""
+
+
+class GoneError(AgentError):
+    """What was to be removed does not exist."""
+
+
+class Ebs(Protocol):
+    """One job's volumes and snapshots. Raises `PassingError` for what passes, `AgentError` for the rest."""
+
+    def volumes(self) -> tuple[Volume, ...]:
+        """Describe the job's volumes; may lag."""
+        ...
+
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Describe the job's snapshots; may lag."""
+        ...
+
+    def create_volume(self, zone: str, token: int, snapshot: str | None, source: str | None) -> str:
+        """Create a volume, state ``preparing``; the same arguments again return the same volume."""
+        ...
+
+    def create_snapshot(self, volume: str, token: int) -> str:
+        """Begin a snapshot."""
+        ...
+
+    def attach(self, volume: str, instance: str, device: str) -> None:
+        """Begin to attach."""
+        ...
+
+    def detach(self, volume: str, instance: str) -> None:
+        """Begin to detach."""
+        ...
+
+    def mark_live(self, volume: str, token: int) -> None:
+        """Tag a volume as home."""
+        ...
+
+    def delete_volume(self, volume: str) -> None:
+        """Delete a volume; raises `GoneError` when there is none."""
+        ...
+
+    def delete_snapshot(self, snapshot: str) -> None:
+        """Delete a snapshot; raises `GoneError` when there is none."""
+        ...
+
+
+class AwsEbs:
+    """`Ebs` on EC2."""
+
+    def __init__(self, client: EC2Client, stack: str, group: str, job: str, config: VolumeConfig) -> None:
+        self._client = client
+        self._config = config
+        self._tags = {names.TAG_STACK: stack, names.TAG_GROUP: group, names.TAG_JOB: job}
+
+    def volumes(self) -> tuple[Volume, ...]:
+        """Describe by tags (no ids: an id that is not yet visible would be an error)."""
+        pages = self._pages("describe_volumes", "Volumes", self._filters(names.VOLUME_NAME))
+        return tuple(_volume(v) for v in pages)
+
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Describe our own snapshots by tags."""
+        arguments = {**self._filters(names.SNAPSHOT_NAME), "OwnerIds": ["self"]}
+        return tuple(_snapshot(s) for s in self._pages("describe_snapshots", "Snapshots", arguments))
+
+    def create_volume(self, zone: str, token: int, snapshot: str | None, source: str | None) -> str:
+        """Create an encrypted gp3 volume; the client token makes a repeated call return the first one's."""
+        tags = {names.TAG_TOKEN: str(token), names.TAG_STATE: PREPARING}
+        arguments: dict[str, Any] = {
+            "AvailabilityZone": zone,
+            "VolumeType": "gp3",
+            "Encrypted": True,
+            "Throughput": self._config.throughput_mib,
+            "ClientToken": self._client_token(token, zone, snapshot),
+        }
+        if snapshot and source:
+            arguments["SnapshotId"] = snapshot  # no Size: the copy is as large as what it is a copy of
+            tags[names.TAG_SOURCE] = source
+            if self._config.initialization_rate_mib:
+                arguments["VolumeInitializationRate"] = self._config.initialization_rate_mib
+        else:
+            arguments["Size"] = self._config.size_gib
+        arguments["TagSpecifications"] = self._tag("volume", names.VOLUME_NAME, tags)
+        return str(self._call("create_volume", **arguments)["VolumeId"])
+
+    def create_snapshot(self, volume: str, token: int) -> str:
+        """Begin a snapshot that carries the job's tags and the lease's token."""
+        tags = {names.TAG_TOKEN: str(token), names.TAG_SOURCE: volume}
+        spec = self._tag("snapshot", names.SNAPSHOT_NAME, tags)
+        return str(self._call("create_snapshot", VolumeId=volume, TagSpecifications=spec)["SnapshotId"])
+
+    def attach(self, volume: str, instance: str, device: str) -> None:
+        """Attach.
+
+        The volume outlives the instance (DeleteOnTermination is off for volumes attached later).
+        """
+        self._call("attach_volume", VolumeId=volume, InstanceId=instance, Device=device)
+
+    def detach(self, volume: str, instance: str) -> None:
+        """Detach, never by force: that would lose what the kernel has not written yet."""
+        self._call("detach_volume", VolumeId=volume, InstanceId=instance)
+
+    def mark_live(self, volume: str, token: int) -> None:
+        """Set state and token in one call."""
+        tags = [{"Key": names.TAG_STATE, "Value": LIVE}, {"Key": names.TAG_TOKEN, "Value": str(token)}]
+        self._call("create_tags", Resources=[volume], Tags=tags)
+
+    def delete_volume(self, volume: str) -> None:
+        """Delete."""
+        self._delete("delete_volume", "InvalidVolume.NotFound", VolumeId=volume)
+
+    def delete_snapshot(self, snapshot: str) -> None:
+        """Delete; what later snapshots and volumes need of it stays (EBS user guide, "Delete a snapshot")."""
+        self._delete("delete_snapshot", "InvalidSnapshot.NotFound", SnapshotId=snapshot)
+
+    def _filters(self, name: str) -> dict[str, Any]:
+        wanted = {names.TAG_NAME: name, **self._tags}
+        del wanted[names.TAG_GROUP]  # a job keeps its volume when its group is renamed
+        return {"Filters": [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]}
+
+    def _tag(self, kind: str, name: str, more: dict[str, str]) -> list[dict[str, Any]]:
+        tags = {names.TAG_NAME: name, **self._tags, **more}
+        return [{"ResourceType": kind, "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}]
+
+    def _client_token(self, token: int, zone: str, snapshot: str | None) -> str:
+        text = "/".join([*self._tags.values(), str(token), zone, snapshot or "blank"])
+        return hashlib.sha256(text.encode()).hexdigest()  # 64 characters, the most that EC2 takes
+
+    def _pages(self, operation: str, key: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        following: dict[str, str] = {}
+        while True:
+            page = self._call(operation, **arguments, **following)
+            found += page[key]
+            if not page.get("NextToken"):
+                return found
+            following = {"NextToken": page["NextToken"]}
+
+    def _delete(self, operation: str, gone: str, **arguments: str) -> None:
+        try:
+            self._call(operation, **arguments)
+        except PassingError as error:
+            if gone in str(error):
+                raise GoneError(str(error)) from None
+            raise
+
+    def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            answer: dict[str, Any] = getattr(self._client, operation)(**arguments)
+            return answer
+        except ClientError as error:
+            failure = as_agent_error(f"ec2 {operation}", error)
+            raise (PassingError(str(failure)) if error_code(error) in _PASSING else failure) from None
+        except BotoCoreError as error:  # no connection, a timeout, credentials on their way
+            raise PassingError(f"ec2 {operation}: {type(error).__name__}: {error}") from None
+
+
+def _volume(document: dict[str, Any]) -> Volume:
+    tags = {t["Key"]: t["Value"] for t in document.get("Tags", [])}
+    attachment: dict[str, Any] = next(
+        (a for a in document.get("Attachments", []) if a.get("State") != "detached"), {}
+    )
+    return Volume(
+        id=document["VolumeId"],
+        zone=document["AvailabilityZone"],
+        state=document["State"],
+        instance=attachment.get("InstanceId"),
+        attachment=attachment.get("State"),
+        device=attachment.get("Device"),
+        token=_number(tags.get(names.TAG_TOKEN)),
+        source=tags.get(names.TAG_SOURCE),
+        tag_state=tags.get(names.TAG_STATE),
+    )
+
+
+def _snapshot(document: dict[str, Any]) -> Snapshot:
+    tags = {t["Key"]: t["Value"] for t in document.get("Tags", [])}
+    return Snapshot(
+        id=document["SnapshotId"],
+        state=document["State"],
+        source=document["VolumeId"],
+        token=_number(tags.get(names.TAG_TOKEN)),
+        progress=document.get("Progress", ""),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.isdigit() else None

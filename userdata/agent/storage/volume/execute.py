@@ -1,0 +1,299 @@
+"""Carry out the planner's steps until the volume is ready; and give the volume back."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+from userdata.agent.machine import log
+from userdata.agent.machine.clock import Clock
+from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
+from userdata.agent.machine.host import Host
+from userdata.agent.storage.volume import model
+from userdata.agent.storage.volume.ebs import Ebs, GoneError, PassingError
+from userdata.agent.storage.volume.lease import LEASE_SECONDS, LeaseStore
+from userdata.agent.storage.volume.model import Lease, Observed, Step
+from userdata.agent.storage.volume.plan import plan, target
+
+_LOOK_EVERY: Final = 5.0
+_RENEW_EVERY: Final = LEASE_SECONDS / 4
+
+
+class Filler(Protocol):
+    """The data set on the mounted volume."""
+
+    def filled(self) -> bool:
+        """Tell whether the data set is complete."""
+        ...
+
+    def fill(self, keep_alive: Callable[[], None]) -> None:
+        """Copy what is missing and mark it complete; calls ``keep_alive`` at least every few seconds."""
+        ...
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where we are: the instance, its zone, the mount point, and how long one wait may last (seconds)."""
+
+    instance: str
+    zone: str
+    mount_point: Path
+    wait_seconds: float
+
+
+@dataclass(frozen=True)
+class Held:
+    """The outcome: the lease that is held and the volume that is mounted."""
+
+    token: int
+    volume: str
+
+
+class Executor:
+    """One run of ``volume up``; everything that it knows it looks up again before each step.
+
+    Args:
+        attend: called every few seconds, whatever is waited for, and before each step; raises `UnwantedError`
+            when nothing more is to be brought here.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        ebs: Ebs,
+        leases: LeaseStore,
+        host: Host,
+        filler: Filler,
+        clock: Clock,
+        attend: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._place = place
+        self._ebs = ebs
+        self._leases = leases
+        self._host = host
+        self._filler = filler
+        self._clock = clock
+        self._attend = attend
+        self._lease = Lease(0, None, 0)
+        self._renewed = 0.0
+        # Descriptions lag: a snapshot that we began is added, what we deleted is left out, until they catch
+        # up.
+        self._begun: dict[str, model.Snapshot] = {}
+        self._gone: set[str] = set()
+        self._here: set[str] = set()
+        """What we attached or saw attached to us."""
+
+    def up(self, is_wanted: Callable[[], bool] = lambda: True) -> Held:
+        """Bring the job's volume here; return when it is mounted and filled.
+
+        Args:
+            is_wanted: asked once the lease is ours: its last holder may have ended the job.
+
+        Raises:
+            UnwantedError: it is not wanted here, or no longer; what was held has been given back, and what a
+                move left is swept by the next one, as after a crash.
+            RefusedError: only a person can resolve what was found.
+            LeaseLostError: another instance has taken over; nothing of its was touched.
+            AgentError: a step or a wait did not come to an end within ``wait_seconds``.
+        """
+        self._acquire()
+        try:
+            if not is_wanted():
+                raise UnwantedError("the job has ended")
+            return self._bring()
+        except UnwantedError:
+            self._give_back()
+            raise
+
+    def _bring(self) -> Held:
+        current: Step | None = None
+        done: Step | None = None
+        since = self._clock.monotonic()
+        while True:
+            self.keep_alive()
+            step = self._next()
+            self._attend()
+            if isinstance(step, model.Ready):
+                log.info("volume ready", volume=step.volume, token=self._lease.token, left=step.left)
+                return Held(self._lease.token, step.volume)
+            if isinstance(step, model.Refuse):
+                raise RefusedError(step.reason)
+            if step is not None and step != current:
+                current, since = step, self._clock.monotonic()
+                log.info("volume step", step=type(step).__name__, detail=str(step))
+            elif self._clock.monotonic() - since > self._place.wait_seconds:
+                what = current.reason if isinstance(current, model.Wait) else str(current)
+                raise AgentError(f"gave up after {self._place.wait_seconds:.0f} s: {what}")
+            if step is None or isinstance(step, model.Wait) or not self._do(step) or step == done:
+                self._clock.sleep(
+                    _LOOK_EVERY
+                )  # a step that is due again right after it was done: descriptions lag
+            done = step
+
+    def down(self, held: Held) -> None:
+        """Sweep leftovers, unmount, detach, wait until the volume is free, and only then give the lease back.
+
+        The next holder then finds the volume free, and all that was written is on it. Without the lease
+        nothing is swept, but the volume is let go all the same: its new holder waits for it.
+
+        Raises:
+            AgentError: the volume is in use or not free in ``wait_seconds``; the lease runs out by itself.
+        """
+        self._lease, self._renewed = Lease(held.token, held.volume, held.token), self._clock.monotonic()
+        mine = self._still_mine()
+        if self._host.mounted(self._place.mount_point):
+            while mine and isinstance(step := self._next(), model.Discard) and self._do(step):
+                pass
+            self._host.unmount(self._place.mount_point)
+        self._let_go([held.volume], mine)
+
+    def _give_back(self) -> None:
+        """Let go of all that is here, then of the lease."""
+        mine = self._still_mine()
+        source = self._host.mounted(self._place.mount_point)
+        if source and source in {self._host.device_of(volume) for volume in self._here}:
+            self._host.unmount(self._place.mount_point)
+        self._let_go(sorted(self._here), mine)
+
+    def _let_go(self, volumes: Collection[str], mine: bool) -> None:
+        begun = self._clock.monotonic()
+        while busy := [volume for volume in volumes if not self._free(volume)]:
+            if self._clock.monotonic() - begun > self._place.wait_seconds:
+                raise AgentError(f"gave up after {self._place.wait_seconds:.0f} s: {busy[0]} is not free")
+            if mine:
+                self.keep_alive()
+            self._clock.sleep(_LOOK_EVERY / 5)
+        if mine:
+            self._leases.release(self._lease.token)
+        log.info("released", volumes=list(volumes), token=self._lease.token, lease_held=mine)
+
+    def _still_mine(self) -> bool:
+        try:
+            self._leases.renew(self._lease.token)
+        except LeaseLostError as error:
+            log.warning("lease lost before the volume was released", error=str(error))
+            return False
+        return True
+
+    def _free(self, volume: str) -> bool:
+        try:
+            found = next((v for v in self._ebs.volumes() if v.id == volume), None)
+            if found is None or found.instance != self._place.instance:
+                return True
+            if found.attachment == "attached":
+                self._ebs.detach(volume, self._place.instance)
+        except PassingError as error:
+            log.info("release must wait", error=str(error))
+        return False
+
+    def keep_alive(self) -> None:
+        """Renew the lease when a quarter of it has passed."""
+        if self._clock.monotonic() - self._renewed >= _RENEW_EVERY:
+            self._leases.renew(self._lease.token)
+            self._renewed = self._clock.monotonic()
+
+    def _keep_on(self) -> None:
+        self.keep_alive()
+        self._attend()
+
+    def _acquire(self) -> None:
+        begun = self._clock.monotonic()
+        self._attend()
+        while (lease := self._leases.acquire()) is None:
+            if self._clock.monotonic() - begun > self._place.wait_seconds:
+                raise AgentError(
+                    f"gave up after {self._place.wait_seconds:.0f} s: another instance holds the job"
+                )
+            self._clock.sleep(_LOOK_EVERY)
+            self._attend()
+        self._lease, self._renewed = lease, self._clock.monotonic()
+        log.info("lease acquired", token=lease.token, volume=lease.volume)
+
+    def _next(self) -> Step | None:
+        """Plan from a fresh look; None when AWS would not let us look."""
+        try:
+            return plan(self._observe())
+        except PassingError as error:
+            log.info("volume look must wait", error=str(error))
+            return None
+
+    def _observe(self) -> Observed:
+        volumes = tuple(v for v in self._ebs.volumes() if v.id not in self._gone)
+        listed = {s.id: s for s in self._ebs.snapshots()}
+        snapshots = tuple(s for s in {**self._begun, **listed}.values() if s.id not in self._gone)
+        here = self._place
+        self._here |= {v.id for v in volumes if v.instance == here.instance}
+        seen = Observed(here.instance, here.zone, self._lease, volumes, snapshots, None, None, None, False)
+        wanted = target(seen)
+        attached = {v.id for v in volumes if v.instance == here.instance and v.attachment == "attached"}
+        device = self._host.device_of(wanted) if wanted in attached and wanted else None
+        source = self._host.mounted(here.mount_point)
+        mounted = None
+        if source:
+            # Whatever the descriptions say by now, the device of a volume is known by its serial number.
+            devices = {self._host.device_of(v.id): v.id for v in volumes}
+            mounted = devices.get(source, model.FOREIGN)
+        return replace(
+            seen,
+            device=device,
+            filesystem=self._host.filesystem(device) if device else None,
+            mounted=mounted,
+            filled=mounted is not None and mounted == wanted and self._filler.filled(),
+        )
+
+    def _do(self, step: Step) -> bool:
+        """Carry one step out; False: AWS says not yet."""
+        try:
+            self._carry_out(step)
+        except PassingError as error:
+            log.info("volume step must wait", error=str(error))
+            return False
+        return True
+
+    def _carry_out(self, step: Step) -> None:
+        ebs, here, token = self._ebs, self._place, self._lease.token
+        match step:
+            case model.CreateVolume(snapshot, source):
+                ebs.create_volume(here.zone, token, snapshot, source)
+            case model.CreateSnapshot(volume):
+                begun = ebs.create_snapshot(volume, token)
+                self._begun[begun] = model.Snapshot(begun, "pending", volume, token)
+            case model.Attach(volume, device):
+                self._here.add(volume)
+                ebs.attach(volume, here.instance, device)
+            case model.Format(device):
+                self._host.make_filesystem(device)
+            case model.Mount(device):
+                self._host.mount(device, here.mount_point)
+            case model.Unmount():
+                self._host.unmount(here.mount_point)
+            case model.Claim():
+                self._leases.claim(token)
+                self._lease = replace(self._lease, writer=token)
+            case model.Commit(volume):
+                self._leases.commit(token, volume)
+                self._lease = Lease(token, volume, token)
+            case model.Adopt(volume, new_token):
+                self._leases.adopt(token, new_token, volume)
+                self._lease = Lease(new_token, volume, new_token - 1)
+            case model.MarkLive(volume):
+                ebs.mark_live(volume, token)
+            case model.Fill():
+                self._filler.fill(self._keep_on)
+            case model.Discard():
+                self._discard(step)
+            case _:
+                raise AssertionError(f"no step to carry out: {step}")
+
+    def _discard(self, step: model.Discard) -> None:
+        if step.kind == "detach":
+            self._ebs.detach(step.id, self._place.instance)
+            return
+        delete = self._ebs.delete_volume if step.kind == "volume" else self._ebs.delete_snapshot
+        with contextlib.suppress(GoneError):
+            delete(step.id)
+        self._gone.add(step.id)
+        self._begun.pop(step.id, None)

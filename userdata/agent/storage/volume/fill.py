@@ -1,0 +1,156 @@
+"""Copy a dataset from S3 onto the volume.
+
+Resumable, each file whole or absent, complete only when all is there.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from userdata.agent.aws.clients import as_agent_error
+from userdata.agent.machine import files, log
+from userdata.agent.machine.errors import AgentError, RefusedError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+MARKER: Final = ".gpu-spot-dataset.json"
+_WORKERS: Final = 8
+_QUEUED: Final = 64
+_KEEP_ALIVE_EVERY: Final = 5.0
+
+
+@dataclass(frozen=True)
+class _Object:
+    key: str
+    size: int
+    modified: float
+
+
+class S3Filler:
+    """Copies ``s3://bucket/prefix`` to ``directory``.
+
+    The marker names the URI, so another dataset is filled anew.
+    """
+
+    def __init__(self, client: S3Client | None, dataset: str, directory: Path) -> None:
+        self._client = client
+        self._dataset = dataset
+        self._directory = directory
+        self._broken_off = threading.Event()
+
+    def filled(self) -> bool:
+        """Tell whether the marker of this very dataset is there (or no dataset is wanted)."""
+        if not self._dataset:
+            return True
+        marker = files.read_json(self._directory / MARKER)
+        return marker is not None and marker.get("dataset") == self._dataset
+
+    def fill(self, keep_alive: Callable[[], None]) -> None:
+        """Copy what is missing, then write the marker.
+
+        A file is there when its size and modification time are the object's, as `aws s3 sync` has it.
+
+        Raises:
+            AgentError: S3 refused or cannot be reached; what was copied stays and counts next time.
+            RefusedError: a key that would leave the directory.
+        """
+        self._directory.mkdir(parents=True, exist_ok=True)
+        count = size = copied = 0
+        self._broken_off.clear()
+        running: set[Future[None]] = set()
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            try:
+                for item in self._objects(keep_alive):
+                    count, size = count + 1, size + item.size
+                    path = self._path(item.key)
+                    if _same(path, item):
+                        continue
+                    running.add(pool.submit(self._copy, item, path))
+                    copied += 1
+                    while len(running) >= _QUEUED:
+                        running = self._settle(running, keep_alive)
+                while running:
+                    running = self._settle(running, keep_alive)
+            except BaseException:
+                self._broken_off.set()  # a large object takes minutes: a notice does not wait for it
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+        if not count:
+            raise RefusedError(
+                f"dataset {self._dataset}: no objects there; allowed: a prefix with at least one"
+            )
+        os.sync()  # the data before the marker that vouches for it
+        files.write_json(
+            self._directory / MARKER, {"dataset": self._dataset, "objects": count, "bytes": size}
+        )
+        log.info("dataset complete", dataset=self._dataset, objects=count, bytes=size, copied=copied)
+
+    @staticmethod
+    def _settle(running: set[Future[None]], keep_alive: Callable[[], None]) -> set[Future[None]]:
+        done, rest = wait(running, timeout=_KEEP_ALIVE_EVERY, return_when=FIRST_COMPLETED)
+        for future in done:
+            future.result()
+        keep_alive()
+        return rest
+
+    def _objects(self, keep_alive: Callable[[], None]) -> Iterator[_Object]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        assert self._client is not None
+        uri = urlsplit(self._dataset)
+        try:
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=uri.netloc, Prefix=uri.path.lstrip("/")
+            )
+            for page in pages:
+                keep_alive()
+                for entry in page.get("Contents", []):
+                    if not entry["Key"].endswith("/"):  # a console's "folder"
+                        yield _Object(entry["Key"], entry["Size"], entry["LastModified"].timestamp())
+        except (BotoCoreError, ClientError) as error:
+            raise as_agent_error(f"dataset {self._dataset}", error) from None
+
+    def _path(self, key: str) -> Path:
+        relative = key.removeprefix(urlsplit(self._dataset).path.lstrip("/")).lstrip("/") or Path(key).name
+        if ".." in relative.split("/") or relative == MARKER:
+            raise RefusedError(f"dataset {self._dataset}: key {key!r} would leave its directory")
+        return self._directory / relative
+
+    def _copy(self, item: _Object, path: Path) -> None:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        assert self._client is not None
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.part")
+        try:
+            bucket = urlsplit(self._dataset).netloc
+            self._client.download_file(bucket, item.key, str(temporary), Callback=self._go_on)
+        except (BotoCoreError, ClientError) as error:
+            raise as_agent_error(f"object {item.key}", error) from None
+        if temporary.stat().st_size != item.size:
+            raise AgentError(
+                f"object {item.key}: {temporary.stat().st_size} bytes came of {item.size}; it changed"
+            )
+        os.utime(temporary, (item.modified, item.modified))
+        temporary.replace(path)
+
+    def _go_on(self, size: int) -> None:
+        """Called with each part of an object; an error ends its transfer."""
+        if self._broken_off.is_set():
+            raise AgentError(f"dataset {self._dataset}: the copy was broken off")
+
+
+def _same(path: Path, item: _Object) -> bool:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return False
+    return status.st_size == item.size and abs(status.st_mtime - item.modified) < 1.0

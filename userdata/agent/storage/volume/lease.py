@@ -1,0 +1,144 @@
+"""The lease: who may change a job's volume, and which volume is the good one, in the job's item in DynamoDB.
+
+Attributes: ``holder`` (S, instance id; absent: free), ``leaseUntil`` (N, epoch seconds), ``token`` (N, grows
+by one with every acquisition), ``volume`` (S), ``writer`` (N). The item must not have a DynamoDB TTL: it is
+the truth.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from userdata.agent.aws.clients import as_agent_error, error_code
+from userdata.agent.machine.clock import Clock
+from userdata.agent.machine.errors import LeaseLostError
+from userdata.agent.storage.volume.model import Lease
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+# Well above the lag of EC2's descriptions (seconds), so that what the last holder did is visible to the next
+# one, and above the clock error between two instances (milliseconds, the Amazon Time Sync Service).
+LEASE_SECONDS: Final = 120
+
+
+class LeaseStore(Protocol):
+    """One job's lease, seen by one instance. Each method is one conditional write."""
+
+    def acquire(self) -> Lease | None:
+        """Take the lease under a new token; None while another instance holds it."""
+        ...
+
+    def renew(self, token: int) -> None:
+        """Extend the lease; raises `LeaseLostError` when it is no longer ours (so do all methods below)."""
+        ...
+
+    def claim(self, token: int) -> None:
+        """Become the writer of the home."""
+        ...
+
+    def commit(self, token: int, volume: str) -> None:
+        """Make ``volume`` home and become its writer."""
+        ...
+
+    def adopt(self, token: int, new_token: int, volume: str) -> None:
+        """Make a volume that was found home, and go on under ``new_token``.
+
+        Older snapshots no longer count.
+        """
+        ...
+
+    def release(self, token: int) -> None:
+        """Give the lease back."""
+        ...
+
+
+class DynamoLease:
+    """`LeaseStore` on the job table."""
+
+    def __init__(self, client: DynamoDBClient, table: str, job: str, instance: str, clock: Clock) -> None:
+        self._client = client
+        self._table = table
+        self._job = job
+        self._instance = instance
+        self._clock = clock
+
+    def acquire(self) -> Lease | None:
+        """Take the lease if it is free, run out, or was ours before this process began."""
+        now = self._clock.wall()
+        try:
+            item = self._update(
+                "SET holder = :me, leaseUntil = :until ADD #token :one",
+                "attribute_not_exists(holder) OR holder = :me OR leaseUntil < :now",
+                {":me": self._me, ":until": self._until(), ":one": {"N": "1"}, ":now": {"N": str(int(now))}},
+            )
+        except LeaseLostError:
+            return None
+        home = item["volume"]["S"] if "volume" in item else None
+        return Lease(int(item["token"]["N"]), home, int(item.get("writer", {"N": "0"})["N"]))
+
+    def renew(self, token: int) -> None:
+        """Extend the lease by its full length."""
+        self._held(token, "SET leaseUntil = :until", {})
+
+    def claim(self, token: int) -> None:
+        """Become the writer.
+
+        Extends the lease, too, so that the next holder comes a full lease after this.
+        """
+        self._held(token, "SET leaseUntil = :until, writer = :token", {})
+
+    def commit(self, token: int, volume: str) -> None:
+        """Move home to ``volume``."""
+        self._held(
+            token, "SET leaseUntil = :until, writer = :token, volume = :volume", {":volume": {"S": volume}}
+        )
+
+    def adopt(self, token: int, new_token: int, volume: str) -> None:
+        """Make ``volume`` home where the item names none."""
+        self._held(
+            token,
+            "SET leaseUntil = :until, #token = :new, writer = :writer, volume = :volume",
+            {":new": {"N": str(new_token)}, ":writer": {"N": str(new_token - 1)}, ":volume": {"S": volume}},
+            condition=" AND attribute_not_exists(volume)",
+        )
+
+    def release(self, token: int) -> None:
+        """Remove the holder; token, volume and writer stay."""
+        self._update(
+            "REMOVE holder, leaseUntil",
+            "holder = :me AND #token = :token",
+            {":me": self._me, ":token": {"N": str(token)}},
+        )
+
+    @property
+    def _me(self) -> dict[str, str]:
+        return {"S": self._instance}
+
+    def _until(self) -> dict[str, str]:
+        return {"N": str(int(self._clock.wall()) + LEASE_SECONDS)}
+
+    def _held(self, token: int, update: str, values: dict[str, Any], condition: str = "") -> None:
+        self._update(
+            update,
+            f"holder = :me AND #token = :token{condition}",
+            {":me": self._me, ":token": {"N": str(token)}, ":until": self._until(), **values},
+        )
+
+    def _update(self, update: str, condition: str, values: dict[str, Any]) -> dict[str, Any]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            return self._client.update_item(
+                TableName=self._table,
+                Key={"job": {"S": self._job}},
+                UpdateExpression=update,
+                ConditionExpression=condition,
+                ExpressionAttributeNames={"#token": "token"},
+                ExpressionAttributeValues=values,
+                ReturnValues="ALL_NEW",
+            ).get("Attributes", {})
+        except (BotoCoreError, ClientError) as error:
+            if error_code(error) == "ConditionalCheckFailedException":
+                raise LeaseLostError(f"job {self._job}: another instance holds the lease") from None
+            raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None

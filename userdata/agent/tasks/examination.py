@@ -1,0 +1,127 @@
+"""Check everything the agent stands on and say what is wrong, in words."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from userdata.agent.aws.imds import Metadata, is_warmed
+from userdata.agent.config.model import Config, Dataset
+from userdata.agent.config.names import DATA_DIR, UNIT_METRICS, UNIT_WATCH
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import Host
+from userdata.agent.metrics.gpus import Gpus
+
+Level = Literal["ok", "warning", "failure"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check's result; ``text`` says what was found and, unless it is ok, what to do."""
+
+    level: Level
+    check: str
+    text: str
+
+
+def examine(
+    config: Config, metadata: Metadata, host: Host, nvml: Any, expected_gpus: int, data: Path = DATA_DIR
+) -> Iterator[Finding]:
+    """Yield a finding for each check; a check that breaks is a failure, the others go on."""
+    checks: list[tuple[str, Callable[[], Finding]]] = [
+        ("metadata", lambda: _metadata(metadata)),
+        ("clock", lambda: _clock(host)),
+        ("units", lambda: _units(config, host)),
+        ("cloudwatch agent", lambda: _cloudwatch(config)),
+    ]
+    if config.nvidia:
+        checks.append(("gpus", lambda: _gpus(nvml, expected_gpus)))
+    if config.volume:
+        checks.append(("data volume", lambda: _volume(host, data)))
+    checks += [(f"efs {m.path}", lambda path=m.path: _efs(host, path)) for m in config.efs]  # type: ignore[misc]
+    checks += [(f"dataset {d.path}", lambda it=d: _dataset(config, host, it)) for d in config.datasets]  # type: ignore[misc]
+    for name, check in checks:
+        try:
+            yield check()
+        except (AgentError, OSError) as error:
+            yield Finding("failure", name, str(error))
+
+
+def _metadata(metadata: Metadata) -> Finding:
+    identity, state = metadata.identity(), metadata.lifecycle_state()
+    text = f"{identity.instance}, {identity.instance_type}, {identity.zone}, target state {state or 'none'}"
+    if is_warmed(state):
+        return Finding("warning", "metadata", f"{text}: in the warm pool, so nothing works or registers")
+    return Finding("ok", "metadata", text)
+
+
+def _clock(host: Host) -> Finding:
+    synchronised = host.run(["timedatectl", "show", "--property=NTPSynchronized", "--value"]).strip()
+    if synchronised == "yes":
+        return Finding("ok", "clock", "synchronised")
+    return Finding(
+        "failure", "clock", "not synchronised: leases and heartbeats need it; see `chronyc sources`"
+    )
+
+
+def _gpus(nvml: Any, expected: int) -> Finding:
+    look = Gpus(nvml, expected).look()
+    if look.lost:
+        total = max(expected, look.lost + len(look.gpus))
+        text = f"{look.lost} of {total} lost; see `dmesg` for Xid, then replace the instance"
+        return Finding("failure", "gpus", text)
+    return Finding("ok", "gpus", ", ".join(g.uuid for g in look.gpus))
+
+
+def _units(config: Config, host: Host) -> Finding:
+    wanted = (UNIT_WATCH, UNIT_METRICS, config.work_unit)
+    down = [unit for unit in wanted if host.main_pid(unit) is None]
+    if down:
+        return Finding(
+            "failure", "units", f"{', '.join(down)} not running; see `journalctl --unit {down[0]}`"
+        )
+    return Finding("ok", "units", ", ".join(wanted))
+
+
+def _cloudwatch(config: Config) -> Finding:
+    port = config.metrics.emf_port
+    try:
+        socket.create_connection(("127.0.0.1", port), 2.0).close()
+    except OSError as error:
+        text = f"port {port}: {error}; metrics are kept for a while, then dropped"
+        return Finding("failure", "cloudwatch agent", text)
+    return Finding("ok", "cloudwatch agent", f"listens on port {port}")
+
+
+def _volume(host: Host, data: Path) -> Finding:
+    device = host.mounted(data)
+    if device is None:
+        text = f"nothing is mounted at {data}; see `journalctl --unit gpu-spot-volume`"
+        return Finding("failure", "data volume", text)
+    usage = shutil.disk_usage(data)
+    share = usage.used / usage.total
+    text = f"{device}, {share:.0%} of {usage.total / 2**30:.0f} GiB used"
+    return Finding("warning" if share > 0.9 else "ok", "data volume", text)
+
+
+def _efs(host: Host, path: str) -> Finding:
+    source = host.mounted(Path(path))
+    if source is None:
+        return Finding("failure", f"efs {path}", "not mounted; see `journalctl --unit gpu-spot-efs`")
+    return Finding("ok", f"efs {path}", source)
+
+
+def _dataset(config: Config, host: Host, dataset: Dataset) -> Finding:
+    check = f"dataset {dataset.path}"
+    source = host.mounted(Path(dataset.path))
+    if source is None:
+        unit = config.work_unit.removesuffix(".service")
+        return Finding("failure", check, f"not mounted; see `journalctl --unit {unit}`")
+    if not os.statvfs(dataset.path).f_flag & os.ST_RDONLY:
+        return Finding("failure", check, f"{source} is writable, so it is not the dataset; unmount it")
+    return Finding("ok", check, f"{source}, of {dataset.snapshot}, read-only")

@@ -1,0 +1,136 @@
+"""This machine, as the subcommands need it: all that is real is made here."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from userdata.agent.aws import clients, hooks
+from userdata.agent.aws.clients import Clients
+from userdata.agent.aws.imds import Identity, Metadata, is_warmed
+from userdata.agent.config.model import Config
+from userdata.agent.config.names import DATA_DIR
+from userdata.agent.machine import log
+from userdata.agent.machine.clock import Clock, SystemClock
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import Host, SystemHost
+from userdata.agent.work import notice
+from userdata.agent.work.heart import Heart
+
+if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
+    from userdata.agent.work.train import Spawn
+
+GATE_EVERY: Final = 5.0
+# Written by cloud-init at every boot, before the network is up.
+_INSTANCE_ID: Final = Path("/var/lib/cloud/data/instance-id")
+
+
+class Stop:
+    """Whether this process was told to stop, before there is anything that could act on it."""
+
+    def __init__(self) -> None:
+        self.told = False
+
+    def __call__(self) -> None:
+        """Hear it."""
+        self.told = True
+
+
+class Node:
+    """This machine, as the subcommands need it; whoever rehearses one replaces what is not real there."""
+
+    def __init__(self, config: Config, directory: Path, metadata_url: str) -> None:
+        self.config = config
+        self.directory = directory
+        self.data = DATA_DIR
+        self.clock: Clock = SystemClock()
+        self.host: Host = SystemHost()
+        self.metadata = Metadata(self.clock, metadata_url)
+        self.clients: Clients = clients
+        self.on_sigterm: Callable[[Callable[[], None]], None] = _on_sigterm
+        self.spawn: Spawn | None = None  # None: the trainer's own, as the job's user
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Who we are; asked until the metadata service answers."""
+        while True:
+            try:
+                return self.metadata.identity()
+            except AgentError as error:
+                log.warning("identity unknown", error=str(error))
+                self.clock.sleep(1.0)
+
+    def instance(self) -> str:
+        """Return the instance's id, from cloud-init's file if there is one, else from the metadata."""
+        try:
+            found = _INSTANCE_ID.read_text().strip()
+        except OSError:
+            found = ""
+        return found if found.startswith("i-") else self.identity.instance
+
+    def gate(self, stop: Stop | None = None) -> None:
+        """Wait until the instance is not on its way into the warm pool, or until it is told to stop.
+
+        Until then nothing leases or works.
+        """
+        said = ""
+        while not (stop and stop.told):
+            try:
+                state = self.metadata.lifecycle_state()
+                if not is_warmed(state):
+                    return
+            except AgentError as error:
+                state = str(error)
+            if state != said:
+                log.info("waiting outside", state=state)
+                said = state
+            self.clock.sleep(GATE_EVERY)
+
+    def complete(self, hook: str, result: hooks.Result) -> bool:
+        """Complete a lifecycle hook of this instance; False while AWS knows no active one.
+
+        Raises:
+            AgentError: AWS refused or cannot be reached, or the instance is in no Auto Scaling group.
+        """
+        wanted = self.config.hooks
+        group = wanted.auto_scaling_group if wanted else ""
+        group = group or self.metadata.auto_scaling_group()
+        if not group:
+            raise AgentError(f"lifecycle hook {hook}: the instance is in no Auto Scaling group")
+        client = self.clients.autoscaling(self.config.region)
+        return hooks.complete(client, group, hook, self.identity.instance, result)
+
+    def mount(self) -> None:
+        """Mount what the work reads and writes beside its volume; what is mounted stays."""
+        from userdata.agent.storage import datasets, efs
+
+        config = self.config
+        efs.mount_all(self.host, config.efs)
+
+        def find() -> dict[str, datasets.Attached]:
+            return datasets.attached(self.clients.ec2(config.region), self.identity.instance)
+
+        datasets.mount_all(self.host, config.datasets, find)
+
+    def is_taken(self) -> bool:
+        """Tell whether there is a notice: from then on nothing is begun."""
+        return notice.read(self.directory) is not None
+
+    def heart(self) -> Heart:
+        """Return the heartbeat of this instance's workers."""
+        from userdata.agent.aws.registry import Registry
+
+        registry = Registry(
+            self.clients.dynamodb(self.config.region),
+            self.config.registry_table,
+            self.config.group,
+            self.identity.instance,
+        )
+        return Heart(registry, self.metadata, self.clock, self.directory, self.config.heartbeat_seconds)
+
+
+def _on_sigterm(act: Callable[[], None]) -> None:
+    signal.signal(signal.SIGTERM, lambda number, frame: act())

@@ -1,0 +1,92 @@
+"""What the work tells about itself: ``$GPU_SPOT_TELL``, a small JSON file that it replaces when it likes.
+
+``{"queueDepth": 17}``: how many tasks wait. Other keys are left alone. The work is not trusted: whatever it
+puts there, the reader neither waits nor fails, and reads no more than a few kilobytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from userdata.agent.config.names import READY_DIR
+from userdata.agent.machine import log
+
+FRESH_SECONDS: Final = 120.0
+"""What was told longer ago counts as not told: twice the period at which metrics are sent."""
+
+_FILE: Final = "tell.json"
+_MOST_BYTES: Final = 4096
+
+
+def place(directory: Path, slot: int) -> Path:
+    """Return the folder in which the worker of a slot may write, the only one of ours."""
+    return directory / READY_DIR / str(slot)
+
+
+def tell_file(directory: Path, slot: int) -> Path:
+    """Return the file by which the worker of a slot tells."""
+    return place(directory, slot) / _FILE
+
+
+def make_place(directory: Path, slot: int) -> None:
+    """Make the folder for a worker that starts, without what an earlier one told."""
+    folder = place(directory, slot)
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o777)  # whatever user the worker is; nothing else stands in there
+    tell_file(directory, slot).unlink(missing_ok=True)
+
+
+class Tales:
+    """Reads what the workers told; a file that cannot be understood is complained about once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / READY_DIR
+        self._complained: set[Path] = set()
+
+    def queue_depths(self, wall: float) -> tuple[float, ...]:
+        """Return a depth for each worker that told one lately, as seen at ``wall`` (epoch seconds)."""
+        found = []
+        for path in sorted(self._directory.glob(f"*/{_FILE}")):
+            try:
+                depth = _queue_depth(path, wall)
+            except (OSError, ValueError) as error:
+                if path not in self._complained:
+                    self._complained.add(path)
+                    log.warning("what a worker tells cannot be read", path=str(path), error=str(error))
+                continue
+            if depth is not None:
+                found.append(depth)
+        return tuple(found)
+
+
+def _queue_depth(path: Path, wall: float) -> float | None:
+    """Return None for what is stale or says nothing of a queue; raise ``ValueError`` for nonsense."""
+    # A named pipe would keep us waiting, a link would lead elsewhere.
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("no plain file")
+        if abs(wall - status.st_mtime) > FRESH_SECONDS:
+            return None
+        text = os.read(file, _MOST_BYTES + 1)
+    finally:
+        os.close(file)
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"longer than {_MOST_BYTES} bytes")
+    try:
+        told = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(told, dict):
+        raise ValueError(f"{type(told).__name__}, allowed: a JSON object")
+    depth = told.get("queueDepth")
+    if depth is None:
+        return None
+    if type(depth) not in (int, float) or not 0 <= depth <= 2**53:
+        raise ValueError(f"queueDepth is {str(depth)[:40]}, allowed: a number, 0 or more")
+    return float(depth)

@@ -1,0 +1,203 @@
+"""Run the workers of a service: one process or container for each slot, kept running, drained on SIGTERM."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from signal import SIGTERM
+from typing import Final
+
+from userdata.agent.config.model import Service
+from userdata.agent.config.names import RUN_DIR, WORKERS_DIR
+from userdata.agent.machine import files, log
+from userdata.agent.machine.clock import Clock
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import Host
+from userdata.agent.work import containers, tell
+from userdata.agent.work.heart import Heart
+
+_GPUS: Final = Path("/proc/driver/nvidia/gpus")
+_FIRST_BACKOFF: Final = 2.0
+_LONGEST_BACKOFF: Final = 300.0
+_LOOK_EVERY: Final = 0.5
+
+
+def gpu_count(directory: Path = _GPUS) -> int:
+    """Count the GPUs that the NVIDIA driver shows; raises `AgentError` when there is none."""
+    count = sum(1 for _ in directory.glob("*")) if directory.is_dir() else 0
+    if not count:
+        raise AgentError(f"{directory}: no GPU; is the NVIDIA driver loaded?")
+    return count
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One worker's place: its number and the index of its GPU, in PCI order."""
+
+    number: int
+    gpu: int
+
+
+def slots(service: Service, gpus: int) -> tuple[Slot, ...]:
+    """Lay out the slots: ``slotsPerGpu`` neighbours share a GPU."""
+    return tuple(Slot(n, n // service.slots_per_gpu) for n in range(gpus * service.slots_per_gpu))
+
+
+def environment(slot: Slot, directory: Path) -> dict[str, str]:
+    """Return what every worker is told about its place, its notice and how to speak to us."""
+    return {
+        "GPU_SPOT_SLOT": str(slot.number),
+        "GPU_SPOT_NOTICE": str(directory / "notice.json"),
+        "GPU_SPOT_READY": str(ready_file(slot, directory)),
+        "GPU_SPOT_TELL": str(tell.tell_file(directory, slot.number)),
+    }
+
+
+def ready_file(slot: Slot, directory: Path) -> Path:
+    """Return the file by which a worker says that it is ready."""
+    return tell.place(directory, slot.number) / "ready"
+
+
+def process_command(service: Service, slot: Slot, directory: Path) -> list[str]:
+    """Return the argv of a worker that is a plain process and sees its GPU only."""
+    pairs = {
+        **environment(slot, directory),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": str(slot.gpu),
+    }
+    return ["env", *(f"{k}={v}" for k, v in pairs.items()), *service.environment, *service.command]
+
+
+def container_command(
+    service: Service, slot: Slot, directory: Path, datasets: Sequence[str] = ()
+) -> list[str]:
+    """Return the argv of a worker in a container, run in the foreground so that signals reach it.
+
+    The host's network, because metadata with hop limit 1 do not cross a bridge: our own worker gets its
+    credentials there. The GPU comes by the container toolkit's CDI device, ``datasets``
+    are paths that it may read.
+    """
+    place = directory / WORKERS_DIR
+    argv = ["docker", "run", "--rm", "--name", f"gpu-spot-{slot.number}", "--network", "host"]
+    argv += [*containers.gpu(slot.gpu), *containers.CONFINED]
+    argv += ["--cidfile", str(place / f"{slot.number}.cid"), "--volume", f"{directory}:{directory}:ro"]
+    ready = ready_file(slot, directory).parent
+    argv += ["--volume", f"{ready}:{ready}", "--env-file", str(place / f"{slot.number}.env")]
+    for path in datasets:
+        argv += ["--volume", f"{path}:{path}:ro"]
+    return [*argv, service.image, *service.command]
+
+
+@dataclass
+class _Worker:
+    slot: Slot
+    process: subprocess.Popen[bytes] | None = None
+    failures: int = 0
+    start_at: float = 0.0
+    left: bool = False
+
+
+def _popen(user: str, argv: list[str]) -> subprocess.Popen[bytes]:
+    if not user:
+        return subprocess.Popen(argv, start_new_session=True)  # noqa: S603
+    try:
+        account = pwd.getpwnam(user)
+    except KeyError:
+        raise AgentError(f"user: {user!r} is not there; allowed: a user of the image") from None
+    # With its groups: devices of some makers belong to one.
+    groups = os.getgrouplist(user, account.pw_gid)
+    return subprocess.Popen(  # noqa: S603
+        argv, user=account.pw_uid, group=account.pw_gid, extra_groups=groups, start_new_session=True
+    )
+
+
+class Workers:
+    """Supervises all slots; `run` returns when it was told to stop and every worker has ended."""
+
+    def __init__(
+        self,
+        service: Service,
+        places: Sequence[Slot],
+        heart: Heart,
+        host: Host,
+        clock: Clock,
+        directory: Path = RUN_DIR,
+        datasets: Sequence[str] = (),
+        spawn: Callable[[list[str]], subprocess.Popen[bytes]] | None = None,
+    ) -> None:
+        self._service = service
+        self._heart = heart
+        self._host = host
+        self._clock = clock
+        self._directory = directory
+        self._datasets = datasets
+        self._spawn = spawn or partial(_popen, "" if service.image else service.user)
+        self._workers = [_Worker(slot) for slot in places]
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Tell every worker to finish what it has (SIGTERM); safe in a signal handler, and twice."""
+        self._stopping = True
+        for worker in self._workers:
+            if worker.process and worker.process.poll() is None:
+                self._host.signal(worker.process.pid, SIGTERM)
+
+    def run(self) -> None:
+        """Supervise until told to stop and all workers have ended."""
+        while self.tick():
+            self._clock.sleep(_LOOK_EVERY)
+
+    def tick(self) -> bool:
+        """Look after every worker once; tell whether there is anything left to look after."""
+        for worker in self._workers:
+            self._reap(worker)
+        due = [w for w in self._workers if w.process is None and self._clock.monotonic() >= w.start_at]
+        if due and not self._stopping and not self._heart.quiet():
+            for worker in due:
+                self._start(worker)
+        alive = [w for w in self._workers if w.process]
+        self._heart.beat([w.slot.number for w in alive if self._is_ready(w.slot)])
+        return not self._stopping or bool(alive)
+
+    def _start(self, worker: _Worker) -> None:
+        slot, place = worker.slot, self._directory / WORKERS_DIR
+        (place / f"{slot.number}.cid").unlink(missing_ok=True)
+        tell.make_place(self._directory, slot.number)
+        ready_file(slot, self._directory).unlink(missing_ok=True)
+        if self._service.image:
+            pairs = [f"{k}={v}" for k, v in environment(slot, self._directory).items()]
+            files.write_atomic(
+                place / f"{slot.number}.env", "\n".join([*pairs, *self._service.environment]) + "\n", 0o600
+            )
+            argv = container_command(self._service, slot, self._directory, self._datasets)
+        else:
+            place.mkdir(parents=True, exist_ok=True)
+            argv = process_command(self._service, slot, self._directory)
+        worker.process, worker.left = self._spawn(argv), False
+        record = {"slot": slot.number, "gpu": slot.gpu, "pid": worker.process.pid}
+        files.write_json(place / f"{slot.number}.json", record)
+        log.info("worker started", **record, failures=worker.failures)
+
+    def _reap(self, worker: _Worker) -> None:
+        if worker.process is None or (code := worker.process.poll()) is None:
+            return
+        worker.process = None
+        worker.failures += 1
+        backoff = min(_FIRST_BACKOFF * 2 ** (worker.failures - 1), _LONGEST_BACKOFF)
+        worker.start_at = self._clock.monotonic() + backoff
+        (self._directory / WORKERS_DIR / f"{worker.slot.number}.json").unlink(missing_ok=True)
+        self._heart.leave(worker.slot.number)
+        level = log.info if self._stopping else log.error
+        level(
+            "worker ended", slot=worker.slot.number, code=code, restart_in=None if self._stopping else backoff
+        )
+
+    def _is_ready(self, slot: Slot) -> bool:
+        if not self._service.says_ready:
+            return True
+        return ready_file(slot, self._directory).exists()

@@ -16,7 +16,8 @@ from gpu_spot.market.engine import Replay
 from gpu_spot.market.fleet import LightFleet
 from lambdas.core import policies
 from lambdas.core.memory import Memory
-from tests.e2e.world import isolated, living, load, small
+from tests.apart import apart
+from tests.e2e.world import living, load, small
 
 Actions: TypeAlias = dict[float, tuple[str, ...]]
 Account: TypeAlias = dict[str, Any]
@@ -83,7 +84,7 @@ def both(stack: str, policy: str, seed: int, files: list[Path]) -> tuple[list[Ac
 def test_the_same_decisions_tick_by_tick(stack: str, policy: str, traces: Path | None) -> None:
     week = traces / "availability" / "1-node" / "aws-02-15-2023" if traces else None
     files = sorted(week.glob("us-west-2*.json")) if week else []
-    (wanted, done), (in_memory, in_cloud) = isolated(both, stack, policy, SEED, files)
+    (wanted, done), (in_memory, in_cloud) = apart(both, stack, policy, SEED, files)
     assert len(wanted) > 20
     for at in sorted(wanted.keys() | done.keys()):
         assert (at, done.get(at)) == (at, wanted.get(at))

@@ -9,8 +9,9 @@ from typing import Any, Final
 from lambdas.core import names
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
+from tests.apart import apart
 from tests.e2e.calls import Authorisation, documents
-from tests.e2e.world import World, isolated, living, load, small
+from tests.e2e.world import World, living, load, small
 from tests.iam import Request, allowed_actions, allows
 
 HOURS = 6
@@ -78,7 +79,7 @@ def test_the_controllers_role_allows_what_it_does_and_no_more() -> None:
     used: set[str] = set()
     granted: set[str] = set()
     for stack in ("dev", "fleet"):
-        role, asked = isolated(recorded, stack)
+        role, asked = apart(recorded, stack)
         assert [request for request in asked if not allows(role, request)] == []
         for request in asked:
             assert not allows(without(role, request.action), request)

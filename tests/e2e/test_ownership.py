@@ -11,7 +11,8 @@ from gpu_spot.market.fleet import LightFleet
 from gpu_spot.market.ledger import Span
 from gpu_spot.market.rules import TICK_SECONDS
 from pulumi_on_moto.program.second_run import Change, up
-from tests.e2e.world import CAPACITY, START, World, isolated, living, load, small
+from tests.apart import apart
+from tests.e2e.world import CAPACITY, START, World, living, load, small
 
 HOURS = 8
 SEED = 13
@@ -121,14 +122,14 @@ def disk(world: World, instance: Any) -> int:
     ],
 )
 def test_what_the_controller_moves_is_no_difference(stack: str, owned: set[str]) -> None:
-    moved, changes, untouched = isolated(after_a_storm, stack)
+    moved, changes, untouched = apart(after_a_storm, stack)
     assert moved == owned
     assert changes == ()
     assert untouched
 
 
 def test_a_changed_mix_changes_its_group_alone() -> None:
-    changes = isolated(changed, "dev", {f"{CAPACITY}.spotPercentage": 50})
+    changes = apart(changed, "dev", {f"{CAPACITY}.spotPercentage": 50})
     assert {(change.type, change.name, *sorted(change.inputs)) for change in changes} == {
         (GROUP, "gpu-spot-dev-inference-primary", "mixedInstancesPolicy"),
         (PARAMETER, "gpu-spot-dev-inference-config", "insecureValue"),
@@ -144,7 +145,7 @@ def changed(stack: str, change: dict[str, Any]) -> tuple[Change, ...]:
 
 @pytest.mark.parametrize("stack", ["dev", "fleet"])
 def test_an_up_in_the_middle_of_a_storm_loses_no_worker(stack: str) -> None:
-    found = isolated(through_a_storm, stack, {f"{CAPACITY}.rootVolumeGiB": 200})
+    found = apart(through_a_storm, stack, {f"{CAPACITY}.rootVolumeGiB": 200})
     assert {change.type for change in found["changes"]} == {TEMPLATE, GROUP}
     before, after = found["survivors"]
     assert before == after != set()

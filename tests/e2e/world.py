@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from gpu_spot.live.cloud import GroupView, LocalCloud
 from gpu_spot.live.rehearsal import CloudFleet
@@ -32,15 +30,6 @@ from pulumi_on_moto.sandbox import Clients, sandbox
 REPOSITORY = Path(__file__).parents[2]
 START = 1_767_571_200.0
 CAPACITY = "services[0].capacity"
-
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def isolated(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a function of a module in a fresh process and return its result."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(function, *args, **kwargs).result(timeout=240)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -14,10 +12,12 @@ from typing import Any
 
 import yaml
 
+from tests.apart import apart
+from tests.infra import program
+
 ROOT = Path(__file__).resolve().parents[2]
 DEV = ROOT / "Pulumi.dev.yaml"
 STACKS = ("dev", "fleet", "prod", "research")
-RUNNER = Path(__file__).with_name("program.py")
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,7 @@ class Run:
 
 @cache
 def run(mode: str, stack_file: Path = DEV, stack: str = "dev", again: int = 0) -> Run:
-    done = subprocess.run(
-        [sys.executable, str(RUNNER), mode, stack, str(stack_file)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return Run(stack, **json.loads(done.stdout))
+    return Run(stack, **apart(program.declared, mode, stack, stack_file))
 
 
 def shipped(stack: str, mode: str = "known", again: int = 0) -> Run:

@@ -1,15 +1,16 @@
-"""Run the whole program once under the SDK's mocks and print what it declared, as JSON.
+"""Run the whole program once under the SDK's mocks and tell what it declared, in JSON's types.
 
-Usage: program.py known|unknown STACK STACK_FILE. A script, because the SDK's state is global to a process.
+The SDK's state is global, so this is for a process of its own (``tests.apart``).
 With ``unknown`` no resource returns an output or an id, as in the first preview of a stack.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 import runpy
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,7 @@ class Recorder(mocks.Mocks):
 class Monitor(mocks.MockMonitor):
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder)
+        self.recorder = recorder
         self.declared: list[dict[str, Any]] = []
         self.exports: Any = None
 
@@ -114,20 +116,39 @@ def run_program() -> None:
     runpy.run_path(str(ROOT / "infra"), run_name="__main__")
 
 
-def main(mode: str, stack: str, stack_file: str) -> None:
-    raw = yaml.safe_load(Path(stack_file).read_text("utf-8"))["config"]
-    recorder = Recorder(known=mode == "known")
-    monitor = Monitor(recorder)
+def declared(mode: str, stack: str, stack_file: Path) -> dict[str, Any]:
+    """Return ``declared``, ``lookups`` and ``exports`` of a stack; ``mode`` is ``known`` or ``unknown``."""
+    monitor = Monitor(Recorder(known=mode == "known"))
+    _run(monitor, mode, stack, stack_file)
+    told = {"declared": monitor.declared, "lookups": monitor.recorder.lookups, "exports": monitor.exports}
+    in_json: dict[str, Any] = json.loads(json.dumps(told))
+    return in_json
+
+
+def refused(mode: str, stack: str, stack_file: Path) -> tuple[str, int]:
+    """Return the error that ends a program, and how many resources it had declared by then."""
+    monitor = Monitor(Recorder(known=mode == "known"))
+    try:
+        _run(monitor, mode, stack, stack_file)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", len(monitor.declared)
+    raise AssertionError(f"{stack_file} was not refused")
+
+
+def warned(mode: str, stack: str, stack_file: Path) -> str:
+    """Return what the program writes on standard error."""
+    with contextlib.redirect_stderr(io.StringIO()) as written:
+        declared(mode, stack, stack_file)
+    return written.getvalue()
+
+
+def _run(monitor: Monitor, mode: str, stack: str, stack_file: Path) -> None:
+    raw = yaml.safe_load(stack_file.read_text("utf-8"))["config"]
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
-    mocks.set_mocks(recorder, project="gpu-spot", stack=stack, preview=mode == "unknown", monitor=monitor)
+    preview = mode == "unknown"
+    mocks.set_mocks(monitor.recorder, project="gpu-spot", stack=stack, preview=preview, monitor=monitor)
     settings.set_root_resource(None)  # set_mocks makes a root stack, and run_in_stack allows only its own
     pulumi.runtime.set_all_config({k: v if isinstance(v, str) else json.dumps(v) for k, v in raw.items()})
     # `main: infra/` makes the engine run this path, with the folder first on sys.path.
     loop.run_until_complete(run_in_stack(run_program))
-    result = {"declared": monitor.declared, "lookups": recorder.lookups, "exports": monitor.exports}
-    sys.stdout.write(json.dumps(result))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

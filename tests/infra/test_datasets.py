@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.infra import training
-from tests.infra.declared import DEV, ROOT, RUNNER, Run, run, variant
+from tests.apart import apart
+from tests.infra import program, training
+from tests.infra.declared import DEV, Run, run, variant
 from userdata.agent.config.names import DATASET_DEVICES, VOLUME_DEVICES
 
 IMAGENET = {
@@ -109,10 +108,8 @@ def test_a_snapshot_that_is_of_no_use_ends_the_preview_in_one_line(mode: str, tm
         config["gpu-spot:services"][0]["datasets"] = [COCO | {"snapshot": "snap-00000000"}]
 
     path = variant(tmp_path, plain, DEV)
-    command = [sys.executable, str(RUNNER), mode, "dev", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=ROOT)
-    assert done.returncode
+    error, _ = apart(program.refused, mode, "dev", path)
     assert (
         "dataset snap-00000000 is {'state': 'completed', 'encrypted': False, 'tier': 'standard'}, "
         "allowed: {'state': 'completed', 'encrypted': True, 'tier': 'standard'}"
-    ) in done.stderr
+    ) in error

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,9 @@ from infra.components.control import controller, wake_ups
 from infra.scope import Scope
 from infra.settings import SettingsError
 from lambdas.core import names, policies
-from tests.infra.declared import RUNNER, STACKS, run, shipped, variant
+from tests.apart import apart
+from tests.infra import program
+from tests.infra.declared import STACKS, run, shipped, variant
 
 UNKNOWN = "<unknown>"
 
@@ -261,16 +261,9 @@ def test_wrong_settings_end_the_program_before_anything_is_declared(tmp_path: Pa
     def change(config: dict[str, Any]) -> None:
         config["gpu-spot:services"][0]["capacity"]["spotPercentage"] = 140
 
-    file = variant(tmp_path, change)
-    done = subprocess.run(
-        [sys.executable, RUNNER, "known", "dev", file], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode != 0
-    assert not done.stdout
-    assert (
-        "SettingsError: gpu-spot:services[0].capacity.spotPercentage: 140, allowed: at most 100"
-        in done.stderr
-    )
+    error, declared = apart(program.refused, "known", "dev", variant(tmp_path, change))
+    assert error == ("SettingsError: gpu-spot:services[0].capacity.spotPercentage: 140, allowed: at most 100")
+    assert not declared
 
 
 def test_a_warning_reaches_the_engine_and_ends_nothing(tmp_path: Path) -> None:
@@ -278,10 +271,8 @@ def test_a_warning_reaches_the_engine_and_ends_nothing(tmp_path: Path) -> None:
         config["gpu-spot:network"]["zones"] = ["us-west-2a"]
         config["gpu-spot:services"][0]["capacity"]["instanceTypes"] = ["g5.xlarge"]
 
-    command = [sys.executable, RUNNER, "unknown", "dev", variant(tmp_path, change)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0
-    assert "one type in one zone is a single capacity pool" in done.stderr
+    warning = apart(program.warned, "unknown", "dev", variant(tmp_path, change))
+    assert "one type in one zone is a single capacity pool" in warning
 
 
 @pytest.mark.parametrize("stack", ["dev.eu", "dev_1", "-dev", ""])

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import START, isolated
+from tests.apart import apart
+from tests.e2e.world import START
 from tests.local.moves import STEPS, bridged, played
 
 INTERVAL = 20
@@ -15,7 +16,7 @@ INTERVAL = 20
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    return isolated(played)
+    return apart(played)
 
 
 def test_the_volume_follows_from_zone_to_zone_with_its_content(seen: dict[str, Any]) -> None:
@@ -80,7 +81,7 @@ def test_quiet_hours_are_not_played(seen: dict[str, Any]) -> None:
 
 
 def test_on_demand_trains_while_spot_is_refused_and_hands_the_job_back() -> None:
-    bridge = isolated(bridged)
+    bridge = apart(bridged)
     away, back = bridge["moves"]
     assert [away["cause"], back["cause"]] == ["notice", "hand-over"]
     assert away["to"]["volume"] == back["from"]["volume"]

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from pulumi_on_moto.sandbox import ACCOUNT
-from tests.e2e.world import isolated
+from tests.apart import apart
 from tests.iam import Request, allows
 from tests.infra import training
 from tests.node.live import Role, roles
@@ -68,7 +68,7 @@ def found() -> dict[tuple[str, str], Role]:
     return {
         (stack, group): role
         for stack, (overrides, objects) in STACKS.items()
-        for group, role in isolated(roles, stack, overrides, objects).items()
+        for group, role in apart(roles, stack, overrides, objects).items()
     }
 
 

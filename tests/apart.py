@@ -1,0 +1,30 @@
+"""Run a function in a process of its own: Pulumi's runtime and moto's backends are global in one.
+
+The processes are forked from a server that has imported what nearly all of them need and run nothing: the
+provider's modules alone take longer to import than a program takes to run.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing.context import ForkServerContext
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@cache
+def _forking() -> ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.preloaded"])
+    return context
+
+
+def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a module's function in a fresh process and return its result; what it raises is raised here."""
+    with ProcessPoolExecutor(1, mp_context=_forking()) as pool:
+        return pool.submit(function, *args, **kwargs).result(timeout=240)

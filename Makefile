@@ -13,9 +13,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 UV     := uv==0.13.9
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
+# Of the provider's 3,000 modules a few are used: they are compiled with all else, the others are not.
+empty  :=
+space  := $(empty) $(empty)
+USED   := $(subst $(space),|,$(sort $(shell grep -rhoE '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
 BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
 
-.PHONY: help setup demo demo-research test lint types format system-packages bench lock clean distclean
+.PHONY: help setup demo demo-research check quick test test-real lint types format system-packages bench lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -23,7 +28,7 @@ help: ## list the targets
 setup: $(STAMP) ## create .venv from requirements.lock (PYTHON=python3.13 chooses the interpreter)
 
 # pip compiles bytecode on one core; --no-compile and one parallel pass over what is used saves a third of the time.
-# pulumi_aws (3,000 modules, a few of them used) is left to be compiled when it is imported.
+# Without bytecode (and Python may have been told to write none) a stack's program takes nine seconds in place of three.
 $(STAMP): requirements.lock pyproject.toml pulumi_on_moto/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "gpu-spot needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
@@ -32,7 +37,8 @@ $(STAMP): requirements.lock pyproject.toml pulumi_on_moto/pyproject.toml
 	@echo "installing requirements.lock into $(VENV) (about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable pulumi_on_moto
-	@$(BIN)/python -m compileall -q -j 0 -x /pulumi_aws/ $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+	@$(BIN)/python -m compileall -q -j 0 -x '/pulumi_aws/(?!($(USED))/)[^/]+/' \
+	  $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	@touch $@
 
 demo: setup ## deploy the dev stack into a local cloud and replay two days of spot market: out/demo/report.html
@@ -41,8 +47,17 @@ demo: setup ## deploy the dev stack into a local cloud and replay two days of sp
 demo-research: setup ## a training job whose volume follows it from zone to zone for a day: out/demo-research/report.html
 	@$(BIN)/gpu-spot demo --stack research --hours 24 --out out/demo-research $(ARGS)
 
-test: setup system-packages lint types ## lint, types, then all tests (ARGS go to pytest)
-	@HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest --numprocesses $(WORKERS) $(ARGS)
+check: setup lint ## in half a minute: lint, types, and the quick tests of the tiers pure and adapter
+	@$(MAKE) --jobs 2 --output-sync types quick
+
+quick: setup
+	@HYPOTHESIS_PROFILE=quick $(PYTEST) -m "(pure or adapter) and not long" $(ARGS)
+
+test: setup system-packages lint types ## lint, types, then all tests that need Python and small packages of Debian's
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 $(ARGS)
+
+test-real: setup system-packages ## what needs real frameworks, a broker, containers or the package index
+	@$(PYTEST) --durations 20 tests/real $(ARGS)
 
 lint: setup ## ruff: rules and formatting
 	@$(BIN)/ruff check --quiet .

@@ -11,6 +11,8 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import tiers
+
 TRACES_VARIABLE: Final = "GPU_SPOT_TRACES"
 MARKET_PROPERTY: Final = "market"
 
@@ -18,6 +20,8 @@ MARKET_PROPERTY: Final = "market"
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", **_common)
 settings.register_profile("ci", derandomize=True, print_blob=True, database=None, **_common)
+# What `make check` runs.
+settings.register_profile("quick", derandomize=True, database=None, max_examples=20, **_common)
 settings.register_profile("deep", max_examples=5_000, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
@@ -30,9 +34,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the local cloud last: its one sandbox stays open, and other uses of moto would see it."""
-    local = Path(__file__).parent / "local"
-    items.sort(key=lambda item: local in item.path.parents)
+    """Give each test its tier, and put the rehearsed cloud last: its one sandbox stays open."""
+    for item in items:
+        for mark in tiers.marks(item.path):
+            item.add_marker(mark)
+    items.sort(key=lambda item: tiers.REHEARSED in item.path.parents)
 
 
 @pytest.fixture

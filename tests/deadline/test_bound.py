@@ -72,6 +72,7 @@ def test_a_pool_that_ends_before_the_deadline_is_refused():
         clairvoyant(PoolRuns.of_ticks("pool", [True] * 20), 10, 1, [(5, 11)], 0.3)
 
 
+@pytest.mark.long
 @given(
     runs=st.lists(st.integers(1, 90), min_size=8, max_size=12),
     changeover=st.integers(0, 20),

@@ -14,6 +14,7 @@ def pool_of(*lengths: int, first: bool = True) -> PoolRuns:
     return PoolRuns.of_ticks("pool", ups)
 
 
+@pytest.mark.long
 @given(
     lengths=st.lists(st.integers(1, 300), min_size=3, max_size=30),
     first=st.booleans(),

@@ -51,6 +51,7 @@ def enumerated(usable: list[int], target: int, rules: Rules, allowed: float) -> 
     return min(cost for down, cost in best.items() if down <= allowed)
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(pools, st.integers(1, 2), cold_starts, cold_starts, st.sampled_from([1.0, 0.8, 0.5]))
 def test_no_schedule_undercuts_it_and_without_down_time_it_is_the_best_one(
@@ -90,6 +91,7 @@ def test_all_spot_costs_the_spot_price_and_no_spot_the_on_demand_price() -> None
     assert 0.999 - 1e-9 <= bound(down, rules, 2, 0.999) <= 1.0
 
 
+@pytest.mark.long
 def test_no_policy_that_keeps_the_availability_undercuts_it() -> None:
     contenders = named("on-demand,ready-handover,expected-cost@300,spothedge-ideal")
     for outcome in compare(draw(3, 240, 5), Rules(on_demand_cold_start=60.0), contenders, 4):

@@ -85,6 +85,7 @@ def test_a_pool_that_calls_back_is_not_bought_in() -> None:
     assert told(late, "launch-spot") == [(0, 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("contender", everyone(), ids=lambda c: c.name)
 def test_skipping_ticks_changes_nothing(contender: Any) -> None:
     class EveryTick(Replay):
@@ -103,6 +104,7 @@ def test_skipping_ticks_changes_nothing(contender: Any) -> None:
     assert accounts[0] == accounts[1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "trouble",
     [
@@ -175,6 +177,7 @@ def test_zones_are_balanced_and_within_them_the_cheapest_type_is_bought() -> Non
     assert ledger.cost == pytest.approx((2 * 1.0 + 2 * 3.0) / (4 * 4.0))
 
 
+@pytest.mark.long
 def test_forty_five_days_of_seven_pools_take_seconds() -> None:
     sold = SpotMarket(draw(7, 45 * 24, 2), rules := Rules())
     started = time.process_time()
@@ -182,6 +185,7 @@ def test_forty_five_days_of_seven_pools_take_seconds() -> None:
     assert time.process_time() - started < 5.0
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_length_of_a_run() -> None:
     peaks = []
     for days in (1, 10, 40):  # the first run imports and caches

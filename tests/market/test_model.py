@@ -32,6 +32,7 @@ def test_nothing_to_draw_is_refused(pools: int, hours: float, message: str) -> N
         draw(pools, hours, 1)
 
 
+@pytest.mark.long
 def test_it_looks_like_the_traces(traces: Path | None) -> None:
     drawn = simulated(FITTED, range(100, 130))
     assert 0.45 < drawn.availability < 0.75

@@ -95,6 +95,7 @@ def test_what_is_not_the_dataset_is_not_mounted(
     assert host.ran == []
 
 
+@pytest.mark.long
 def test_volumes_are_told_apart_by_the_instance_that_has_them() -> None:
     with mock_aws():
         client = boto3.client("ec2", region_name="us-west-2")

@@ -55,6 +55,7 @@ quick: setup
 
 test: setup system-packages lint types ## lint, types, then all tests that need Python and small packages of Debian's
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 $(ARGS)
+	@$(BIN)/python -I -S pulumi_on_moto/tests/alone.py
 
 test-real: setup system-packages ## what needs real frameworks, a broker, containers or the package index
 	@$(PYTEST) --durations 20 tests/real $(ARGS)

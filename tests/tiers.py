@@ -59,7 +59,9 @@ _TIER_OF: Final = {
     "report/test_page.py": "whole",
     "report/test_picture.py": "whole",
     "test_arrows.py": "pure",
+    "test_map.py": "pure",
     "test_repository.py": "adapter",
+    "test_vocabulary.py": "pure",
 }
 
 _ONE_WORKER: Final = {"infra": "declared", "local": "rehearsed", "node/test_permissions.py": "permissions"}

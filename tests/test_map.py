@@ -1,0 +1,42 @@
+"""The map in docs/architecture.md is the tree: its table of rooms, and every path that a page names."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.test_arrows import PACKAGES, folder
+
+ROOT = Path(__file__).resolve().parents[1]
+MAP = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+PATH = re.compile(r"`((?:bench|gpu_spot|infra|lambdas|pulumi_on_moto|tests|userdata)/[^`<…]*)`")
+
+
+def rooms() -> set[str]:
+    """Every folder of the product that holds modules, as the map writes it."""
+    found = {"bench/"}
+    for package in PACKAGES:
+        home = folder(package)
+        for path in home.rglob("*.py"):
+            inside = path.parent.relative_to(home).parts
+            # How the package is divided below its rooms is its own map's matter.
+            found.add("/".join((package, *inside[: 1 if package == "pulumi_on_moto" else None], "")))
+    return found
+
+
+def test_the_table_names_every_room_and_no_other() -> None:
+    table = MAP.split("## Rooms")[1].split("\n## ")[0]
+    named = re.findall(r"^\| `([^`]+)` \|", table, re.M)
+    assert sorted(named) == sorted(rooms())
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
+)
+def test_what_a_page_names_is_there(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    named = {one.split(":")[0] for one in PATH.findall(text)}
+    homes = (ROOT, ROOT / "pulumi_on_moto" / "src")
+    assert not [one for one in named if not any((home / one).exists() for home in homes)]

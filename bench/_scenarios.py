@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpu_spot.market.model import draw
-from gpu_spot.market.trace import PoolTrace, load
+from gpu_spot.market.supply.model import draw
+from gpu_spot.market.supply.trace import PoolTrace, load
 
 
 @dataclass(frozen=True)

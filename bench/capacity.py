@@ -22,9 +22,9 @@ from typing import Any
 
 from bench._page import replace_part, table
 from bench._scenarios import Scenario, modelled, real
-from gpu_spot.market.contenders import BASELINES, Contender, named
+from gpu_spot.market.comparison.contenders import BASELINES, Contender, named
+from gpu_spot.market.comparison.runs import compare
 from gpu_spot.market.rules import Rules
-from gpu_spot.market.runs import compare
 from gpu_spot.report.frontier import Point, curve, write
 
 SETTINGS: Mapping[str, dict[str, float]] = {

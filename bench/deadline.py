@@ -37,7 +37,7 @@ from gpu_spot.market.deadline.policies.expected_cost import ExpectedCost
 from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
 from gpu_spot.market.deadline.policies.thresholds import parse
 from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.trace import PoolTrace
+from gpu_spot.market.supply.trace import PoolTrace
 
 COMPUTE_HOURS = (24, 48)
 CHANGEOVER_MINUTES = (6, 20)

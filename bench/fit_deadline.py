@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from gpu_spot.market.deadline import policies
 from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.trace import PoolTrace, load
+from gpu_spot.market.supply.trace import PoolTrace, load
 
 Array = NDArray[np.float64]
 

@@ -4,7 +4,7 @@
 
 Without ``--fit`` it only compares the committed parameters with the traces. The fit has two steps: rates by
 age band with a factor for each pool (Poisson, iterated), then the method of simulated moments for what
-regional weather changes. Only the printed parameters go into ``gpu_spot/market/model.py``.
+regional weather changes. Only the printed parameters go into ``gpu_spot/market/supply/model.py``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
-from gpu_spot.market.model import AGE_BANDS, FITTED, Parameters, draw
-from gpu_spot.market.trace import PoolTrace, load
+from gpu_spot.market.supply.model import AGE_BANDS, FITTED, Parameters, draw
+from gpu_spot.market.supply.trace import PoolTrace, load
 
 Region = tuple[PoolTrace, ...]
 

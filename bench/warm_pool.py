@@ -20,10 +20,10 @@ from typing import Any
 
 from bench._page import replace_part, table
 from bench._scenarios import Scenario, modelled, real
-from gpu_spot.market.contenders import at
+from gpu_spot.market.comparison.contenders import at
+from gpu_spot.market.comparison.runs import play
 from gpu_spot.market.rules import Rules
-from gpu_spot.market.runs import play
-from gpu_spot.market.spot import SpotMarket
+from gpu_spot.market.supply.spot import SpotMarket
 from lambdas.core import warm_pool
 
 SHORTAGE_COSTS = (1.2, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)

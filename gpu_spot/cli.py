@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from gpu_spot.market.trace import TraceError
+from gpu_spot.market.supply.trace import TraceError
 from pulumi_on_moto.errors import LocalCloudError
 
 _COMMANDS: Final = (

@@ -15,7 +15,7 @@ from gpu_spot.commands import project
 from gpu_spot.facts.run import Run
 from gpu_spot.live import stage
 from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.market import trace
+from gpu_spot.market.supply import trace
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
 from gpu_spot.report.summary import render_summary, summarise

@@ -11,10 +11,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from gpu_spot.market.contenders import named
+from gpu_spot.market.comparison.contenders import named
+from gpu_spot.market.comparison.runs import Outcome, compare
 from gpu_spot.market.rules import Rules
-from gpu_spot.market.runs import Outcome, compare
-from gpu_spot.market.trace import load
+from gpu_spot.market.supply.trace import load
 from gpu_spot.report import frontier
 
 _EPILOG: Final = """The tick is 60 s and the first hour is not counted. A policy is expected-cost,

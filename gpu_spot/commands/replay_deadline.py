@@ -14,7 +14,7 @@ from gpu_spot.market.deadline.measure import Sum, measure, starts_in
 from gpu_spot.market.deadline.policies import DEFAULT, NAMES, build
 from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
 from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.trace import TraceError, load
+from gpu_spot.market.supply.trace import TraceError, load
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gpu_spot.facts.moves import Travels
-from gpu_spot.market.ledger import Ledger
+from gpu_spot.market.replay.ledger import Ledger
 from gpu_spot.market.rules import TICK_SECONDS, Rules
-from gpu_spot.market.spot import SpotMarket
+from gpu_spot.market.supply.spot import SpotMarket
 
 CapacityChanges: TypeAlias = Mapping[str, tuple[tuple[int, int], ...]]
 """By trace name, in order of time: from ``tick`` on the pool can hold ``capacity`` instances."""

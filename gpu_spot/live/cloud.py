@@ -10,7 +10,7 @@ from typing import Any, Literal
 from gpu_spot.live.heartbeats import Beat, Registry
 from gpu_spot.live.holders import Holder
 from gpu_spot.live.instances import Fleet, Market, WarmInstance
-from gpu_spot.market.engine import SPOT_REFUSAL
+from gpu_spot.market.replay.engine import SPOT_REFUSAL
 from lambdas.core import names
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import fleets as moto_fleets

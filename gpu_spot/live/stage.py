@@ -15,13 +15,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from gpu_spot.facts.run import Run, capacity_changes
 from gpu_spot.live.cloud import GroupView, LocalCloud
 from gpu_spot.live.rehearsal import CloudFleet, TrainingFleet
-from gpu_spot.market import model, placement
-from gpu_spot.market.engine import Replay
-from gpu_spot.market.groups import GroupShape
-from gpu_spot.market.ledger import Ledger, Span
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.groups import GroupShape
+from gpu_spot.market.replay.ledger import Ledger, Span
 from gpu_spot.market.rules import TICK_SECONDS, Rules
-from gpu_spot.market.spot import SpotMarket
-from gpu_spot.market.trace import PoolTrace
+from gpu_spot.market.supply import model, placement
+from gpu_spot.market.supply.spot import SpotMarket
+from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes import boot, dataset
 from gpu_spot.nodes.fleet import Nodes, playing
 from lambdas.aws import settings

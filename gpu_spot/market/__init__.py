@@ -1,0 +1,1 @@
+"""The spot market: what it offers, the one engine that replays it, and what policies come to on it."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from gpu_spot.facts.run import Run
-from gpu_spot.market.ledger import Happening
+from gpu_spot.market.replay.ledger import Happening
 from gpu_spot.report import series
 from gpu_spot.report.text import counted, duration
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 from gpu_spot.facts.run import Run
-from gpu_spot.market.ledger import Happening, Span
+from gpu_spot.market.replay.ledger import Happening, Span
 
 STEPS: Final = 2500
 """Above as many different spans, a timeline shows averages over equal stretches instead of every change."""

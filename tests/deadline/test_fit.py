@@ -19,7 +19,7 @@ from bench.fit_deadline import (
 )
 from gpu_spot.market.deadline.policies.thresholds import parse
 from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.trace import PoolTrace
+from gpu_spot.market.supply.trace import PoolTrace
 
 
 def pool_of(*lengths: int) -> PoolRuns:

@@ -6,7 +6,7 @@ from gpu_spot.market.deadline.policies import NAMES, build
 from gpu_spot.market.deadline.policies.model import Choice, Job, Mode
 from gpu_spot.market.deadline.pool import PoolRuns, Run
 from gpu_spot.market.deadline.simulate import simulate
-from gpu_spot.market.trace import PoolTrace, TraceError
+from gpu_spot.market.supply.trace import PoolTrace, TraceError
 
 
 def pool_of(*lengths: int, first: bool = True) -> PoolRuns:

@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import pytest
 
 from gpu_spot.live.rehearsal import told
-from gpu_spot.market.engine import Replay
-from gpu_spot.market.fleet import LightFleet
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.fleet import LightFleet
 from lambdas.core import policies
 from lambdas.core.memory import Memory
 from tests.apart import apart

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.market.fleet import LightFleet
-from gpu_spot.market.ledger import Span
+from gpu_spot.market.replay.fleet import LightFleet
+from gpu_spot.market.replay.ledger import Span
 from gpu_spot.market.rules import TICK_SECONDS
 from pulumi_on_moto.program.second_run import Change, up
 from tests.apart import apart

@@ -11,12 +11,12 @@ from typing import Any
 
 from gpu_spot.live.cloud import GroupView, LocalCloud
 from gpu_spot.live.rehearsal import CloudFleet
-from gpu_spot.market import model, placement, trace
-from gpu_spot.market.engine import Replay
-from gpu_spot.market.fleet import Fleet
-from gpu_spot.market.groups import GroupShape
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.fleet import Fleet
+from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.rules import Rules
-from gpu_spot.market.spot import SpotMarket
+from gpu_spot.market.supply import model, placement, trace
+from gpu_spot.market.supply.spot import SpotMarket
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.settings import GroupSettings

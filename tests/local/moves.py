@@ -9,11 +9,11 @@ from typing import Any
 
 from gpu_spot.facts.moves import to_json
 from gpu_spot.live.rehearsal import TrainingFleet
-from gpu_spot.market.engine import Replay
-from gpu_spot.market.groups import GroupShape
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.rules import Rules
-from gpu_spot.market.spot import SpotMarket
-from gpu_spot.market.trace import PoolTrace
+from gpu_spot.market.supply.spot import SpotMarket
+from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes import boot, dataset
 from gpu_spot.nodes.fleet import Nodes, playing
 from gpu_spot.nodes.process import Job

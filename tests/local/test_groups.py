@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpu_spot.live.instances import TERMINATED_VISIBLE_SECONDS
-from gpu_spot.market.engine import ON_DEMAND_REFUSAL, SPOT_REFUSAL
+from gpu_spot.market.replay.engine import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from pulumi_on_moto.errors import LocalCloudError
 from tests.local.test_functions import bodies
 from tests.local.world import START, Running

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from bench._scenarios import real
-from gpu_spot.market.baselines.spothedge import DynamicPlacer
-from gpu_spot.market.contenders import named
-from gpu_spot.market.groups import Offer
+from gpu_spot.market.comparison.baselines.spothedge import DynamicPlacer
+from gpu_spot.market.comparison.contenders import named
+from gpu_spot.market.comparison.runs import compare
+from gpu_spot.market.replay.groups import Offer
 from gpu_spot.market.rules import Rules
-from gpu_spot.market.runs import compare
 
 # Cost and availability (%) of the reference replay in the traces' README, by scenario, and the bound's row.
 REFERENCE = {

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_spot.market.bound import bound, segments, spot_workers
-from gpu_spot.market.contenders import named
-from gpu_spot.market.model import draw
+from gpu_spot.market.comparison.bound import bound, segments, spot_workers
+from gpu_spot.market.comparison.contenders import named
+from gpu_spot.market.comparison.runs import compare
 from gpu_spot.market.rules import Rules, ticks
-from gpu_spot.market.runs import compare
+from gpu_spot.market.supply.model import draw
 from tests.market.markets import market, trace
 
 LENGTH = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_spot.market.contenders import BASELINES, everyone, named
+from gpu_spot.market.comparison.contenders import BASELINES, everyone, named
 from lambdas.core import policies
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.market.contenders import everyone, named
-from gpu_spot.market.engine import Replay
-from gpu_spot.market.fleet import LightFleet
-from gpu_spot.market.groups import GroupShape
-from gpu_spot.market.ledger import Ledger
-from gpu_spot.market.model import draw
+from gpu_spot.market.comparison.contenders import everyone, named
+from gpu_spot.market.comparison.runs import play
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.fleet import LightFleet
+from gpu_spot.market.replay.groups import GroupShape
+from gpu_spot.market.replay.ledger import Ledger
 from gpu_spot.market.rules import Rules
-from gpu_spot.market.runs import play
-from gpu_spot.market.spot import SpotMarket
-from gpu_spot.market.trace import PoolTrace, TraceError
+from gpu_spot.market.supply.model import draw
+from gpu_spot.market.supply.spot import SpotMarket
+from gpu_spot.market.supply.trace import PoolTrace, TraceError
 from lambdas.core.model import Group, Pool
 from lambdas.core.policies import build
 from lambdas.core.policies.expected_cost import ExpectedCost

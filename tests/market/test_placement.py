@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_spot.market.placement import assign, named
-from gpu_spot.market.trace import TraceError
+from gpu_spot.market.supply.placement import assign, named
+from gpu_spot.market.supply.trace import TraceError
 from lambdas.core.model import Pool
 
 ZONES = ("us-west-2a", "us-west-2b")

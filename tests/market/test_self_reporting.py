@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpu_spot.market.engine import Replay
-from gpu_spot.market.fleet import LightFleet, Orders, SelfReporting
-from gpu_spot.market.groups import GroupShape
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.fleet import LightFleet, Orders, SelfReporting
+from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.rules import Rules
-from gpu_spot.market.spot import SpotMarket
-from gpu_spot.market.trace import PoolTrace
+from gpu_spot.market.supply.spot import SpotMarket
+from gpu_spot.market.supply.trace import PoolTrace
 from lambdas.core.model import Group, Market, Pool, Side
 from lambdas.core.policies import DEFAULT, build
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bench import warm_pool
-from gpu_spot.market.contenders import named
-from gpu_spot.market.ledger import Ledger
-from gpu_spot.market.runs import play
+from gpu_spot.market.comparison.contenders import named
+from gpu_spot.market.comparison.runs import play
+from gpu_spot.market.replay.ledger import Ledger
 from tests.market.markets import market, trace
 
 

@@ -6,12 +6,12 @@ import random
 from typing import Final
 
 from gpu_spot.facts.run import DecisionLine, Run, capacity_changes
-from gpu_spot.market.engine import Replay
-from gpu_spot.market.fleet import LightFleet
-from gpu_spot.market.groups import GroupShape
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.fleet import LightFleet
+from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.rules import Rules
-from gpu_spot.market.spot import SpotMarket
-from gpu_spot.market.trace import PoolTrace
+from gpu_spot.market.supply.spot import SpotMarket
+from gpu_spot.market.supply.trace import PoolTrace
 from lambdas.core.model import Group, Pool, Release, SetDesired
 from lambdas.core.policies import DEFAULT, build
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from gpu_spot.facts.run import Run
-from gpu_spot.market.ledger import Happening, Ledger, Span
+from gpu_spot.market.replay.ledger import Happening, Ledger, Span
 from gpu_spot.report import series
 from gpu_spot.report.series import Step
 

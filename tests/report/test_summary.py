@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from gpu_spot.facts.run import Run
-from gpu_spot.market.ledger import Ledger
+from gpu_spot.market.replay.ledger import Ledger
 from gpu_spot.report.summary import render_summary, summarise
 from gpu_spot.report.text import duration, percent
 

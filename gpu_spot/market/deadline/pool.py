@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from gpu_spot.market.rules import TICK_SECONDS
-from gpu_spot.market.trace import PoolTrace, TraceError
+from gpu_spot.market.supply.trace import PoolTrace, TraceError
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_spot.market.rules import TICK_SECONDS
-from gpu_spot.market.trace import PoolTrace, TraceError
+from gpu_spot.market.supply.trace import PoolTrace, TraceError
 
 AGE_BANDS: Final = (0.0, 0.25, 1.0, 3.0, 10.0)
 """From which age of a run, in hours, each rate holds."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
-from gpu_spot.market.trace import PoolTrace, TraceError, check
+from gpu_spot.market.supply.trace import PoolTrace, TraceError, check
 
 
 @dataclass(frozen=True, slots=True)

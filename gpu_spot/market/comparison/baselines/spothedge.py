@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from gpu_spot.market.groups import Offer
+from gpu_spot.market.replay.groups import Offer
 from lambdas.core.plan import Plan
 from lambdas.core.situation import Situation
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpu_spot.market.rules import Rules, ticks
-from gpu_spot.market.spot import SpotMarket
+from gpu_spot.market.supply.spot import SpotMarket
 
 AVAILABILITY: Final = 0.999
 _HALVINGS: Final = 40

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gpu_spot.market.trace import TraceError
+from gpu_spot.market.supply.trace import TraceError
 from lambdas.core.model import Pool
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from gpu_spot.market.baselines.checker_2018 import Checker2018
-from gpu_spot.market.baselines.on_demand import OnDemand
-from gpu_spot.market.baselines.spot_only import SpotOnly
-from gpu_spot.market.baselines.spothedge import DynamicPlacer, SpotHedge
-from gpu_spot.market.baselines.spothedge_ideal import SpotHedgeIdeal
-from gpu_spot.market.baselines.static_mix import StaticMix
-from gpu_spot.market.groups import Allocation, GroupShape, Spread
+from gpu_spot.market.comparison.baselines.checker_2018 import Checker2018
+from gpu_spot.market.comparison.baselines.on_demand import OnDemand
+from gpu_spot.market.comparison.baselines.spot_only import SpotOnly
+from gpu_spot.market.comparison.baselines.spothedge import DynamicPlacer, SpotHedge
+from gpu_spot.market.comparison.baselines.spothedge_ideal import SpotHedgeIdeal
+from gpu_spot.market.comparison.baselines.static_mix import StaticMix
+from gpu_spot.market.replay.groups import Allocation, GroupShape, Spread
 from lambdas.core import policies
 from lambdas.core.model import Pool
 from lambdas.core.plan import Policy

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from gpu_spot.market import placement
-from gpu_spot.market.bound import bound
-from gpu_spot.market.contenders import Contender
-from gpu_spot.market.engine import Replay
-from gpu_spot.market.fleet import LightFleet
-from gpu_spot.market.ledger import Ledger
+from gpu_spot.market.comparison.bound import bound
+from gpu_spot.market.comparison.contenders import Contender
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.fleet import LightFleet
+from gpu_spot.market.replay.ledger import Ledger
 from gpu_spot.market.rules import TICK_SECONDS, Rules
-from gpu_spot.market.spot import SpotMarket
-from gpu_spot.market.trace import PoolTrace
+from gpu_spot.market.supply import placement
+from gpu_spot.market.supply.spot import SpotMarket
+from gpu_spot.market.supply.trace import PoolTrace
 from lambdas.core.model import Group
 
 CEILING = 4

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from gpu_spot.market.fleet import Fleet, Orders, Recommended, SelfReporting
-from gpu_spot.market.groups import GroupShape, Held, Offer
-from gpu_spot.market.ledger import Happening, Ledger, Span
+from gpu_spot.market.replay.fleet import Fleet, Orders, Recommended, SelfReporting
+from gpu_spot.market.replay.groups import GroupShape, Held, Offer
+from gpu_spot.market.replay.ledger import Happening, Ledger, Span
+from gpu_spot.market.replay.warm_pool import WarmPool
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
-from gpu_spot.market.spot import SpotMarket, draw
-from gpu_spot.market.warm_pool import WarmPool
+from gpu_spot.market.supply.spot import SpotMarket, draw
 from lambdas.core.model import Market, Side
 
 SPOT_REFUSAL: Final = (

@@ -33,7 +33,7 @@ from bench.fit_deadline import (
 )
 from gpu_spot.market.deadline.measure import Sum, measure, starts_in
 from gpu_spot.market.deadline.policies import BASELINES, DEFAULT, NAMES, build
-from gpu_spot.market.deadline.policies.expected_cost import ExpectedCost
+from gpu_spot.market.deadline.policies.expected_cost import ExpectedJobCost
 from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
 from gpu_spot.market.deadline.policies.thresholds import parse
 from gpu_spot.market.deadline.pool import PoolRuns
@@ -82,7 +82,7 @@ def run(task: Task) -> list[Cell]:
         return []
     policies: dict[str, DeadlinePolicy] = {name: build(name) for name in NAMES}
     if task.table is not None:
-        policies[DEFAULT] = ExpectedCost(parse(task.table))
+        policies[DEFAULT] = ExpectedJobCost(parse(task.table))
     starts = starts_in(pool, max(job.deadline for _, job in jobs), task.starts)
     sums = measure(pool, [job for _, job in jobs], policies, starts)
     return [Cell(task.name, name, ratio, sums[job, name]) for ratio, job in jobs for name in policies]

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_spot.market.deadline.policies import DEFAULT, NAMES, build
-from gpu_spot.market.deadline.policies.expected_cost import ExpectedCost
-from gpu_spot.market.deadline.policies.model import Job, Mode, State
+from gpu_spot.market.deadline.policies.expected_cost import ExpectedJobCost
+from gpu_spot.market.deadline.policies.model import Job, JobMode, JobSituation
 from gpu_spot.market.deadline.policies.thresholds import at, fitted, parse
 
 HOUR = 3600.0
@@ -16,7 +16,7 @@ JOB = Job(24 * HOUR, 36 * HOUR, 1200)
 
 
 def state(left, slack, mode, up, age, boot_left=0.0):
-    return State(left * HOUR, (left + slack) * HOUR, mode, boot_left, up, age * 60)
+    return JobSituation(left * HOUR, (left + slack) * HOUR, mode, boot_left, up, age * 60)
 
 
 def tiny(**rows):
@@ -43,42 +43,44 @@ def test_between_change_overs_the_thresholds_are_mixed_and_above_the_last_scaled
 
 
 def test_each_decision_reads_its_own_threshold():
-    policy, job = ExpectedCost(tiny()), Job(600 * 60, 2000 * 60, 600)
+    policy, job = ExpectedJobCost(tiny()), Job(600 * 60, 2000 * 60, 600)
 
     def chosen(slack_minutes, mode, up, age):
-        return policy.choose(job, State(36000, 36000 + slack_minutes * 60, mode, 0.0, up, age * 60)).mode
+        situation = JobSituation(36000, 36000 + slack_minutes * 60, mode, 0.0, up, age * 60)
+        return policy.choose(job, situation).mode
 
-    assert chosen(119, Mode.IDLE, False, 5) is Mode.ON_DEMAND
-    assert chosen(120, Mode.IDLE, False, 5) is Mode.IDLE
-    assert chosen(19, Mode.IDLE, True, 5) is Mode.ON_DEMAND
-    assert chosen(20, Mode.IDLE, True, 5) is Mode.SPOT
-    assert chosen(100, Mode.ON_DEMAND, True, 29) is Mode.ON_DEMAND
-    assert chosen(100, Mode.ON_DEMAND, True, 30) is Mode.SPOT
-    assert chosen(999, Mode.ON_DEMAND, False, 5) is Mode.ON_DEMAND
-    assert chosen(0, Mode.SPOT, True, 5) is Mode.SPOT
+    assert chosen(119, JobMode.IDLE, False, 5) is JobMode.ON_DEMAND
+    assert chosen(120, JobMode.IDLE, False, 5) is JobMode.IDLE
+    assert chosen(19, JobMode.IDLE, True, 5) is JobMode.ON_DEMAND
+    assert chosen(20, JobMode.IDLE, True, 5) is JobMode.SPOT
+    assert chosen(100, JobMode.ON_DEMAND, True, 29) is JobMode.ON_DEMAND
+    assert chosen(100, JobMode.ON_DEMAND, True, 30) is JobMode.SPOT
+    assert chosen(999, JobMode.ON_DEMAND, False, 5) is JobMode.ON_DEMAND
+    assert chosen(0, JobMode.SPOT, True, 5) is JobMode.SPOT
 
 
 def test_a_fresh_pool_is_left_to_ripen_where_there_is_slack():
-    policy, job = ExpectedCost(tiny(ripen=[[500, 500], [None, None]])), Job(600 * 60, 2000 * 60, 600)
-    fresh = policy.choose(job, State(36000, 36000 + 600 * 60, Mode.IDLE, 0.0, True, 60.0))
-    assert (fresh.mode, fresh.hold) == (Mode.IDLE, 29 * 60)
-    assert policy.choose(job, State(36000, 36000 + 600 * 60, Mode.IDLE, 0.0, True, 1800.0)).mode is Mode.SPOT
+    policy, job = ExpectedJobCost(tiny(ripen=[[500, 500], [None, None]])), Job(600 * 60, 2000 * 60, 600)
+    fresh = policy.choose(job, JobSituation(36000, 36000 + 600 * 60, JobMode.IDLE, 0.0, True, 60.0))
+    assert (fresh.mode, fresh.hold) == (JobMode.IDLE, 29 * 60)
+    ripe = policy.choose(job, JobSituation(36000, 36000 + 600 * 60, JobMode.IDLE, 0.0, True, 1800.0))
+    assert ripe.mode is JobMode.SPOT
 
 
 @given(left=st.floats(0.1, 100), slack=st.floats(0.7, 60), age=st.floats(0, 3000), minutes=st.floats(1, 90))
 def test_a_pool_that_proved_itself_is_left_for_no_more_slack_than_a_fresh_one(left, slack, age, minutes):
     job = Job(200 * HOUR, 400 * HOUR, minutes * 60)
-    fresh = build(DEFAULT).choose(job, state(left, slack, Mode.ON_DEMAND, True, 0.0))
-    ripe = build(DEFAULT).choose(job, state(left, slack, Mode.ON_DEMAND, True, 100_000.0))
-    any_age = build(DEFAULT).choose(job, state(left, slack, Mode.ON_DEMAND, True, age))
-    assert fresh.mode is Mode.ON_DEMAND or ripe.mode is Mode.SPOT
-    assert any_age.mode in (Mode.ON_DEMAND, Mode.SPOT)
+    fresh = build(DEFAULT).choose(job, state(left, slack, JobMode.ON_DEMAND, True, 0.0))
+    ripe = build(DEFAULT).choose(job, state(left, slack, JobMode.ON_DEMAND, True, 100_000.0))
+    any_age = build(DEFAULT).choose(job, state(left, slack, JobMode.ON_DEMAND, True, age))
+    assert fresh.mode is JobMode.ON_DEMAND or ripe.mode is JobMode.SPOT
+    assert any_age.mode in (JobMode.ON_DEMAND, JobMode.SPOT)
 
 
 def test_plenty_of_slack_waits_and_none_buys():
     policy = build(DEFAULT)
-    assert policy.choose(JOB, state(24, 20, Mode.IDLE, False, 10)).mode is Mode.IDLE
-    assert policy.choose(JOB, state(24, 0.5, Mode.IDLE, False, 10)).mode is Mode.ON_DEMAND
+    assert policy.choose(JOB, state(24, 20, JobMode.IDLE, False, 10)).mode is JobMode.IDLE
+    assert policy.choose(JOB, state(24, 0.5, JobMode.IDLE, False, 10)).mode is JobMode.ON_DEMAND
 
 
 def test_the_committed_table_is_whole():

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_spot.market.deadline.policies import NAMES, build
-from gpu_spot.market.deadline.policies.model import Choice, Job, Mode, State
+from gpu_spot.market.deadline.policies.model import Choice, Job, JobMode, JobSituation
 from gpu_spot.market.deadline.policies.safety import decide
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.deadline.simulate import simulate
@@ -16,10 +16,10 @@ class Whimsical:
 
     name = "whimsical"
 
-    def __init__(self, wants: list[Mode]) -> None:
+    def __init__(self, wants: list[JobMode]) -> None:
         self.wants, self.looks = wants, 0
 
-    def choose(self, job: Job, state: State) -> Choice:
+    def choose(self, job: Job, state: JobSituation) -> Choice:
         self.looks += 1
         return Choice(self.wants[self.looks % len(self.wants)], hold=60.0)
 
@@ -27,10 +27,10 @@ class Whimsical:
 class Always:
     name = "always"
 
-    def __init__(self, mode: Mode) -> None:
+    def __init__(self, mode: JobMode) -> None:
         self.mode = mode
 
-    def choose(self, job: Job, state: State) -> Choice:
+    def choose(self, job: Job, state: JobSituation) -> Choice:
         return Choice(self.mode)
 
 
@@ -48,14 +48,14 @@ def pool_of(lengths: list[int], first: bool, ticks: int) -> PoolRuns:
     compute=st.integers(1, 400),
     changeover=st.integers(0, 45),
     slack=st.integers(0, 400),
-    wants=st.lists(st.sampled_from(list(Mode)), min_size=1, max_size=12),
+    wants=st.lists(st.sampled_from(list(JobMode)), min_size=1, max_size=12),
 )
 def test_no_policy_can_miss_a_deadline(lengths, first, compute, changeover, slack, wants):
     deadline = compute + changeover + slack
     pool = pool_of(lengths, first, deadline)
     job = Job(compute * 60, deadline * 60, changeover * 60)
-    wilful = Whimsical([m for m in wants if m is not Mode.ON_DEMAND] or [Mode.IDLE])
-    for policy in (wilful, Always(Mode.SPOT), Always(Mode.IDLE), *map(build, NAMES)):
+    wilful = Whimsical([m for m in wants if m is not JobMode.ON_DEMAND] or [JobMode.IDLE])
+    for policy in (wilful, Always(JobMode.SPOT), Always(JobMode.IDLE), *map(build, NAMES)):
         outcome = simulate(pool, 0, job, policy)
         assert not outcome.late, policy.name
 
@@ -63,38 +63,38 @@ def test_no_policy_can_miss_a_deadline(lengths, first, compute, changeover, slac
 def test_waiting_ends_at_the_last_safe_moment_and_not_before():
     job = Job(compute=3600, deadline=7200, changeover=360)
     pool = PoolRuns.of_ticks("pool", [False] * 120)
-    outcome = simulate(pool, 0, job, Always(Mode.IDLE))
+    outcome = simulate(pool, 0, job, Always(JobMode.IDLE))
     assert outcome.hours == pytest.approx(2.0)
     assert outcome.on_demand_hours == pytest.approx(1.1)
 
 
 def test_a_margin_ends_waiting_earlier():
     job = Job(compute=3600, deadline=7200, changeover=360, margin=600)
-    outcome = simulate(PoolRuns.of_ticks("pool", [False] * 120), 0, job, Always(Mode.IDLE))
+    outcome = simulate(PoolRuns.of_ticks("pool", [False] * 120), 0, job, Always(JobMode.IDLE))
     assert outcome.hours == pytest.approx(2.0 - 600 / 3600)
 
 
 @pytest.mark.parametrize(
-    ("spare", "expected"), [(0, Mode.ON_DEMAND), (359, Mode.ON_DEMAND), (360, Mode.SPOT)]
+    ("spare", "expected"), [(0, JobMode.ON_DEMAND), (359, JobMode.ON_DEMAND), (360, JobMode.SPOT)]
 )
 def test_spot_is_started_only_while_its_whole_boot_could_be_lost(spare, expected):
     job = Job(compute=36000, deadline=72000, changeover=360)
-    state = State(3600, 3600 + 360 + spare, Mode.IDLE, 0.0, up=True, age=math.inf)
-    assert decide(job, state, Always(Mode.SPOT)).mode is expected
+    state = JobSituation(3600, 3600 + 360 + spare, JobMode.IDLE, 0.0, up=True, age=math.inf)
+    assert decide(job, state, Always(JobMode.SPOT)).mode is expected
 
 
 def test_running_spot_is_left_to_itself_without_slack():
     job = Job(compute=36000, deadline=72000, changeover=360)
-    state = State(3600, 3600 + 360, Mode.SPOT, 0.0, up=True, age=600)
-    assert decide(job, state, Always(Mode.SPOT)).mode is Mode.SPOT
+    state = JobSituation(3600, 3600 + 360, JobMode.SPOT, 0.0, up=True, age=600)
+    assert decide(job, state, Always(JobMode.SPOT)).mode is JobMode.SPOT
 
 
 def test_spot_is_not_held_where_there_is_none():
     job = Job(compute=3600, deadline=72000, changeover=360)
-    state = State(3600, 72000, Mode.IDLE, 0.0, up=False, age=0)
-    assert decide(job, state, Always(Mode.SPOT)).mode is Mode.IDLE
+    state = JobSituation(3600, 72000, JobMode.IDLE, 0.0, up=False, age=0)
+    assert decide(job, state, Always(JobMode.SPOT)).mode is JobMode.IDLE
     with pytest.raises(ValueError, match="report it as lost"):
-        decide(job, State(3600, 72000, Mode.SPOT, 0.0, up=False, age=0), Always(Mode.SPOT))
+        decide(job, JobSituation(3600, 72000, JobMode.SPOT, 0.0, up=False, age=0), Always(JobMode.SPOT))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_spot.market.deadline.policies import NAMES, build
-from gpu_spot.market.deadline.policies.model import Choice, Job, Mode
-from gpu_spot.market.deadline.pool import PoolRuns, Run
+from gpu_spot.market.deadline.policies.model import Choice, DeadlinePolicy, Job, JobMode
+from gpu_spot.market.deadline.pool import PoolRun, PoolRuns
 from gpu_spot.market.deadline.simulate import simulate
 from gpu_spot.market.supply.trace import PoolTrace, TraceError
 
@@ -14,6 +17,17 @@ def pool_of(*lengths: int, first: bool = True) -> PoolRuns:
     return PoolRuns.of_ticks("pool", ups)
 
 
+@dataclass
+class EveryTick:
+    """The policy, asked again at every tick: it promises nothing for longer."""
+
+    policy: DeadlinePolicy
+    name: ClassVar[str] = "every-tick"
+
+    def choose(self, job, state):
+        return replace(self.policy.choose(job, state), hold=job.tick)
+
+
 @pytest.mark.long
 @given(
     lengths=st.lists(st.integers(1, 300), min_size=3, max_size=30),
@@ -21,18 +35,17 @@ def pool_of(*lengths: int, first: bool = True) -> PoolRuns:
     compute=st.integers(5, 900),
     changeover=st.sampled_from([0, 1, 3, 6, 11, 20, 50]),
     slack=st.integers(0, 900),
-    history=st.sampled_from([0, 500]),
     start=st.integers(0, 200),
 )
-def test_skipping_ticks_changes_nothing(lengths, first, compute, changeover, slack, history, start):
+def test_skipping_ticks_changes_nothing(lengths, first, compute, changeover, slack, start):
     deadline = compute + changeover + slack
     ups = [(index % 2 == 0) == first for index, length in enumerate(lengths) for _ in range(length)]
     needed = start + deadline
     pool = PoolRuns.of_ticks("pool", (ups * (needed // len(ups) + 1))[:needed])
     job = Job(compute * 60, deadline * 60, changeover * 60)
     for name in NAMES:
-        fast = simulate(pool, start, job, build(name), history=history)
-        slow = simulate(pool, start, job, build(name), history=history, every_tick=True)
+        fast = simulate(pool, start, job, build(name))
+        slow = simulate(pool, start, job, EveryTick(build(name)))
         assert fast == slow, name
 
 
@@ -69,8 +82,7 @@ def test_uniform_progress_leaves_on_demand_two_change_overs_ahead_unless_it_keep
     assert simulate(pool, 0, job, build("uniform-progress-keep")).starts == 1
 
 
-@pytest.mark.parametrize(("history", "first_age"), [(0, 0), (30, 30), (500, 50)])
-def test_the_age_of_the_pool_is_known_only_as_far_as_somebody_watched(history, first_age):
+def test_the_age_of_the_pool_is_known_only_as_far_as_somebody_watched():
     ages = []
 
     class Watcher:
@@ -78,11 +90,11 @@ def test_the_age_of_the_pool_is_known_only_as_far_as_somebody_watched(history, f
 
         def choose(self, job, state):
             ages.append(state.age / 60)
-            return Choice(Mode.IDLE)
+            return Choice(JobMode.IDLE, job.tick)
 
     pool = pool_of(10, 90, 100)
-    simulate(pool, 60, Job(60, 60 * 60, 0), Watcher(), history=history, every_tick=True)
-    assert ages[:3] == [first_age, first_age + 1, first_age + 2]
+    simulate(pool, 60, Job(60, 60 * 60, 0), Watcher())
+    assert ages[:3] == [0, 1, 2]  # not 50: the pool has been without spot since tick 10
     assert ages[40] == 0  # spot has come at tick 100
 
 
@@ -93,6 +105,6 @@ def test_a_job_must_fit_into_the_pool():
 
 def test_a_sample_holds_until_the_next():
     runs = PoolRuns.of_trace(PoolTrace("pool", 195.0, (1, 1, 0, 4))).runs
-    assert runs == (Run(0, 7, True), Run(7, 10, False), Run(10, 13, True))
+    assert runs == (PoolRun(0, 7, True), PoolRun(7, 10, False), PoolRun(10, 13, True))
     with pytest.raises(TraceError, match="at least one tick"):
         PoolRuns.of_trace(PoolTrace("pool", 30.0, (1,)))

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from gpu_spot.market.deadline.bound import clairvoyant
 from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
 from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.deadline.simulate import simulate, ticks_of
+from gpu_spot.market.deadline.simulate import simulate
+from gpu_spot.market.rules import ticks
 
 
 @dataclass(slots=True)
@@ -27,7 +28,7 @@ class Sum:
 
 def starts_in(pool: PoolRuns, longest: float, count: int) -> list[int]:
     """Return ``count`` start ticks, evenly spread over the part from which ``longest`` seconds still fit."""
-    room = pool.ticks - ticks_of(longest)
+    room = pool.ticks - ticks(longest)
     if room < 0:
         raise ValueError(
             f"pool {pool.name} is {pool.ticks / 60:.1f} h long, "
@@ -44,9 +45,9 @@ def measure(
     if len(delays) != 1:
         raise ValueError(f"{len(delays)} pairs of change-over and spot price among the jobs, one is needed")
     sums = {(job, name): Sum() for job in jobs for name in policies}
-    shapes = {job: (ticks_of(job.compute), ticks_of(job.deadline)) for job in jobs}
+    shapes = {job: (ticks(job.compute), ticks(job.deadline)) for job in jobs}
     for start in starts:
-        bounds = clairvoyant(pool, start, ticks_of(jobs[0].changeover), shapes.values(), jobs[0].spot_price)
+        bounds = clairvoyant(pool, start, ticks(jobs[0].changeover), shapes.values(), jobs[0].spot_price)
         for job, shape in shapes.items():
             for name, policy in policies.items():
                 outcome, total = simulate(pool, start, job, policy), sums[job, name]

@@ -12,7 +12,7 @@ from gpu_spot.market.supply.trace import PoolTrace, TraceError
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PoolRun:
     """The ticks from ``start`` to before ``end``, all with spot (``up``) or all without."""
 
     start: int
@@ -25,7 +25,7 @@ class PoolRuns:
     """The runs of a pool, one after the other from tick 0 on; neighbours differ in ``up``."""
 
     name: str
-    runs: tuple[Run, ...]
+    runs: tuple[PoolRun, ...]
 
     @property
     def ticks(self) -> int:
@@ -60,4 +60,4 @@ class PoolRuns:
         if not starts:
             raise TraceError(f"pool {name} has no ticks, at least one is needed")
         edges = pairwise([*starts, length])
-        return cls(name, tuple(Run(*edge, up) for edge, up in zip(edges, states, strict=True)))
+        return cls(name, tuple(PoolRun(*edge, up) for edge, up in zip(edges, states, strict=True)))

@@ -5,26 +5,26 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gpu_spot.market.deadline.policies.baselines import (
+    AlwaysOnDemand,
     Greedy,
-    OnDemand,
     UniformProgress,
     UniformProgressAtOnce,
     UniformProgressKeep,
 )
-from gpu_spot.market.deadline.policies.expected_cost import ExpectedCost
+from gpu_spot.market.deadline.policies.expected_cost import ExpectedJobCost
 from gpu_spot.market.deadline.policies.model import DeadlinePolicy
 
-DEFAULT: Final = ExpectedCost.name
+DEFAULT: Final = ExpectedJobCost.name
 
 _POLICIES: Final[dict[str, type[Any]]] = {
     policy.name: policy
     for policy in (
-        OnDemand,
+        AlwaysOnDemand,
         Greedy,
         UniformProgress,
         UniformProgressAtOnce,
         UniformProgressKeep,
-        ExpectedCost,
+        ExpectedJobCost,
     )
 }
 

@@ -6,18 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpu_spot.market.deadline.policies.model import EPSILON, Choice, Job, Mode, State
+from gpu_spot.market.deadline.policies.model import EPSILON, Choice, Job, JobMode, JobSituation
 
 
 @dataclass(frozen=True, slots=True)
-class OnDemand:
+class AlwaysOnDemand:
     """On-demand from the start to the end."""
 
     name: ClassVar[str] = "on-demand"
 
-    def choose(self, job: Job, state: State) -> Choice:
+    def choose(self, job: Job, state: JobSituation) -> Choice:
         """See ``DeadlinePolicy``."""
-        return Choice(Mode.ON_DEMAND, reason="always")
+        return Choice(JobMode.ON_DEMAND, reason="always")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class Greedy:
 
     name: ClassVar[str] = "greedy"
 
-    def choose(self, job: Job, state: State) -> Choice:
+    def choose(self, job: Job, state: JobSituation) -> Choice:
         """See ``DeadlinePolicy``."""
-        if state.mode is Mode.ON_DEMAND:
-            return Choice(Mode.ON_DEMAND, reason="stays to the end")
-        return Choice(Mode.SPOT if state.up else Mode.IDLE, reason="spot or wait")
+        if state.mode is JobMode.ON_DEMAND:
+            return Choice(JobMode.ON_DEMAND, reason="stays to the end")
+        return Choice(JobMode.SPOT if state.up else JobMode.IDLE, reason="spot or wait")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +48,32 @@ class UniformProgress:
     keep: bool = False
     name: ClassVar[str] = "uniform-progress"
 
-    def choose(self, job: Job, state: State) -> Choice:
+    def choose(self, job: Job, state: JobSituation) -> Choice:
         """See ``DeadlinePolicy``."""
-        if state.mode is Mode.SPOT:
-            return Choice(Mode.SPOT, reason="until it is lost")
+        if state.mode is JobMode.SPOT:
+            return Choice(JobMode.SPOT, reason="until it is lost")
         pace = job.compute / job.deadline
         ahead = job.compute - state.left - (job.deadline - state.remaining) * pace
-        if state.mode is Mode.ON_DEMAND:
+        if state.mode is JobMode.ON_DEMAND:
             return self._on_demand(job, state, pace, ahead)
         if state.up:
-            return Choice(Mode.SPOT, reason="spot")
+            return Choice(JobMode.SPOT, reason="spot")
         if ahead < -EPSILON:
-            return Choice(Mode.ON_DEMAND, job.tick, "behind uniform progress")
-        return Choice(Mode.IDLE, max(job.tick, ahead / pace), "not behind uniform progress")
+            return Choice(JobMode.ON_DEMAND, job.tick, "behind uniform progress")
+        return Choice(JobMode.IDLE, max(job.tick, ahead / pace), "not behind uniform progress")
 
-    def _on_demand(self, job: Job, state: State, pace: float, ahead: float) -> Choice:
+    def _on_demand(self, job: Job, state: JobSituation, pace: float, ahead: float) -> Choice:
         if state.up and self.at_once:
-            return Choice(Mode.SPOT, reason="spot at once")
+            return Choice(JobMode.SPOT, reason="spot at once")
         missing = 2 * job.changeover * pace - ahead
         if missing > EPSILON:
             wait = math.inf if pace >= 1 else (missing + state.boot_left) / (1 - pace)
-            return Choice(Mode.ON_DEMAND, max(job.tick, wait), "less than two change-overs ahead")
+            return Choice(JobMode.ON_DEMAND, max(job.tick, wait), "less than two change-overs ahead")
         if state.up:
-            return Choice(Mode.SPOT, reason="two change-overs ahead")
+            return Choice(JobMode.SPOT, reason="two change-overs ahead")
         if self.keep:
-            return Choice(Mode.ON_DEMAND, reason="no spot")
-        return Choice(Mode.IDLE, job.tick, "two change-overs ahead")
+            return Choice(JobMode.ON_DEMAND, reason="no spot")
+        return Choice(JobMode.IDLE, job.tick, "two change-overs ahead")
 
 
 @dataclass(frozen=True, slots=True)

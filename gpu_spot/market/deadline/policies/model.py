@@ -24,7 +24,7 @@ EPSILON: Final = 1e-6
 """Seconds below which two times are the same."""
 
 
-class Mode(StrEnum):
+class JobMode(StrEnum):
     """What the job holds."""
 
     IDLE = "idle"
@@ -71,7 +71,7 @@ class Job:
 
 
 @dataclass(slots=True)
-class State:
+class JobSituation:
     """The job at one look: ``left`` seconds of compute, ``remaining`` seconds to the deadline.
 
     ``boot_left`` seconds are missing until the held instance makes progress. ``up`` says whether the pool
@@ -80,7 +80,7 @@ class State:
 
     left: float
     remaining: float
-    mode: Mode
+    mode: JobMode
     boot_left: float
     up: bool
     age: float
@@ -99,7 +99,7 @@ class Choice:
     it is and the job already held what was chosen.
     """
 
-    mode: Mode
+    mode: JobMode
     hold: float = math.inf
     reason: str = ""
 
@@ -109,6 +109,6 @@ class DeadlinePolicy(Protocol):
 
     name: ClassVar[str]
 
-    def choose(self, job: Job, state: State) -> Choice:
+    def choose(self, job: Job, state: JobSituation) -> Choice:
         """Return what the policy wants; ``safety.decide`` keeps the deadline whatever it is. Pure."""
         ...

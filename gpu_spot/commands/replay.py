@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gpu_spot.market.comparison.contenders import named
-from gpu_spot.market.comparison.runs import Outcome, compare
+from gpu_spot.market.comparison.runs import PolicyOutcome, compare
 from gpu_spot.market.rules import Rules
 from gpu_spot.market.supply.trace import load
 from gpu_spot.report import frontier
@@ -110,7 +110,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _table(outcomes: Sequence[Outcome]) -> Table:
+def _table(outcomes: Sequence[PolicyOutcome]) -> Table:
     pooled = any(o.standby_cost is not None for o in outcomes)
     table = Table("policy", *_NUMBERS, *(["pool +cost"] if pooled else []), box=None)
     table.columns[0].no_wrap = True

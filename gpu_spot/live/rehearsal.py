@@ -15,7 +15,7 @@ from gpu_spot.facts.run import DecisionLine
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.instances import WarmInstance
 from gpu_spot.market.replay.fleet import Orders
-from gpu_spot.nodes.fleet import Nodes
+from gpu_spot.nodes.group import Nodes
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import Registry, ready_since
 from lambdas.core.model import Market, Pool, Side

@@ -23,7 +23,7 @@ from gpu_spot.market.supply import model, placement
 from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes import boot, dataset
-from gpu_spot.nodes.fleet import Nodes, playing
+from gpu_spot.nodes.group import Nodes, playing
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import Registry

@@ -1,4 +1,4 @@
-"""One simulated instance: its units as systemd would run them, around the agent's own subcommands."""
+"""One simulated instance: its units as systemd would run them, context the agent's own subcommands."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gpu_spot.nodes.boot import boot
 from gpu_spot.nodes.ebs import Disks
 from gpu_spot.nodes.journal import Entry, Journal
 from gpu_spot.nodes.machine import RUN_PID, InstanceMetadata, SimulatedHost
-from gpu_spot.nodes.process import Job, TrainingProcess
-from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock, Task
+from gpu_spot.nodes.process import TrainingProcess, TrainingProfile
+from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock, SimulatedTask
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import Clients
 from userdata.agent import tasks
@@ -40,37 +40,37 @@ class SandboxClients:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class NodeContext:
     """What the nodes of a rehearsal share."""
 
     clients: Clients
     scheduler: Scheduler
     disks: Disks
     journal: Journal
-    job: Job
+    profile: TrainingProfile
 
 
-class Node:
+class SimulatedNode:
     """An instance from its launch to its end; its agent begins ``boots`` seconds after the launch, now.
 
     What it writes outside of its volume lies in ``folder``.
     """
 
-    def __init__(self, instance_id: str, boots: float, folder: Path, around: Surroundings) -> None:
+    def __init__(self, instance_id: str, boots: float, folder: Path, context: NodeContext) -> None:
         self.id = instance_id
         self._data = folder / "dltraining"
         self._run_directory = folder / "run"
-        self._clients = around.clients
-        self._scheduler = around.scheduler
-        self._journal = around.journal
-        self._job = around.job
+        self._clients = context.clients
+        self._scheduler = context.scheduler
+        self._journal = context.journal
+        self._profile = context.profile
         self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
-        self._host = SimulatedHost(instance_id, self._data, around.disks, around.journal, around.scheduler)
-        self._clock = SimulatedClock(around.scheduler)
+        self._host = SimulatedHost(instance_id, self._data, context.disks, context.journal, context.scheduler)
+        self._clock = SimulatedClock(context.scheduler)
         self._deadline: float | None = None
         self._is_released = False
         self._metadata: InstanceMetadata | None = None
-        self._tasks: list[Task] = [self._start("boot", self._boot, boots)]
+        self._tasks: list[SimulatedTask] = [self._start("boot", self._boot, boots)]
 
     def notice(self, deadline: float) -> None:
         """AWS announces the end; the metadata service says so from now on."""
@@ -97,7 +97,7 @@ class Node:
             self._host.unmount(self._data)
         self._journal.note(Entry(self._scheduler.now, "gone", self.id))
 
-    def _start(self, unit: str, body: Callable[[], object], delay: float = 0.0) -> Task:
+    def _start(self, unit: str, body: Callable[[], object], delay: float = 0.0) -> SimulatedTask:
         name = f"{unit} of {self.id}"
         return self._scheduler.start(name, body, self._scheduler.now + delay, self._quiet_until)
 
@@ -149,7 +149,7 @@ class Node:
         self._host.on_sigterm = act
 
     def _spawn(self, argv: list[str], environment: dict[str, str], cwd: Path) -> TrainingProcess:
-        process = TrainingProcess(self._job, environment, self._clock.wall, next(self._pids))
+        process = TrainingProcess(self._profile, environment, self._clock.wall, next(self._pids))
         self._host.process = process
         self._journal.note(Entry(self._clock.wall(), "running", self.id, step=process.first_step))
         return process

@@ -21,7 +21,7 @@ _NAME: Final = "step-{:08d}.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class TrainingProfile:
     """What the training does. Assumed, and nobody's in particular.
 
     A step takes ``step_seconds``, a checkpoint is written every ``checkpoint_steps``. From its start to its
@@ -43,16 +43,18 @@ class TrainingProcess:
     mixed up is found out by whoever resumes from it.
     """
 
-    def __init__(self, job: Job, environment: dict[str, str], clock: Callable[[], float], pid: int) -> None:
+    def __init__(
+        self, profile: TrainingProfile, environment: dict[str, str], clock: Callable[[], float], pid: int
+    ) -> None:
         self.pid = pid
-        self._job = job
+        self._profile = profile
         self._clock = clock
         self._checkpoints = Path(environment["GPU_SPOT_CHECKPOINTS"])
         self._done_file = Path(environment["GPU_SPOT_DONE"])
         self._dataset = _digest_of(Path(environment["GPU_SPOT_DATASETS"]))
         self.first_step, self._state = self._resume()
         self._written = self.first_step
-        self._begin = clock() + job.load_seconds
+        self._begin = clock() + profile.load_seconds
         self._stop_at: float | None = None
         self._stop_step = 0
         self._code: int | None = None
@@ -61,9 +63,9 @@ class TrainingProcess:
     def step(self) -> int:
         """The steps that are done."""
         running = max(0.0, self._clock() - self._begin)
-        step = self.first_step + math.floor(running / self._job.step_seconds + 1e-9)
-        if self._job.steps is not None:
-            step = min(step, self._job.steps)
+        step = self.first_step + math.floor(running / self._profile.step_seconds + 1e-9)
+        if self._profile.steps is not None:
+            step = min(step, self._profile.steps)
         return step if self._stop_at is None else min(step, self._stop_step)
 
     @property
@@ -71,14 +73,14 @@ class TrainingProcess:
         """Until when it needs nobody: until its last step, and not at all while it stops."""
         if self._stop_at is not None or self._code is not None:
             return 0.0
-        left = math.inf if self._job.steps is None else self._job.steps - self.first_step
-        return self._begin + left * self._job.step_seconds
+        left = math.inf if self._profile.steps is None else self._profile.steps - self.first_step
+        return self._begin + left * self._profile.step_seconds
 
     def poll(self) -> int | None:
         """Write the checkpoints that are due by now; return the exit code once it has ended."""
         if self._code is None:
             self._catch_up()
-            if self._job.steps is not None and self.step >= self._job.steps:
+            if self._profile.steps is not None and self.step >= self._profile.steps:
                 self._save(self.step)
                 self._done_file.touch()
                 self._code = 0
@@ -94,11 +96,11 @@ class TrainingProcess:
             self._code = -number
         elif number == SIGTERM and self._code is None and self._stop_at is None:
             self._stop_step = self.step + 1 if self._clock() >= self._begin else self.first_step
-            ends = self._begin + (self._stop_step - self.first_step) * self._job.step_seconds
-            self._stop_at = max(ends, self._clock()) + self._job.save_seconds
+            ends = self._begin + (self._stop_step - self.first_step) * self._profile.step_seconds
+            self._stop_at = max(ends, self._clock()) + self._profile.save_seconds
 
     def _catch_up(self) -> None:
-        every = self._job.checkpoint_steps
+        every = self._profile.checkpoint_steps
         for step in range((self._written // every + 1) * every, self.step + 1, every):
             self._save(step)
 

@@ -21,7 +21,7 @@ class EndedError(BaseException):
     """The machine is gone: raised in its tasks where they sleep. No handler of theirs may catch it."""
 
 
-class Task:
+class SimulatedTask:
     """One line of execution. ``wake`` is when it goes on, in epoch seconds."""
 
     def __init__(
@@ -94,22 +94,22 @@ class Scheduler:
         self.now = now
         self._move = move
         self._hangs_after = hangs_after
-        self._tasks: list[Task] = []
-        self._current: Task | None = None
+        self._tasks: list[SimulatedTask] = []
+        self._current: SimulatedTask | None = None
 
     def start(
         self, name: str, body: Callable[[], object], at: float, quiet: Callable[[], float] = lambda: 0.0
-    ) -> Task:
+    ) -> SimulatedTask:
         """Add a task that begins at ``at``.
 
         Until the time that ``quiet`` returns nothing but the passing of time happens to it: its sleeps may
         then last until time stops moving.
         """
-        task = Task(name, body, at, quiet)
+        task = SimulatedTask(name, body, at, quiet)
         self._tasks.append(task)
         return task
 
-    def end(self, tasks: Iterable[Task]) -> None:
+    def end(self, tasks: Iterable[SimulatedTask]) -> None:
         """End tasks where they sleep; they go no further."""
         for task in tasks:
             self._run(task, task.end)
@@ -147,7 +147,7 @@ class Scheduler:
             self.now = now
             self._move(now)
 
-    def _run(self, task: Task, step: Callable[[float], None]) -> None:
+    def _run(self, task: SimulatedTask, step: Callable[[float], None]) -> None:
         self._current = task
         try:
             step(self._hangs_after)

@@ -8,22 +8,22 @@ from typing import Final
 
 from gpu_spot.facts.moves import Cause, Contents, Move, Stay, Travels
 from gpu_spot.nodes.journal import Entry, Kind
-from gpu_spot.nodes.process import Job
+from gpu_spot.nodes.process import TrainingProfile
 
 _NOTHING = Contents(0, "")
 _CAUSES: Final[dict[Kind, Cause]] = {"notice": "notice", "gone": "loss", "released": "hand-over"}
 
 
-def travels(entries: Sequence[Entry], job: Job, end: float) -> Travels:
+def travels(entries: Sequence[Entry], profile: TrainingProfile, end: float) -> Travels:
     """Return the moves of the training job whose nodes noted ``entries``, seen at ``end`` (epoch seconds)."""
     starts = _first_starts(entries)
     lost = {entry.instance for entry in entries if entry.kind in ("notice", "released", "gone")}
     return Travels(
-        moves=tuple(_move(entries, old, new, job.load_seconds) for old, new in pairwise(starts)),
+        moves=tuple(_move(entries, old, new, profile.load_seconds) for old, new in pairwise(starts)),
         stays=tuple(sorted(_stays(entries, end), key=lambda stay: (stay.begin, stay.volume))),
         underway=bool(starts) and starts[-1].instance in lost,
-        step_seconds=job.step_seconds,
-        checkpoint_steps=job.checkpoint_steps,
+        step_seconds=profile.step_seconds,
+        checkpoint_steps=profile.checkpoint_steps,
     )
 
 

@@ -15,8 +15,8 @@ from gpu_spot.market.rules import Rules
 from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes import boot, dataset
-from gpu_spot.nodes.fleet import Nodes, playing
-from gpu_spot.nodes.process import Job
+from gpu_spot.nodes.group import Nodes, playing
+from gpu_spot.nodes.process import TrainingProfile
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import Registry
 from lambdas.core.model import Pool
@@ -43,7 +43,10 @@ def played() -> dict[str, Any]:
     second is not.
     """
     spot_alone = load("research", {"training[0].capacity.fallback.enabled": False})
-    with living(spot_alone) as world, playing(world.clients, world.clock, Job(steps=STEPS)) as nodes:
+    with (
+        living(spot_alone) as world,
+        playing(world.clients, world.clock, TrainingProfile(steps=STEPS)) as nodes,
+    ):
         data = boot.parse(world.cloud.boot_data("resnet"))
         assert data.agent.volume is not None
         dataset.stand_in(world.clients, data.agent.volume.dataset)

@@ -6,10 +6,10 @@ import pytest
 
 from gpu_spot.facts.moves import Contents, Stay
 from gpu_spot.nodes.journal import Entry
-from gpu_spot.nodes.process import Job
+from gpu_spot.nodes.process import TrainingProfile
 from gpu_spot.nodes.travels import travels
 
-JOB = Job(load_seconds=20)
+PROFILE = TrainingProfile(load_seconds=20)
 OLD, NEW = Contents(3, "old"), Contents(3, "new")
 
 FIRST = [
@@ -37,12 +37,12 @@ ARRIVED = [*HALF_WAY, Entry(420, "running", "B", step=4)]
 
 
 def test_nothing_happened_before_the_first_start() -> None:
-    seen = travels([], JOB, 50)
+    seen = travels([], PROFILE, 50)
     assert (seen.moves, seen.stays, seen.underway) == ((), (), False)
 
 
 def test_an_announced_move_to_another_zone() -> None:
-    seen = travels([*FIRST, *LEFT, *ARRIVED], JOB, 1000)
+    seen = travels([*FIRST, *LEFT, *ARRIVED], PROFILE, 1000)
     [move] = seen.moves
     assert (move.cause, move.from_zone, move.to_zone) == ("notice", "a", "b")
     assert (move.from_volume, move.to_volume) == ("v1", "v2")
@@ -70,7 +70,7 @@ def test_a_loss_without_notice_begins_with_the_end_of_the_instance() -> None:
         Entry(306, "mounted", "B", "v1", contents=NEW),
         Entry(306, "running", "B", step=1),
     ]
-    [move] = travels([*FIRST, *lost, *here], JOB, 1000).moves
+    [move] = travels([*FIRST, *lost, *here], PROFILE, 1000).moves
     assert (move.cause, move.from_volume, move.to_volume) == ("loss", "v1", "v1")
     assert list(move.parts.values()) == [60, 140, 0, 6, 20]
     assert (move.steps_lost, move.intact) == (3, False)
@@ -78,7 +78,7 @@ def test_a_loss_without_notice_begins_with_the_end_of_the_instance() -> None:
 
 def test_a_hand_over_begins_with_the_release() -> None:
     released = [Entry(90, "released", "A"), *LEFT[1:]]
-    [move] = travels([*FIRST, *released, *ARRIVED], JOB, 1000).moves
+    [move] = travels([*FIRST, *released, *ARRIVED], PROFILE, 1000).moves
     assert (move.cause, move.lost) == ("hand-over", 90)
     assert list(move.parts.values()) == [56, 154, 100, 16, 24]
 
@@ -95,26 +95,26 @@ def test_an_instance_that_is_lost_on_the_way_belongs_to_the_move() -> None:
         Entry(716, "mounted", "C", "v3", contents=OLD),
         Entry(720, "running", "C", step=4),
     ]
-    [move] = travels([*FIRST, *LEFT, *HALF_WAY, *lost, *again], JOB, 1000).moves
+    [move] = travels([*FIRST, *LEFT, *HALF_WAY, *lost, *again], PROFILE, 1000).moves
     assert (move.from_volume, move.to_volume, move.to_zone) == ("v1", "v3", "c")
     assert list(move.parts.values()) == [46, 454, 100, 16, 24]
 
 
 def test_a_restart_on_the_same_instance_is_no_move() -> None:
     restarted = [Entry(50, "stopped", "A", step=1), Entry(60, "running", "A", step=0)]
-    assert travels([*FIRST, *restarted], JOB, 1000).moves == ()
+    assert travels([*FIRST, *restarted], PROFILE, 1000).moves == ()
 
 
 def test_a_loss_that_is_not_overcome_is_underway() -> None:
-    assert travels([*FIRST, *LEFT], JOB, 1000).underway
+    assert travels([*FIRST, *LEFT], PROFILE, 1000).underway
 
 
 def test_a_journal_with_a_hole_is_an_error() -> None:
     holed = [entry for entry in (*FIRST, *LEFT, *ARRIVED) if entry.kind != "snapshot"]
     with pytest.raises(ValueError, match="no 'snapshot' of s1"):
-        travels(holed, JOB, 1000)
+        travels(holed, PROFILE, 1000)
 
 
 def test_contents_are_compared_by_files_and_digest() -> None:
-    [move] = travels([*FIRST, *LEFT, *ARRIVED], JOB, 1000).moves
+    [move] = travels([*FIRST, *LEFT, *ARRIVED], PROFILE, 1000).moves
     assert not replace(move, after=Contents(4, "old")).intact

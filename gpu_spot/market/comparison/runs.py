@@ -23,7 +23,7 @@ CEILING = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PolicyOutcome:
     """What one policy came to on one market.
 
     ``availability``, ``full_fraction`` and ``wasted_fraction`` are shares, ``cost`` and ``bound`` fractions
@@ -70,7 +70,7 @@ def compare(
     contenders: Iterable[Contender],
     target: int,
     pool_size: int | None = None,
-) -> Iterator[Outcome]:
+) -> Iterator[PolicyOutcome]:
     """Yield what each contender comes to on the same market, in the given order.
 
     Raises ``ValueError`` for a target below 1 and ``TraceError`` for traces that cannot be replayed.
@@ -89,10 +89,10 @@ def compare(
 
 def _outcome(
     contender: Contender, ledger: Ledger, least: float, pools: int, seconds: float, standby_cost: float | None
-) -> Outcome:
+) -> PolicyOutcome:
     days = ledger.counted * TICK_SECONDS / 86400
     launches = sum(count for kind, count in ledger.counts.items() if kind.startswith("launch-"))
-    return Outcome(
+    return PolicyOutcome(
         policy=contender.name,
         default=contender.default,
         target=ledger.target,

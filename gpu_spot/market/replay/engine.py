@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 from gpu_spot.market.replay.fleet import Fleet, Orders, Recommended, SelfReporting
-from gpu_spot.market.replay.groups import GroupShape, Held, Offer
+from gpu_spot.market.replay.groups import GroupShape, HeldInstance, Offer
 from gpu_spot.market.replay.ledger import Happening, Ledger, Span
 from gpu_spot.market.replay.warm_pool import WarmPool
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
@@ -54,7 +54,7 @@ class Replay:
         self.market, self.rules, self.fleet, self.shape = market, rules, fleet, shape
         self.ledger = Ledger(target, rules.warm_up_ticks, keep_spans)
         self.start = start
-        self.held: list[Held] = []
+        self.held: list[HeldInstance] = []
         self._orders = Orders(dict.fromkeys(Side, 0))
         self._refused: dict[Side, bool] = dict.fromkeys(Side, False)
         self._agenda: list[int] = []
@@ -131,7 +131,7 @@ class Replay:
         return True
 
     def _announce(self, tick: int, now: float) -> bool:
-        doomed: list[Held] = []
+        doomed: list[HeldInstance] = []
         for drop in self.market.announcements(tick):
             holding = [h for h in self.held if h.pool == drop.pool]
             safe = [h for h in holding if h.deadline is None]
@@ -237,7 +237,7 @@ class Replay:
     def _launch(self, tick: int, pool: int, market: Market, side: Side, *, warm: bool = False) -> None:
         instance_id = self.fleet.launched(self.shape.pools[pool], market, side, warm=warm)
         ready_tick = tick + ticks(self.rules.on_demand_cold_start if warm else self.rules.spot_cold_start)
-        held = Held(instance_id, side, market, pool if market is Market.SPOT else None, ready_tick)
+        held = HeldInstance(instance_id, side, market, pool if market is Market.SPOT else None, ready_tick)
         self.held.append(held)
         heapq.heappush(self._agenda, ready_tick)
         self._note(tick, f"launch-{market}", 1, str(self.shape.pools[pool]))
@@ -302,7 +302,7 @@ class Replay:
             standby=self._warm.cost(tick),
         )
 
-    def _serves(self, held: Held, now: float) -> bool:
+    def _serves(self, held: HeldInstance, now: float) -> bool:
         return held.ready and (held.deadline is None or held.deadline - self.rules.drain_seconds > now)
 
     def _note(self, tick: int, kind: str, count: int, where: str) -> None:

@@ -10,7 +10,7 @@ from lambdas.core.model import Market, Pool, Side, on_demand_share
 
 
 @dataclass(slots=True)
-class Held:
+class HeldInstance:
     """An instance as AWS knows it; ``pool`` is its index in the market, ``None`` for on-demand."""
 
     id: str

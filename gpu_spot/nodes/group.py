@@ -11,8 +11,8 @@ from pathlib import Path
 from gpu_spot.facts.moves import Travels
 from gpu_spot.nodes.ebs import Disks
 from gpu_spot.nodes.journal import Journal
-from gpu_spot.nodes.node import Node, Surroundings
-from gpu_spot.nodes.process import Job
+from gpu_spot.nodes.node import NodeContext, SimulatedNode
+from gpu_spot.nodes.process import TrainingProfile
 from gpu_spot.nodes.scheduler import Scheduler
 from gpu_spot.nodes.times import Times
 from gpu_spot.nodes.travels import travels
@@ -24,23 +24,23 @@ from userdata.agent.machine import log
 class Nodes:
     """The nodes of one rehearsal; time moves by ``advance`` alone. Made by ``playing``."""
 
-    def __init__(self, clients: Clients, clock: Clock, folder: Path, job: Job, times: Times) -> None:
+    def __init__(self, clients: Clients, clock: Clock, folder: Path, profile: TrainingProfile) -> None:
         self.journal = Journal()
-        self.job = job
-        self.disks = Disks(folder, times, self.journal)
+        self._times = Times()
+        self.profile = profile
+        self.disks = Disks(folder, self._times, self.journal)
         self._clock = clock
         self._folder = folder
         self._scheduler = Scheduler(clock.now, self._move)
-        self._around = Surroundings(clients, self._scheduler, self.disks, self.journal, job)
-        self._times = times
-        self._nodes: dict[str, Node] = {}
+        self._context = NodeContext(clients, self._scheduler, self.disks, self.journal, profile)
+        self._nodes: dict[str, SimulatedNode] = {}
         self._released: dict[str, float] = {}
         self.disks.settle(clock.now)
 
     def launch(self, instance_id: str, boots: float) -> None:
         """An instance was launched; its agent starts in ``boots`` seconds."""
         folder = self._folder / "nodes" / instance_id
-        self._nodes[instance_id] = Node(instance_id, boots, folder, self._around)
+        self._nodes[instance_id] = SimulatedNode(instance_id, boots, folder, self._context)
 
     def notice(self, instance_id: str, deadline: float) -> None:
         """AWS announces the end of an instance at ``deadline``."""
@@ -76,7 +76,7 @@ class Nodes:
 
     def travels(self) -> Travels:
         """Return the moves of the job so far."""
-        return travels(self.journal.entries, self.job, self._scheduler.now)
+        return travels(self.journal.entries, self.profile, self._scheduler.now)
 
     def close(self) -> None:
         """End all of them where they are."""
@@ -89,14 +89,12 @@ class Nodes:
 
 
 @contextlib.contextmanager
-def playing(
-    clients: Clients, clock: Clock, job: Job | None = None, times: Times | None = None
-) -> Iterator[Nodes]:
+def playing(clients: Clients, clock: Clock, profile: TrainingProfile | None = None) -> Iterator[Nodes]:
     """Yield nodes whose disks are folders in a temporary one, gone at the end; EBS is patched meanwhile."""
     with (
         tempfile.TemporaryDirectory(prefix="gpu-spot-nodes-") as folder,
         _silent(),
-        contextlib.closing(Nodes(clients, clock, Path(folder), job or Job(), times or Times())) as nodes,
+        contextlib.closing(Nodes(clients, clock, Path(folder), profile or TrainingProfile())) as nodes,
         nodes.disks.applied(),
     ):
         yield nodes

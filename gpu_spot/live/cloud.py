@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from gpu_spot.live.heartbeats import Beat, Registry
+from gpu_spot.live.heartbeats import Beat, Heartbeats
 from gpu_spot.live.holders import Holder
-from gpu_spot.live.instances import Fleet, Market, WarmInstance
+from gpu_spot.live.instances import Instances, WarmInstance
 from gpu_spot.market.replay.engine import SPOT_REFUSAL
 from lambdas.core import names
+from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import fleets as moto_fleets
 from pulumi_on_moto.fixes import groups as moto_groups
@@ -21,8 +22,6 @@ from pulumi_on_moto.running.clock import Clock
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import Call, FunctionRuntime, Invocation
 from pulumi_on_moto.sandbox import Clients
-
-Side = Literal["primary", "fallback"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class GroupView:
 
     def side(self, side: Side) -> str:
         """Return the group or fleet of a side."""
-        name = self.primary if side == "primary" else self.fallback
+        name = self.primary if side is Side.PRIMARY else self.fallback
         if name is None:
             raise LocalCloudError(f"group {self.name!r} has no {side}")
         return name
@@ -67,15 +66,15 @@ class LocalCloud:
         self._clients = clients
         self._deployment = deployment
         self._clock = clock
-        self._fleet = Fleet(clients)
+        self._instances = Instances(clients)
         self._bus = EventBus(deployment.region)
         self._runtime = FunctionRuntime(deployment.region, deployment.code)
         self._groups = self._read_groups()
         self._group_of = {name: group for group in self._groups for name in group.holders}
-        self._registry = Registry(clients, self._registry_table())
+        self._heartbeats = Heartbeats(clients, self._registry_table())
         self._deadlines: dict[str, float] = {}
-        moto_groups.listen(self._fleet.autoscaling, self._terminated_by_client, self._in_service)
-        moto_fleets.listen(self._fleet.ec2, self._terminated_by_client)
+        moto_groups.listen(self._instances.autoscaling, self._terminated_by_client, self._in_service)
+        moto_fleets.listen(self._instances.ec2, self._terminated_by_client)
 
     def close(self) -> None:
         """Remove what was unpacked."""
@@ -89,9 +88,9 @@ class LocalCloud:
     def set_time(self, now: float) -> None:
         """Move time on; what ended long ago disappears from the APIs."""
         self._clock.set(now)
-        gone = self._fleet.purge(now)
+        gone = self._instances.purge(now)
         if gone:
-            self._registry.forget(gone)
+            self._heartbeats.forget(gone)
             for instance_id in gone:
                 self._deadlines.pop(instance_id, None)
 
@@ -109,30 +108,30 @@ class LocalCloud:
 
     def boot_data(self, group: str) -> str:
         """Return what cloud-init gets on the instances of a group's primary side."""
-        return self._fleet.boot_data(self._fleet.holder(self.group(group).primary))
+        return self._instances.boot_data(self._instances.holder(self.group(group).primary))
 
     def desired(self, group: str) -> tuple[int, int]:
         """Return the desired capacities of primary and fallback, as the API shows them."""
         view = self.group(group)
-        fallback = 0 if view.fallback is None else self._fleet.holder(view.fallback).desired
-        return self._fleet.holder(view.primary).desired, fallback
+        fallback = 0 if view.fallback is None else self._instances.holder(view.fallback).desired
+        return self._instances.holder(view.primary).desired, fallback
 
     def alive(self, group: str, side: Side | None = None) -> set[str]:
         """Return the ids of the instances that run, of one side or of both."""
         view = self.group(group)
         holders = view.holders if side is None else (view.side(side),)
-        return {instance.id for name in holders for instance in self._fleet.holder(name).instances()}
+        return {instance.id for name in holders for instance in self._instances.holder(name).instances()}
 
     def launch(self, group: str, side: Side, instance_type: str, zone: str, market: Market) -> str:
         """Launch an instance that the market grants; return its id. Desired capacity is untouched."""
-        holder = self._fleet.holder(self.group(group).side(side))
-        instance = self._fleet.launch(holder, instance_type, zone, market)
+        holder = self._instances.holder(self.group(group).side(side))
+        instance = self._instances.launch(holder, instance_type, zone, market)
         self._launched(holder, instance)
         return str(instance.id)
 
     def refuse(self, group: str, side: Side, message: str = SPOT_REFUSAL) -> None:
         """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
-        holder = self._fleet.holder(self.group(group).side(side))
+        holder = self._instances.holder(self.group(group).side(side))
         holder.refuse(message)
         event = holder.refused(self._bus, message, self._clock.now)
         if event is not None:
@@ -141,28 +140,29 @@ class LocalCloud:
     def fill_warm_pools(self) -> int:
         """Bring every warm pool to its size; return how many instances were added."""
         groups = (view.fallback for view in self._groups if view.fallback is not None)
-        return sum(self._fleet.fill_warm_pool(self._fleet.group(name)) for name in groups)
+        return sum(self._instances.fill_warm_pool(self._instances.group(name)) for name in groups)
 
     def warm(self, group: str) -> tuple[WarmInstance, ...]:
         """Return the instances that wait in the warm pool of the fallback."""
         name = self.group(group).fallback
-        return () if name is None else self._fleet.warm(self._fleet.group(name))
+        return () if name is None else self._instances.warm(self._instances.group(name))
 
     def start_warm(self, group: str, instance_id: str) -> str:
         """Start an instance of the warm pool in the fallback; return its id."""
-        instance = self._fleet.start_warm(self._fleet.group(self.group(group).side("fallback")), instance_id)
-        self._launched(self._fleet.holder_of(instance), instance)
+        fallback = self._instances.group(self.group(group).side(Side.FALLBACK))
+        instance = self._instances.start_warm(fallback, instance_id)
+        self._launched(self._instances.holder_of(instance), instance)
         return str(instance.id)
 
     def rebalance(self, instance_id: str) -> None:
         """Tell that a spot instance is at elevated risk."""
-        zone = self._fleet.instance(instance_id).placement.zone
+        zone = self._instances.instance(instance_id).placement.zone
         self._bus.publish(self._bus.rebalance_recommendation(instance_id, zone, self._clock.now))
 
     def notice(self, instance_id: str, deadline: float) -> None:
         """Give the two-minute notice: the spot request is marked, the warning sent, the workers told."""
-        instance = self._fleet.instance(instance_id)
-        request = request_of(self._fleet.ec2, instance)
+        instance = self._instances.instance(instance_id)
+        request = request_of(self._instances.ec2, instance)
         if request is None:
             raise LocalCloudError(f"instance {instance_id!r} is on-demand, AWS gives it no notice")
         request.mark(MARKED)
@@ -173,8 +173,8 @@ class LocalCloud:
     def kill(self, instance_ids: Iterable[str]) -> None:
         """Take instances: they end and leave their groups, whose desired capacity stays."""
         for instance_id in instance_ids:
-            instance = self._fleet.instance(instance_id)
-            self._fleet.take(instance, TAKEN, self._clock.now)
+            instance = self._instances.instance(instance_id)
+            self._instances.take(instance, TAKEN, self._clock.now)
             self._announce_end(instance)
 
     def heartbeat(self, instance_ids: Iterable[str]) -> None:
@@ -184,14 +184,14 @@ class LocalCloud:
         """
         beats = []
         for instance_id in instance_ids:
-            instance = self._fleet.instance(instance_id)
-            holder = self._fleet.holder_of(instance)
+            instance = self._instances.instance(instance_id)
+            holder = self._instances.holder_of(instance)
             self._in_service(instance)
             view = self._group_of[holder.name]
             slots = view.slots.get(instance.instance_type, 1)
             deadline = self._deadlines.get(instance_id)
             beats.append(Beat(view.name, instance_id, slots, deadline, view.drain_seconds))
-        self._registry.write(beats, self._clock.now)
+        self._heartbeats.write(beats, self._clock.now)
 
     def tick_schedule(self) -> int:
         """Let every schedule fire once; return the number of messages that it put on queues."""
@@ -207,7 +207,7 @@ class LocalCloud:
 
     def _in_service(self, instance: Any) -> None:
         """End the launch hook that an instance waits for, if there is one."""
-        launched = self._fleet.holder_of(instance).worked(self._bus, instance, self._clock.now)
+        launched = self._instances.holder_of(instance).worked(self._bus, instance, self._clock.now)
         if launched is not None:
             self._bus.publish(launched)
 
@@ -218,14 +218,14 @@ class LocalCloud:
         self._bus.publish(holder.launched(self._bus, instance, now))
 
     def _terminated_by_client(self, instance: Any) -> None:
-        self._fleet.ended(instance, ENDED_BY_USER, self._clock.now)
+        self._instances.ended(instance, ENDED_BY_USER, self._clock.now)
         self._announce_end(instance)
 
     def _announce_end(self, instance: Any) -> None:
         now = self._clock.now
         for state in ("shutting-down", "terminated"):
             self._bus.publish(self._bus.state_change(instance.id, state, now))
-        self._bus.publish(self._fleet.holder_of(instance).terminated(self._bus, instance, now))
+        self._bus.publish(self._instances.holder_of(instance).terminated(self._bus, instance, now))
 
     def _read_groups(self) -> tuple[GroupView, ...]:
         root = names.parameter_root(self._deployment.stack)
@@ -240,14 +240,14 @@ class LocalCloud:
         return tuple(sorted(found, key=lambda view: view.name))
 
     def _read_group(self, name: str, config: Mapping[str, Any]) -> GroupView:
-        primary = self._fleet.holder(config["primary"])
+        primary = self._instances.holder(config["primary"])
         return GroupView(
             name=name,
             primary=config["primary"],
             fallback=config.get("fallback"),
-            zones=self._fleet.zones(primary),
+            zones=self._instances.zones(primary),
             # A group by requirements names no types; its slots do.
-            instance_types=self._fleet.instance_types(primary) or tuple(config["slots"]),
+            instance_types=self._instances.instance_types(primary) or tuple(config["slots"]),
             slots={kind: int(count) for kind, count in config["slots"].items()},
             drain_seconds=float(config["drainSeconds"]),
         )

@@ -35,7 +35,7 @@ class Beat:
     drain_seconds: float = 0.0
 
 
-class Registry:
+class Heartbeats:
     """Writes items as ``docs/architecture.md`` fixes them; ``since`` is kept from the first heartbeat on."""
 
     def __init__(self, clients: Clients, table: str) -> None:

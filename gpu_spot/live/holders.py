@@ -17,7 +17,7 @@ from pulumi_on_moto.running.events import Event, EventBus
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class LaunchOption:
     """One thing that may be launched: a type from a launch template, in some subnets.
 
     Attributes:
@@ -45,7 +45,7 @@ class Holder(Protocol):
         ...
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def options(self) -> tuple[LaunchOption, ...]:
         """What it may launch, in order of preference."""
         ...
 
@@ -87,7 +87,7 @@ class Holder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ScalingGroup:
+class ScalingGroupHolder:
     """See ``Holder``."""
 
     group: FakeAutoScalingGroup
@@ -103,14 +103,14 @@ class ScalingGroup:
         return int(self.group.desired_capacity or 0)
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def options(self) -> tuple[LaunchOption, ...]:
         """See ``Holder``."""
         policy: Mapping[str, Any] = self.group.mixed_instances_policy or {}
         template = policy.get("LaunchTemplate", {})
         default = template.get("LaunchTemplateSpecification") or self.group.launch_template or {}
         subnets = tuple((self.group.vpc_zone_identifier or "").split(","))
         return tuple(
-            Choice(
+            LaunchOption(
                 override.get("InstanceType", ""),
                 subnets,
                 _version(override.get("LaunchTemplateSpecification") or default),
@@ -173,7 +173,7 @@ _ERRORS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class SpotFleet:
+class SpotFleetHolder:
     """See ``Holder``."""
 
     fleet: FleetRequest
@@ -189,10 +189,10 @@ class SpotFleet:
         return self.fleet.target
 
     @property
-    def choices(self) -> tuple[Choice, ...]:
+    def options(self) -> tuple[LaunchOption, ...]:
         """See ``Holder``: an override may name several subnets, separated by commas."""
         return tuple(
-            Choice(
+            LaunchOption(
                 override.get("InstanceType", ""),
                 tuple(part.strip() for part in str(override.get("SubnetId", "")).split(",")),
                 _version(template["LaunchTemplateSpecification"]),

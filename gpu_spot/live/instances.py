@@ -6,14 +6,15 @@ import base64
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
 from moto.core.utils import utcnow
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import StateReason
 
-from gpu_spot.live.holders import Choice, Holder, ScalingGroup, SpotFleet
+from gpu_spot.live.holders import Holder, LaunchOption, ScalingGroupHolder, SpotFleetHolder
+from lambdas.core.model import Market
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import groups as moto_groups
 from pulumi_on_moto.fixes.answers import changed
@@ -21,8 +22,6 @@ from pulumi_on_moto.fixes.fleets import FleetRequest
 from pulumi_on_moto.fixes.spot_requests import GroupSpotRequest, request_of
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.sandbox import ACCOUNT, Clients
-
-Market = Literal["spot", "on-demand"]
 
 TERMINATED_VISIBLE_SECONDS: Final = 600.0
 """How long a terminated instance stays in ``DescribeInstances`` (AWS: an hour; this keeps moto fast)."""
@@ -47,7 +46,7 @@ class WarmInstance:
     zone: str
 
 
-class Fleet:
+class Instances:
     """The instances behind the groups and fleets of one sandbox."""
 
     def __init__(self, clients: Clients) -> None:
@@ -72,36 +71,36 @@ class Fleet:
     def holder(self, name: str) -> Holder:
         """Return a deployed group by its name, or a fleet by its request id."""
         if not name.startswith(_FLEET_PREFIX):
-            return ScalingGroup(self.group(name))
+            return ScalingGroupHolder(self.group(name))
         found = self.ec2.spot_fleet_requests.get(name)
         if not isinstance(found, FleetRequest):
             raise LocalCloudError(f"Spot Fleet {name!r} is not deployed")
-        return SpotFleet(found)
+        return SpotFleetHolder(found)
 
     def holder_of(self, instance: Any) -> Holder:
         """Return what an instance was launched for."""
         return self._holders[instance.id]
 
     def instance(self, instance_id: str) -> Any:
-        """Return an instance that this fleet launched and that is still visible."""
+        """Return an instance that was launched here and that is still visible."""
         found = self._instances.get(instance_id)
         if found is None:
             raise LocalCloudError(f"instance {instance_id!r} is not one of the local cloud's")
         return found
 
     def instance_types(self, holder: Holder) -> tuple[str, ...]:
-        """Return the types that a holder names, the first choice first; none where it names requirements."""
-        named = (choice.instance_type or self._own_type(choice) for choice in holder.choices)
+        """Return the types that a holder names, the first option first; none where it names requirements."""
+        named = (option.instance_type or self._own_type(option) for option in holder.options)
         return tuple(dict.fromkeys(name for name in named if name))
 
     def zones(self, holder: Holder) -> tuple[str, ...]:
         """Return the availability zones that a holder may launch in."""
-        subnets = (subnet for choice in holder.choices for subnet in choice.subnets)
+        subnets = (subnet for option in holder.options for subnet in option.subnets)
         return tuple(dict.fromkeys(self._zone(subnet) for subnet in subnets))
 
     def boot_data(self, holder: Holder) -> str:
         """Return what cloud-init gets on the instances that a holder launches, empty for nothing."""
-        encoded = str(self._template(holder.choices[0].template).get("UserData", ""))
+        encoded = str(self._template(holder.options[0].template).get("UserData", ""))
         return base64.b64decode(encoded).decode()
 
     def launch(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
@@ -126,10 +125,10 @@ class Fleet:
         warm = moto_groups.warm_instances(group)
         zones = group.availability_zones
         missing = range(len(warm), size)
-        holder = ScalingGroup(group)
+        holder = ScalingGroupHolder(group)
         for index in missing:
             first = self.instance_types(holder)[0]
-            instance = self._run(holder, first, zones[index % len(zones)], "on-demand")
+            instance = self._run(holder, first, zones[index % len(zones)], Market.ON_DEMAND)
             instance.stop()
             changed()
             warm.append(instance)
@@ -192,14 +191,14 @@ class Fleet:
         return gone
 
     def _run(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
-        choice, subnet = self._choice(holder, instance_type, zone)
-        data = self._template(choice.template)
+        option, subnet = self._option(holder, instance_type, zone)
+        data = self._template(option.template)
         arguments: dict[str, Any] = {name: data[name] for name in _TEMPLATE_ARGUMENTS if name in data}
         arguments["ImageId"] = self._image(str(data.get("ImageId", "")), holder)
-        if market == "spot":
+        if market is Market.SPOT:
             arguments["InstanceMarketOptions"] = {"MarketType": "spot"}
         reply = self._clients("ec2").run_instances(
-            LaunchTemplate={"LaunchTemplateId": choice.template[0], "Version": choice.template[1]},
+            LaunchTemplate={"LaunchTemplateId": option.template[0], "Version": option.template[1]},
             InstanceType=instance_type,
             SubnetId=subnet,
             MinCount=1,
@@ -211,34 +210,34 @@ class Fleet:
             device.delete_on_termination = True  # EC2's default for volumes of a launch
         self.ec2.create_tags([instance.id], dict(holder.tags()))
         changed()
-        if market == "spot":
+        if market is Market.SPOT:
             GroupSpotRequest(self.ec2, instance)
         self._reservations[instance.id] = reply["ReservationId"]
         self._instances[instance.id] = instance
         self._holders[instance.id] = holder
         return instance
 
-    def _choice(self, holder: Holder, instance_type: str, zone: str) -> tuple[Choice, str]:
+    def _option(self, holder: Holder, instance_type: str, zone: str) -> tuple[LaunchOption, str]:
         """Return the override by which a type is launched in a zone, and the subnet there."""
         fitting = list(self._fitting(holder, instance_type))
         if not fitting:
             allowed = ", ".join(self.instance_types(holder))
             raise LocalCloudError(f"group {holder.name!r}: type {instance_type!r}, its types are {allowed}")
-        for choice in fitting:
-            for subnet in choice.subnets:
+        for option in fitting:
+            for subnet in option.subnets:
                 if self._zone(subnet) == zone:
-                    return choice, subnet
+                    return option, subnet
         allowed = ", ".join(sorted(self.zones(holder)))
         raise LocalCloudError(f"group {holder.name!r} has no subnet in {zone!r}; its zones: {allowed}")
 
-    def _fitting(self, holder: Holder, instance_type: str) -> Iterator[Choice]:
+    def _fitting(self, holder: Holder, instance_type: str) -> Iterator[LaunchOption]:
         # An override by requirements names no type: whoever asks has chosen one that meets them.
-        for choice in holder.choices:
-            if (choice.instance_type or self._own_type(choice)) in (instance_type, ""):
-                yield choice
+        for option in holder.options:
+            if (option.instance_type or self._own_type(option)) in (instance_type, ""):
+                yield option
 
-    def _own_type(self, choice: Choice) -> str:
-        return str(self._template(choice.template).get("InstanceType", ""))
+    def _own_type(self, option: LaunchOption) -> str:
+        return str(self._template(option.template).get("InstanceType", ""))
 
     def _zone(self, subnet_id: str) -> str:
         if subnet_id not in self._subnets:

@@ -55,9 +55,7 @@ class CloudFleet:
         if prepared:
             instance_id = self.cloud.start_warm(self.group, prepared[0].id)
         else:
-            instance_id = self.cloud.launch(
-                self.group, side.value, pool.instance_type, pool.zone, market.value
-            )
+            instance_id = self.cloud.launch(self.group, side, pool.instance_type, pool.zone, market)
         self._alive.add(instance_id)
         self._overtaken.add(side)
         return instance_id
@@ -84,7 +82,7 @@ class CloudFleet:
             self._refusing.pop(side, None)
         else:
             self._refusing[side] = message
-            self.cloud.refuse(self.group, side.value, message)
+            self.cloud.refuse(self.group, side, message)
 
     def recommended(self, instance_ids: Iterable[str]) -> None:
         """See ``Recommended``."""
@@ -114,7 +112,7 @@ class CloudFleet:
         """AWS goes on trying: after launches that succeeded the newest activity is a refusal again."""
         for side, message in self._refusing.items():
             if side in self._overtaken:
-                self.cloud.refuse(self.group, side.value, message)
+                self.cloud.refuse(self.group, side, message)
         self._overtaken.clear()
 
     def _forget(self, instance_ids: Iterable[str]) -> None:

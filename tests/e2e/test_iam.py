@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from lambdas.core import names
+from lambdas.core.model import Market, Side
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.apart import apart
@@ -56,14 +57,15 @@ def _scale_in(world: World) -> None:
     """Give the primary side more than a new target needs, so that the controller lets members of it go."""
     cloud, view = world.cloud, world.view
     launched = [
-        cloud.launch(view.name, "primary", view.instance_types[0], view.zones[0], "spot") for _ in range(4)
+        cloud.launch(view.name, Side.PRIMARY, view.instance_types[0], view.zones[0], Market.SPOT)
+        for _ in range(4)
     ]
     target = names.group_parameter(world.deployment.stack, view.name, names.PARAMETER_TARGET)
     world.clients("ssm").put_parameter(Name=target, Value="2", Overwrite=True)
     cloud.heartbeat(launched)
     cloud.tick_schedule()
     cloud.run_functions()
-    assert len(cloud.alive(view.name, "primary")) == 2
+    assert len(cloud.alive(view.name, Side.PRIMARY)) == 2
 
 
 def without(policies: list[dict[str, Any]], action: str) -> list[dict[str, Any]]:

@@ -19,7 +19,7 @@ from gpu_spot.nodes.group import Nodes, playing
 from gpu_spot.nodes.process import TrainingProfile
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import Registry
-from lambdas.core.model import Pool
+from lambdas.core.model import Market, Pool, Side
 from pulumi_on_moto.errors import LocalCloudError
 from tests.e2e.world import START, World, living, load
 
@@ -139,7 +139,7 @@ def uninterrupted(objects: list[bytes], folder: Any) -> str:
 def tampered(world: World, data: boot.BootData) -> str:
     """What a node says whose archive is not the one that its boot data name."""
     world.clients("s3").put_object(Bucket=data.bucket, Key=data.key, Body=b"something else")
-    launched = world.cloud.launch("resnet", "primary", "g6.xlarge", ZONES[0], "spot")
+    launched = world.cloud.launch("resnet", Side.PRIMARY, "g6.xlarge", ZONES[0], Market.SPOT)
     try:
         boot.boot(world.clients, launched)
     except LocalCloudError as error:

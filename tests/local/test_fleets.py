@@ -11,6 +11,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpu_spot.live.cloud import GroupView, LocalCloud
+from lambdas.core.model import Market, Side
 from tests.local.test_functions import bodies
 from tests.local.world import START, Deployed, Running, empty
 
@@ -71,7 +72,7 @@ def fleet(running: Running) -> Iterator[Running]:
     finally:
         ssm.delete_parameter(Name=PARAMETER)
         ssm.put_parameter(Name=PARAMETER.replace(GROUP, "inference"), Value=inference, Overwrite=True)
-        running.cloud._fleet.ec2.spot_fleet_requests.clear()
+        running.cloud._instances.ec2.spot_fleet_requests.clear()
         empty(running)
 
 
@@ -131,8 +132,8 @@ def test_targets_move_together_and_only_as_aws_allows(fleet: Running) -> None:
 
 
 def test_members_look_as_on_aws(fleet: Running) -> None:
-    spot = fleet.cloud.launch(GROUP, "primary", "g6.xlarge", "us-west-2b", "spot")
-    bought = fleet.cloud.launch(GROUP, "primary", "g5.xlarge", "us-west-2a", "on-demand")
+    spot = fleet.cloud.launch(GROUP, Side.PRIMARY, "g6.xlarge", "us-west-2b", Market.SPOT)
+    bought = fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.ON_DEMAND)
     seen = fleet.instance(spot)
     assert (seen["InstanceType"], seen["Placement"]["AvailabilityZone"]) == ("g6.xlarge", "us-west-2b")
     assert seen["InstanceLifecycle"] == "spot"
@@ -141,7 +142,7 @@ def test_members_look_as_on_aws(fleet: Running) -> None:
     assert "aws:autoscaling:groupName" not in tags
     members = fleet.clients("ec2").describe_spot_fleet_instances(SpotFleetRequestId=view(fleet).primary)
     found = {member["InstanceId"]: member for member in members["ActiveInstances"]}
-    assert found.keys() == {spot, bought} == fleet.cloud.alive(GROUP, "primary")
+    assert found.keys() == {spot, bought} == fleet.cloud.alive(GROUP, Side.PRIMARY)
     (spot_request,) = fleet.clients("ec2").describe_spot_instance_requests()["SpotInstanceRequests"]
     assert found[spot]["SpotInstanceRequestId"] == spot_request["SpotInstanceRequestId"]
     assert "SpotInstanceRequestId" not in found[bought]
@@ -151,7 +152,7 @@ def test_members_look_as_on_aws(fleet: Running) -> None:
 
 
 def test_members_are_listed_in_pages(fleet: Running) -> None:
-    ids = {fleet.cloud.launch(GROUP, "primary", "g5.xlarge", "us-west-2a", "spot") for _ in range(3)}
+    ids = {fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT) for _ in range(3)}
     ec2, fleet_id = fleet.clients("ec2"), view(fleet).primary
     first = ec2.describe_spot_fleet_instances(SpotFleetRequestId=fleet_id, MaxResults=2)
     rest = ec2.describe_spot_fleet_instances(SpotFleetRequestId=fleet_id, NextToken=first["NextToken"])
@@ -160,7 +161,9 @@ def test_members_are_listed_in_pages(fleet: Running) -> None:
 
 
 def test_a_client_that_terminates_a_member_releases_it(fleet: Running) -> None:
-    kept, gone = (fleet.cloud.launch(GROUP, "primary", "g5.xlarge", "us-west-2a", "spot") for _ in range(2))
+    kept, gone = (
+        fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT) for _ in range(2)
+    )
     for _ in range(2):  # the second time changes nothing
         fleet.clients("ec2").terminate_instances(InstanceIds=[gone])
         assert fleet.cloud.alive(GROUP) == {kept}
@@ -172,13 +175,13 @@ def test_a_client_that_terminates_a_member_releases_it(fleet: Running) -> None:
 
 
 def test_a_client_that_terminates_a_groups_instance_releases_it(fleet: Running) -> None:
-    instance = fleet.cloud.launch(GROUP, "fallback", "g5.xlarge", "us-west-2a", "on-demand")
+    instance = fleet.cloud.launch(GROUP, Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND)
     fleet.clients("ec2").terminate_instances(InstanceIds=[instance])
     assert fleet.cloud.alive(GROUP) == set()
 
 
 def test_the_market_takes_and_the_target_stays(fleet: Running) -> None:
-    instance = fleet.cloud.launch(GROUP, "primary", "g5.xlarge", "us-west-2a", "spot")
+    instance = fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
     fleet.cloud.notice(instance, START + 120)
     fleet.cloud.kill([instance])
     assert fleet.cloud.alive(GROUP) == set()
@@ -198,7 +201,7 @@ def test_the_market_takes_and_the_target_stays(fleet: Running) -> None:
 def test_errors_stand_in_the_history_and_a_lack_of_capacity_does_not(
     fleet: Running, message: str, subtype: str | None
 ) -> None:
-    fleet.cloud.refuse(GROUP, "primary", message)
+    fleet.cloud.refuse(GROUP, Side.PRIMARY, message)
     assert history(fleet, EventType="error") == ([("error", subtype)] if subtype else [])
 
 
@@ -208,8 +211,8 @@ def test_events_have_the_shape_that_aws_gives_them(fleet: Running) -> None:
     before = events.describe_rule(Name=warning)["EventPattern"]
     events.put_rule(Name=warning, EventPattern='{"source": ["aws.ec2spotfleet"]}')
     try:
-        instance = fleet.cloud.launch(GROUP, "primary", "g5.xlarge", "us-west-2a", "spot")
-        fleet.cloud.refuse(GROUP, "primary", "UnauthorizedOperation: no")
+        instance = fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+        fleet.cloud.refuse(GROUP, Side.PRIMARY, "UnauthorizedOperation: no")
         fleet.cloud.kill([instance])
         launched, error, terminated = bodies(fleet)
     finally:
@@ -227,7 +230,7 @@ def test_events_have_the_shape_that_aws_gives_them(fleet: Running) -> None:
 
 
 def test_cancelling_ends_the_members(fleet: Running) -> None:
-    fleet.cloud.launch(GROUP, "primary", "g5.xlarge", "us-west-2a", "spot")
+    fleet.cloud.launch(GROUP, Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
     fleet.clients("ec2").cancel_spot_fleet_requests(
         SpotFleetRequestIds=[view(fleet).primary], TerminateInstances=True
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.server import command_line, serve
 from tests.local.world import START, Running
@@ -39,7 +40,7 @@ def dead(running: Running) -> int:
 
 
 def test_a_notice_has_the_shape_that_aws_gives_it(running: Running) -> None:
-    instance = running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
     bodies(running)
     running.cloud.notice(instance, START + 120)
     (event,) = bodies(running)
@@ -58,9 +59,9 @@ def test_a_notice_has_the_shape_that_aws_gives_it(running: Running) -> None:
 
 def test_only_matching_rules_deliver(running: Running) -> None:
     # The sample has no rule for state changes and recommendations, and one for scaling by name prefix.
-    instance = running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
     running.cloud.rebalance(instance)
-    running.cloud.refuse("inference", "primary")
+    running.cloud.refuse("inference", Side.PRIMARY)
     running.cloud.kill([instance])
     assert [event["detail-type"] for event in bodies(running)] == [
         "EC2 Instance Launch Successful",
@@ -70,7 +71,7 @@ def test_only_matching_rules_deliver(running: Running) -> None:
 
 
 def test_a_termination_by_a_client_is_announced(running: Running) -> None:
-    instance = running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
     bodies(running)
     running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=instance, ShouldDecrementDesiredCapacity=True
@@ -172,7 +173,7 @@ print(sum(len(g["Instances"]) for g in client.describe_auto_scaling_groups()["Au
 
 
 def test_another_process_can_look_around(running: Running) -> None:
-    running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+    running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
     with serve() as endpoint:
         done = subprocess.run(
             [sys.executable, "-c", LOOK, endpoint], capture_output=True, text=True, timeout=60, check=False

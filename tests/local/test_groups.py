@@ -7,6 +7,7 @@ from botocore.exceptions import ClientError
 
 from gpu_spot.live.instances import TERMINATED_VISIBLE_SECONDS
 from gpu_spot.market.replay.engine import ON_DEMAND_REFUSAL, SPOT_REFUSAL
+from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from tests.local.test_functions import bodies
 from tests.local.world import START, Running
@@ -43,8 +44,8 @@ def test_capacity_out_of_bounds_is_refused(running: Running, capacity: int, prob
 
 
 def test_a_launched_instance_looks_as_on_aws(running: Running) -> None:
-    spot = running.cloud.launch("inference", "primary", "g6.xlarge", "us-west-2b", "spot")
-    owned = running.cloud.launch("inference", "fallback", "g5.xlarge", "us-west-2a", "on-demand")
+    spot = running.cloud.launch("inference", Side.PRIMARY, "g6.xlarge", "us-west-2b", Market.SPOT)
+    owned = running.cloud.launch("inference", Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND)
     seen = running.instance(spot)
     assert (seen["InstanceType"], seen["Placement"]["AvailabilityZone"]) == ("g6.xlarge", "us-west-2b")
     assert seen["InstanceLifecycle"] == "spot"
@@ -59,13 +60,14 @@ def test_a_launched_instance_looks_as_on_aws(running: Running) -> None:
     assert [(item["InstanceId"], item["LifecycleState"]) for item in running.primary["Instances"]] == [
         (spot, "InService")
     ]
-    assert running.cloud.alive("inference", "fallback") == {owned}
+    assert running.cloud.alive("inference", Side.FALLBACK) == {owned}
     assert running.cloud.desired("inference") == (2, 0)
 
 
 def test_terminate_with_decrement_lowers_desired_and_refills_nothing(running: Running) -> None:
     kept, gone = (
-        running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot") for _ in range(2)
+        running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+        for _ in range(2)
     )
     reply = running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=gone, ShouldDecrementDesiredCapacity=True
@@ -80,7 +82,7 @@ def test_terminate_does_not_go_below_the_minimum(running: Running) -> None:
     running.clients("autoscaling").set_desired_capacity(
         AutoScalingGroupName=running.cloud.group("inference").primary, DesiredCapacity=0
     )
-    instance = running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
     with pytest.raises(ClientError, match="desiredSize equals minSize"):
         running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
             InstanceId=instance, ShouldDecrementDesiredCapacity=True
@@ -92,7 +94,7 @@ def test_terminate_does_not_go_below_the_minimum(running: Running) -> None:
 
 
 def test_the_market_takes_without_lowering_desired(running: Running) -> None:
-    instance = running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
     running.cloud.kill([instance])
     assert running.cloud.alive("inference") == set()
     assert running.cloud.desired("inference") == (2, 0)
@@ -101,7 +103,7 @@ def test_the_market_takes_without_lowering_desired(running: Running) -> None:
 
 def test_spot_request_tells_the_story_of_its_instance(running: Running) -> None:
     ec2 = running.clients("ec2")
-    instance = running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
 
     def status() -> tuple[str, str, float]:
         (request,) = ec2.describe_spot_instance_requests()["SpotInstanceRequests"]
@@ -123,10 +125,10 @@ def test_spot_request_tells_the_story_of_its_instance(running: Running) -> None:
 
 def test_refusals_are_activities_with_aws_words_newest_first(running: Running) -> None:
     view = running.cloud.group("inference")
-    running.cloud.refuse("inference", "primary")
+    running.cloud.refuse("inference", Side.PRIMARY)
     running.cloud.set_time(START + 60)
-    running.cloud.launch("inference", "primary", "g5.xlarge", "us-west-2a", "spot")
-    running.cloud.refuse("inference", "fallback", ON_DEMAND_REFUSAL)
+    running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    running.cloud.refuse("inference", Side.FALLBACK, ON_DEMAND_REFUSAL)
     autoscaling = running.clients("autoscaling")
     found = autoscaling.describe_scaling_activities(AutoScalingGroupName=view.primary)["Activities"]
     assert [(item["StatusCode"], item.get("StatusMessage")) for item in found] == [
@@ -156,7 +158,7 @@ def test_warm_pool_fills_stays_stopped_and_starts_into_the_group(running: Runnin
     ]
     running.cloud.set_time(START + 60)
     assert running.cloud.start_warm("inference", waiting.id) == waiting.id
-    assert running.cloud.alive("inference", "fallback") == {waiting.id}
+    assert running.cloud.alive("inference", Side.FALLBACK) == {waiting.id}
     assert running.instance(waiting.id)["State"]["Name"] == "running"
     assert running.cloud.warm("inference") == ()
 
@@ -164,7 +166,7 @@ def test_warm_pool_fills_stays_stopped_and_starts_into_the_group(running: Runnin
 def test_ended_instances_disappear_after_a_while(running: Running) -> None:
     ec2 = running.clients("ec2")
     volumes = ec2.describe_volumes()["Volumes"]
-    instance = running.cloud.launch("inference", "primary", "g6.xlarge", "us-west-2a", "spot")
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g6.xlarge", "us-west-2a", Market.SPOT)
     assert len(running.instance(instance)["BlockDeviceMappings"]) == 1
     assert len(ec2.describe_volumes()["Volumes"]) == len(volumes) + 1
     running.cloud.heartbeat([instance])
@@ -174,17 +176,17 @@ def test_ended_instances_disappear_after_a_while(running: Running) -> None:
     running.cloud.set_time(START + TERMINATED_VISIBLE_SECONDS)
     assert ec2.describe_instances()["Reservations"] == []
     assert ec2.describe_spot_instance_requests()["SpotInstanceRequests"] == []
-    assert running.clients("dynamodb").scan(TableName=running.cloud._registry._table)["Items"] == []
+    assert running.clients("dynamodb").scan(TableName=running.cloud._heartbeats._table)["Items"] == []
     assert ec2.describe_volumes()["Volumes"] == volumes
 
 
 def test_heartbeats_follow_the_contract(running: Running) -> None:
-    instance = running.cloud.launch("inference", "primary", "g6.xlarge", "us-west-2a", "spot")
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g6.xlarge", "us-west-2a", Market.SPOT)
     running.cloud.heartbeat([instance])
     running.cloud.notice(instance, START + 120)
     running.cloud.set_time(START + 60)
     running.cloud.heartbeat([instance])
-    items = running.clients("dynamodb").scan(TableName=running.cloud._registry._table)["Items"]
+    items = running.clients("dynamodb").scan(TableName=running.cloud._heartbeats._table)["Items"]
     assert sorted(item["worker"]["S"] for item in items) == [f"{instance}/0", f"{instance}/1"]
     for item in items:
         assert item["since"]["N"] == str(int(START))
@@ -193,7 +195,7 @@ def test_heartbeats_follow_the_contract(running: Running) -> None:
         assert item["state"]["S"] == "ready"
     running.cloud.set_time(START + 90)  # drainSeconds is 30
     running.cloud.heartbeat([instance])
-    items = running.clients("dynamodb").scan(TableName=running.cloud._registry._table)["Items"]
+    items = running.clients("dynamodb").scan(TableName=running.cloud._heartbeats._table)["Items"]
     assert {item["state"]["S"] for item in items} == {"draining"}
 
 
@@ -206,11 +208,11 @@ def test_heartbeats_follow_the_contract(running: Running) -> None:
 )
 def test_a_launch_outside_the_group_is_refused(running: Running, kind: str, zone: str, problem: str) -> None:
     with pytest.raises(LocalCloudError, match=problem):
-        running.cloud.launch("inference", "primary", kind, zone, "spot")
+        running.cloud.launch("inference", Side.PRIMARY, kind, zone, Market.SPOT)
 
 
 def test_on_demand_gets_no_notice(running: Running) -> None:
-    instance = running.cloud.launch("inference", "fallback", "g5.xlarge", "us-west-2a", "on-demand")
+    instance = running.cloud.launch("inference", Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND)
     with pytest.raises(LocalCloudError, match="on-demand"):
         running.cloud.notice(instance, START + 120)
 
@@ -228,7 +230,9 @@ def test_a_launch_waits_for_its_hook_until_the_worker_is_heard(running: Running)
     hook = {"AutoScalingGroupName": view.fallback, "LifecycleHookName": "worker-started"}
     autoscaling.put_lifecycle_hook(**hook, LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING")
     try:
-        instance = running.cloud.launch("inference", "fallback", "g5.xlarge", "us-west-2a", "on-demand")
+        instance = running.cloud.launch(
+            "inference", Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND
+        )
         assert state() == ("Pending:Wait", "MidLifecycleAction")
         assert bodies(running)[-1]["detail-type"] == "EC2 Instance-launch Lifecycle Action"
         running.cloud.heartbeat([instance])
@@ -246,7 +250,9 @@ def test_an_instance_can_complete_its_launch_hook_itself_and_once(running: Runni
     hook = {"AutoScalingGroupName": view.fallback, "LifecycleHookName": "prepared"}
     autoscaling.put_lifecycle_hook(**hook, LifecycleTransition="autoscaling:EC2_INSTANCE_LAUNCHING")
     try:
-        instance = running.cloud.launch("inference", "fallback", "g5.xlarge", "us-west-2a", "on-demand")
+        instance = running.cloud.launch(
+            "inference", Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND
+        )
         bodies(running)
         completed = {**hook, "InstanceId": instance, "LifecycleActionResult": "CONTINUE"}
         autoscaling.complete_lifecycle_action(**completed)

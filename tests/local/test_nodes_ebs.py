@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from gpu_spot.nodes.ebs import Disks
 from gpu_spot.nodes.journal import Journal
 from gpu_spot.nodes.times import Times
+from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from tests.local.world import Running
 
@@ -39,7 +40,7 @@ class World:
         return found["State"], found["Progress"]
 
     def launch(self, zone: str) -> str:
-        return self.cloud.launch("inference", "primary", "g6.xlarge", zone, "spot")
+        return self.cloud.launch("inference", Side.PRIMARY, "g6.xlarge", zone, Market.SPOT)
 
     def attach(self, volume: str, instance: str) -> None:
         self.ec2.attach_volume(VolumeId=volume, InstanceId=instance, Device="/dev/sdf")

@@ -47,19 +47,19 @@ def empty(running: Running) -> None:
     clients = running.clients
     view = running.cloud.group("inference")
     for name, desired in ((view.primary, 2), (view.fallback, 0)):
-        group = running.cloud._fleet.group(name)
+        group = running.cloud._instances.group(name)
         group.instance_states.clear()
         for kept in ("local_activities", "local_warm"):
             if hasattr(group, kept):
                 getattr(group, kept).clear()
         clients("autoscaling").set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=desired)
-    backend = running.cloud._fleet.ec2
+    backend = running.cloud._instances.ec2
     backend.reservations.clear()
     backend.spot_instance_requests.clear()
     for queue in sqs_backends[ACCOUNT][clients.region].queues.values():
         queue._messages.clear()  # PurgeQueue would be refused within a minute of the last one
         queue.pending_messages.clear()
-    table = running.cloud._registry._table
+    table = running.cloud._heartbeats._table
     for item in clients("dynamodb").scan(TableName=table)["Items"]:
         key = {name: item[name] for name in ("group", "worker")}
         clients("dynamodb").delete_item(TableName=table, Key=key)

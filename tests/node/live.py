@@ -23,8 +23,7 @@ from unittest import mock
 
 from moto.ec2.models import ec2_backends
 
-from gpu_spot.live.cloud import Side
-from gpu_spot.live.instances import Market
+from lambdas.core.model import Market, Side
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.e2e.calls import Authorisation, documents
@@ -123,7 +122,7 @@ class Group:
     def node(self, side: Side, zone: int = 0, number: int = 0, **changes: Any) -> tasks.Node:
         """Launch an instance; ``changes`` are to its training or service."""
         kind, where = self.view.instance_types[0], self.view.zones[zone]
-        market: Market = "spot" if side == "primary" else "on-demand"
+        market = Market.SPOT if side is Side.PRIMARY else Market.ON_DEMAND
         instance = self.world.cloud.launch(self.name, side, kind, where, market)
         self.server.documents |= {
             IDENTITY: json.dumps(
@@ -218,7 +217,7 @@ def _given(arguments: list[str]) -> Iterator[tuple[str, str]]:
 
 def serve(group: Group) -> None:
     """A service's instance: launched warm, at work, taken; and one whose launch is given up."""
-    node = group.node("fallback")
+    node = group.node(Side.FALLBACK)
     group.play("prepare", node)
     group.play("work", node, until=25.0)
     _look_and_leave(group, node)
@@ -227,18 +226,18 @@ def serve(group: Group) -> None:
 
 def train_and_move(group: Group) -> None:
     """A job that is taken in one zone, goes on in another to its end, and is found finished by a third."""
-    first = group.node("primary", 0, 0, command=("sleep", "60"))
+    first = group.node(Side.PRIMARY, 0, 0, command=("sleep", "60"))
     group.play("efs", first)
     group.play("volume", first, "up")
     group.play("run", first, until=45.0)
     assert isinstance(first.host, NodeHost)
     group.mounted(first.host)
     _look_and_leave(group, first)
-    second = group.node("fallback", 1, 1, command=("true",))
+    second = group.node(Side.FALLBACK, 1, 1, command=("true",))
     group.play("prepare", second)
     group.play("volume", second, "up")
     group.play("run", second)
-    third = group.node("primary", 0, 2)
+    third = group.node(Side.PRIMARY, 0, 2)
     group.play("volume", third, "up")
     group.play("run", third)
     target = group.world.clients("ssm").get_parameter(Name=third.config.training.target_parameter)  # type: ignore[union-attr]
@@ -280,10 +279,10 @@ def _played(world: World, name: str, folder: Path) -> Role:
     docker.chmod(0o755)
     group = Group(world, name, folder)
     with mock.patch.dict(os.environ, PATH=f"{tools}:{os.environ.get('PATH', os.defpath)}"):
-        is_training = config.parse(group.told("primary")).training is not None
+        is_training = config.parse(group.told(Side.PRIMARY)).training is not None
         (train_and_move if is_training else serve)(group)
-    group.boot("primary")
-    group.boot("fallback")
+    group.boot(Side.PRIMARY)
+    group.boot(Side.FALLBACK)
     return group.role()
 
 

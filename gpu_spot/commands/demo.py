@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import signal
 import time
@@ -12,9 +13,10 @@ from typing import Any, Final
 from rich.console import Console
 
 from gpu_spot.commands import project
+from gpu_spot.commands.progress import TerminalProgress
 from gpu_spot.facts.run import Run
-from gpu_spot.live import stage
 from gpu_spot.live.cloud import LocalCloud
+from gpu_spot.live.rehearsal import Wishes, rehearse
 from gpu_spot.market.supply import trace
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
@@ -73,19 +75,17 @@ def run(args: argparse.Namespace) -> int:
         started = time.perf_counter()
         deployment = deploy(clients, config)
         console.print(tree.render(deployment))
-        cloud = LocalCloud(clients, deployment, clock)
-        try:
-            finished = stage.rehearse(wishes, console, clients, cloud, clock, started)
+        with contextlib.closing(LocalCloud(clients, deployment, clock)) as cloud:
+            with contextlib.closing(TerminalProgress(console)) as progress:
+                finished = rehearse(wishes, cloud, progress, started)
             _report(args.out, finished, console)
             if args.keep:
                 _keep(console, config.region)
-        finally:
-            cloud.close()
     return 0
 
 
-def _wishes(args: argparse.Namespace) -> stage.Wishes:
-    return stage.Wishes(
+def _wishes(args: argparse.Namespace) -> Wishes:
+    return Wishes(
         group=args.group,
         hours=args.hours,
         files=tuple(args.trace or ()),

@@ -1,4 +1,8 @@
-"""The local cloud as the market engine sees it: groups want instances, the market gives and takes them."""
+"""The local cloud: a deployment whose groups want instances, and a market that gives and takes them.
+
+It acts on moto's state and tells what happened, by the events and heartbeats that AWS and the workers would
+send; the deployed functions answer.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,7 @@ from typing import Any
 
 from gpu_spot.live.heartbeats import Beat, Heartbeats
 from gpu_spot.live.holders import Holder
-from gpu_spot.live.instances import Instances, WarmInstance
-from gpu_spot.market.replay.engine import SPOT_REFUSAL
+from gpu_spot.live.instances import Instances
 from lambdas.core import names
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
@@ -60,12 +63,12 @@ class GroupView:
 
 
 class LocalCloud:
-    """A deployment brought to life. All times are the clock's, in epoch seconds."""
+    """A deployment brought to life, of all its groups. All times are the ``clock``'s, in epoch seconds."""
 
     def __init__(self, clients: Clients, deployment: Deployment, clock: Clock) -> None:
-        self._clients = clients
-        self._deployment = deployment
-        self._clock = clock
+        self.clients = clients
+        self.deployment = deployment
+        self.clock = clock
         self._instances = Instances(clients)
         self._bus = EventBus(deployment.region)
         self._runtime = FunctionRuntime(deployment.region, deployment.code)
@@ -80,14 +83,9 @@ class LocalCloud:
         """Remove what was unpacked."""
         self._runtime.close()
 
-    @property
-    def deployment(self) -> Deployment:
-        """What was deployed."""
-        return self._deployment
-
     def set_time(self, now: float) -> None:
         """Move time on; what ended long ago disappears from the APIs."""
-        self._clock.set(now)
+        self.clock.set(now)
         gone = self._instances.purge(now)
         if gone:
             self._heartbeats.forget(gone)
@@ -129,23 +127,26 @@ class LocalCloud:
         self._launched(holder, instance)
         return str(instance.id)
 
-    def refuse(self, group: str, side: Side, message: str = SPOT_REFUSAL) -> None:
+    def refuse(self, group: str, side: Side, message: str) -> None:
         """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
         holder = self._instances.holder(self.group(group).side(side))
         holder.refuse(message)
-        event = holder.refused(self._bus, message, self._clock.now)
+        event = holder.refused(self._bus, message, self.clock.now)
         if event is not None:
             self._bus.publish(event)
 
-    def fill_warm_pools(self) -> int:
-        """Bring every warm pool to its size; return how many instances were added."""
-        groups = (view.fallback for view in self._groups if view.fallback is not None)
-        return sum(self._instances.fill_warm_pool(self._instances.group(name)) for name in groups)
+    def fill_warm_pools(self) -> None:
+        """Bring every warm pool to its size."""
+        for view in self._groups:
+            if view.fallback is not None:
+                self._instances.fill_warm_pool(self._instances.group(view.fallback))
 
-    def warm(self, group: str) -> tuple[WarmInstance, ...]:
-        """Return the instances that wait in the warm pool of the fallback."""
+    def warm(self, group: str) -> tuple[str, ...]:
+        """Return the ids of the instances that wait in the warm pool of the fallback."""
         name = self.group(group).fallback
-        return () if name is None else self._instances.warm(self._instances.group(name))
+        if name is None:
+            return ()
+        return tuple(one.id for one in moto_groups.warm_instances(self._instances.group(name)))
 
     def start_warm(self, group: str, instance_id: str) -> str:
         """Start an instance of the warm pool in the fallback; return its id."""
@@ -157,7 +158,7 @@ class LocalCloud:
     def rebalance(self, instance_id: str) -> None:
         """Tell that a spot instance is at elevated risk."""
         zone = self._instances.instance(instance_id).placement.zone
-        self._bus.publish(self._bus.rebalance_recommendation(instance_id, zone, self._clock.now))
+        self._bus.publish(self._bus.rebalance_recommendation(instance_id, zone, self.clock.now))
 
     def notice(self, instance_id: str, deadline: float) -> None:
         """Give the two-minute notice: the spot request is marked, the warning sent, the workers told."""
@@ -168,13 +169,13 @@ class LocalCloud:
         request.mark(MARKED)
         self._deadlines[instance_id] = deadline
         zone = instance.placement.zone
-        self._bus.publish(self._bus.interruption_warning(instance_id, zone, self._clock.now))
+        self._bus.publish(self._bus.interruption_warning(instance_id, zone, self.clock.now))
 
     def kill(self, instance_ids: Iterable[str]) -> None:
         """Take instances: they end and leave their groups, whose desired capacity stays."""
         for instance_id in instance_ids:
             instance = self._instances.instance(instance_id)
-            self._instances.take(instance, TAKEN, self._clock.now)
+            self._instances.take(instance, TAKEN, self.clock.now)
             self._announce_end(instance)
 
     def heartbeat(self, instance_ids: Iterable[str]) -> None:
@@ -191,11 +192,11 @@ class LocalCloud:
             slots = view.slots.get(instance.instance_type, 1)
             deadline = self._deadlines.get(instance_id)
             beats.append(Beat(view.name, instance_id, slots, deadline, view.drain_seconds))
-        self._heartbeats.write(beats, self._clock.now)
+        self._heartbeats.write(beats, self.clock.now)
 
     def tick_schedule(self) -> int:
         """Let every schedule fire once; return the number of messages that it put on queues."""
-        return self._bus.tick(self._clock.now)
+        return self._bus.tick(self.clock.now)
 
     def listen(self, listener: Callable[[Call], None]) -> None:
         """Have ``listener`` told of every AWS call that a deployed function makes from now on."""
@@ -207,30 +208,30 @@ class LocalCloud:
 
     def _in_service(self, instance: Any) -> None:
         """End the launch hook that an instance waits for, if there is one."""
-        launched = self._instances.holder_of(instance).worked(self._bus, instance, self._clock.now)
+        launched = self._instances.holder_of(instance).worked(self._bus, instance, self.clock.now)
         if launched is not None:
             self._bus.publish(launched)
 
     def _launched(self, holder: Holder, instance: Any) -> None:
-        now = self._clock.now
+        now = self.clock.now
         for state in ("pending", "running"):
             self._bus.publish(self._bus.state_change(instance.id, state, now))
         self._bus.publish(holder.launched(self._bus, instance, now))
 
     def _terminated_by_client(self, instance: Any) -> None:
-        self._instances.ended(instance, ENDED_BY_USER, self._clock.now)
+        self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
         self._announce_end(instance)
 
     def _announce_end(self, instance: Any) -> None:
-        now = self._clock.now
+        now = self.clock.now
         for state in ("shutting-down", "terminated"):
             self._bus.publish(self._bus.state_change(instance.id, state, now))
         self._bus.publish(self._instances.holder_of(instance).terminated(self._bus, instance, now))
 
     def _read_groups(self) -> tuple[GroupView, ...]:
-        root = names.parameter_root(self._deployment.stack)
+        root = names.parameter_root(self.deployment.stack)
         pages = (
-            self._clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True)
+            self.clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True)
         )
         found = []
         for parameter in (parameter for page in pages for parameter in page["Parameters"]):
@@ -253,7 +254,7 @@ class LocalCloud:
         )
 
     def _registry_table(self) -> str:
-        for function in self._deployment.of_type("aws:lambda/function:Function"):
+        for function in self.deployment.of_type("aws:lambda/function:Function"):
             variables = (function.inputs.get("environment") or {}).get("variables") or {}
             if names.ENV_REGISTRY_TABLE in variables:
                 return str(variables[names.ENV_REGISTRY_TABLE])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 
 from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
@@ -37,17 +36,8 @@ _TEMPLATE_ARGUMENTS: Final = (
 """What moto loses or does twice in a launch from a template, and is therefore passed explicitly."""
 
 
-@dataclass(frozen=True, slots=True)
-class WarmInstance:
-    """A stopped instance of a warm pool."""
-
-    id: str
-    instance_type: str
-    zone: str
-
-
 class Instances:
-    """The instances behind the groups and fleets of one sandbox."""
+    """The instances that moto runs for the holders of one sandbox."""
 
     def __init__(self, clients: Clients) -> None:
         self._clients = clients
@@ -109,37 +99,28 @@ class Instances:
         holder.join(instance)
         return instance
 
-    def fill_warm_pool(self, group: FakeAutoScalingGroup) -> int:
-        """Bring a warm pool to its size with stopped on-demand instances; return how many were added.
+    def fill_warm_pool(self, group: FakeAutoScalingGroup) -> None:
+        """Bring a warm pool to its size with stopped on-demand instances.
 
         AWS: the pool holds ``MaxGroupPreparedCapacity`` (default: the group's maximum) less the desired
         capacity, and ``MinSize`` at least.
         """
         pool = group.get_warm_pool()
         if pool is None:
-            return 0
+            return
         prepared = pool.max_group_prepared_capacity
         if prepared is None:
             prepared = group.max_size
         size = max(int(pool.min_size), int(prepared or 0) - int(group.desired_capacity or 0))
         warm = moto_groups.warm_instances(group)
         zones = group.availability_zones
-        missing = range(len(warm), size)
         holder = ScalingGroupHolder(group)
-        for index in missing:
+        for index in range(len(warm), size):
             first = self.instance_types(holder)[0]
             instance = self._run(holder, first, zones[index % len(zones)], Market.ON_DEMAND)
             instance.stop()
             changed()
             warm.append(instance)
-        return len(missing)
-
-    def warm(self, group: FakeAutoScalingGroup) -> tuple[WarmInstance, ...]:
-        """Return the instances of a group's warm pool."""
-        return tuple(
-            WarmInstance(instance.id, instance.instance_type, instance.placement.zone)
-            for instance in moto_groups.warm_instances(group)
-        )
 
     def start_warm(self, group: FakeAutoScalingGroup, instance_id: str) -> Any:
         """Start an instance of the warm pool and put it into service; return moto's instance."""

@@ -1,204 +1,171 @@
-"""The local cloud as a fleet of the market engine: what the engine gives and takes really happens in moto.
-
-The controller is not called from here: its wake-ups go over the deployed rules and queue to the deployed
-archive, and what it wants is read from the APIs afterwards.
-"""
+"""A rehearsal: one group of a deployed stack, played from the first tick of a spot market to the last."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
 
-from gpu_spot.facts.run import DecisionLine
-from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.live.instances import WarmInstance
-from gpu_spot.market.replay.fleet import Orders
-from gpu_spot.nodes.group import Nodes
+from gpu_spot.facts.run import Run, capacity_changes
+from gpu_spot.live.cloud import GroupView, LocalCloud
+from gpu_spot.live.fleets import CloudFleet, TrainingFleet
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.groups import GroupShape
+from gpu_spot.market.replay.ledger import Span
+from gpu_spot.market.rules import TICK_SECONDS, Rules
+from gpu_spot.market.supply import model, placement
+from gpu_spot.market.supply.spot import SpotMarket
+from gpu_spot.market.supply.trace import PoolTrace
+from gpu_spot.nodes import boot, dataset
+from gpu_spot.nodes.group import Nodes, playing
+from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import Registry, ready_since
-from lambdas.core.model import Market, Pool, Side
+from lambdas.aws.registry import Registry
+from lambdas.aws.settings import GroupSettings
+from lambdas.core import names
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.running.functions import Invocation
-
-_DECISION: Final = "decision"
-_ONE_JOB: Final = 1
-"""Worker slots of a training instance."""
 
 
-@dataclass(slots=True)
-class CloudFleet:
-    """One group of a ``LocalCloud`` behind the ``Fleet`` protocol; ``store`` reads the controller's memory.
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is to be rehearsed: ``group`` (None: the stack's first), and the market.
 
-    ``decisions`` collects the lines that the controller logged.
+    ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is what
+    a sample stands for, ``notice`` the share of losses that are announced.
     """
 
-    cloud: LocalCloud
-    group: str
-    store: MemoryStore
-    decisions: list[DecisionLine] = field(default_factory=list)
-    _now: float = 0.0
-    _working: dict[str, None] = field(default_factory=dict)
-    _alive: set[str] = field(default_factory=set)
-    _refusing: dict[Side, str] = field(default_factory=dict)
-    _overtaken: set[Side] = field(default_factory=set)
-
-    def tick(self, now: float) -> None:
-        """See ``Fleet``."""
-        self._now = now
-        self.cloud.set_time(now)
-
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
-        """See ``Fleet``."""
-        prepared = self._prepared() if warm else ()
-        if prepared:
-            instance_id = self.cloud.start_warm(self.group, prepared[0].id)
-        else:
-            instance_id = self.cloud.launch(self.group, side, pool.instance_type, pool.zone, market)
-        self._alive.add(instance_id)
-        self._overtaken.add(side)
-        return instance_id
-
-    def ready(self, instance_ids: Iterable[str]) -> None:
-        """See ``Fleet``."""
-        self._working.update(dict.fromkeys(instance_ids))
-
-    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
-        """See ``Fleet``."""
-        for instance_id in instance_ids:
-            self.cloud.notice(instance_id, deadline)
-
-    def died(self, instance_ids: Iterable[str]) -> None:
-        """See ``Fleet``."""
-        gone = list(instance_ids)
-        self.cloud.kill(gone)
-        self._forget(gone)
-
-    def refused(self, side: Side, message: str | None) -> None:
-        """See ``Fleet``. The end of refusals shows in AWS by the next successful activity alone."""
-        self._overtaken.discard(side)
-        if message is None:
-            self._refusing.pop(side, None)
-        else:
-            self._refusing[side] = message
-            self.cloud.refuse(self.group, side, message)
-
-    def recommended(self, instance_ids: Iterable[str]) -> None:
-        """See ``Recommended``."""
-        for instance_id in instance_ids:
-            self.cloud.rebalance(instance_id)
-
-    def look(self) -> Orders:
-        """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""
-        self._refuse_again()
-        self.cloud.heartbeat(self._working)
-        self.cloud.tick_schedule()
-        for invocation in self.cloud.run_functions():
-            self._hear(invocation)
-        released = sorted(self._alive - self.cloud.alive(self.group))
-        self._forget(released)
-        primary, fallback = self.cloud.desired(self.group)
-        desired = {Side.PRIMARY: primary, Side.FALLBACK: fallback}
-        return Orders(desired, tuple(released), self.store.load(self.group).wake_at)
-
-    def _prepared(self) -> tuple[WarmInstance, ...]:
-        """Return who is in the warm pool; what was taken from it has been replaced by now."""
-        if not self.cloud.warm(self.group):
-            self.cloud.fill_warm_pools()
-        return self.cloud.warm(self.group)
-
-    def _refuse_again(self) -> None:
-        """AWS goes on trying: after launches that succeeded the newest activity is a refusal again."""
-        for side, message in self._refusing.items():
-            if side in self._overtaken:
-                self.cloud.refuse(self.group, side, message)
-        self._overtaken.clear()
-
-    def _forget(self, instance_ids: Iterable[str]) -> None:
-        for instance_id in instance_ids:
-            self._alive.discard(instance_id)
-            self._working.pop(instance_id, None)
-
-    def _hear(self, invocation: Invocation) -> None:
-        lines = [json.loads(line) for line in invocation.log if line.startswith("{")]
-        if invocation.error or invocation.failed:
-            said: dict[str, Any] = next((line for line in lines if line.get("level") == "ERROR"), {})
-            why = invocation.error or said.get("exception") or said.get("message") or "no reason in its log"
-            last = str(why).strip().splitlines()[-1]
-            raise LocalCloudError(f"function {invocation.function!r} failed: {last}")
-        for line in lines:
-            if line.get("message") == _DECISION and line["group"] == self.group:
-                actions = tuple(told(action) for action in line["actions"])
-                self.decisions.append(DecisionLine(self._now, self.group, actions, line["reason"]))
+    group: str | None
+    hours: float
+    files: tuple[Path, ...]
+    traces: tuple[PoolTrace, ...] | None
+    pool_size: int | None
+    notice: float
+    seed: int
 
 
-def told(action: dict[str, Any]) -> str:
-    """Return one action, as the controller logs it, in a few words."""
-    match action:
-        case {"action": "SetDesired", "side": side, "capacity": capacity}:
-            return f"{side}: desired capacity {capacity}"
-        case {"action": "Release", "side": side, "instance_ids": ids}:
-            return f"{side}: release {len(ids)}"
-        case {"action": "Alarm", "kind": kind}:
-            return f"alarm: {kind}"
-        case _:
-            return str(action.get("action"))
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is played: the market with its source, and the group whose ``target`` is kept for ``ticks``."""
+
+    source: Literal["model"] | tuple[str, ...]
+    market: SpotMarket
+    shape: GroupShape
+    target: int
+    ticks: int
 
 
-@dataclass(slots=True)
-class TrainingFleet(CloudFleet):
-    """The group of a training job: its nodes run the agent, and say themselves when they work.
+class Onlooker(Protocol):
+    """Who watches a rehearsal."""
 
-    An agent starts ``boots`` seconds after the launch, ``warm_boots`` after that of a warm instance.
-    ``registry`` is read as the controller reads it.
+    def begin(self, scene: Scene) -> None:
+        """Everything is set up."""
+        ...
+
+    def see(self, tick: int, span: Span) -> None:
+        """``tick`` was played; ``span`` is what holds until the next that is."""
+        ...
+
+
+def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: float) -> Run:
+    """Replay a market against a group of ``cloud``; ``started`` is when the wall clock began to count.
+
+    Raises ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each.
     """
+    view = _group(cloud, wishes.group)
+    stack = cloud.deployment.stack
+    group = settings.read(cloud.clients("ssm"), names.parameter_root(stack))[0][view.name]
+    cloud.fill_warm_pools()
+    rules = Rules(
+        seed=wishes.seed,
+        notice=wishes.notice,
+        warm_instances=len(cloud.warm(view.name)),
+        drain_seconds=view.drain_seconds,
+    )
+    scene = _scene(wishes, view, group, rules)
+    market, ticks = scene.market, scene.ticks
+    start = cloud.clock.now
+    with _nodes(cloud, view) as nodes:
+        fleet = _fleet(cloud, view, nodes, rules)
+        replay = Replay(market, rules, fleet, scene.shape, scene.target, start=start)
+        onlooker.begin(scene)
+        ledger = replay.run(ticks, onlooker.see)
+        if nodes is not None:
+            nodes.advance(start + ticks * TICK_SECONDS)
+        travels = None if nodes is None else nodes.travels()
+    return Run(
+        stack=stack,
+        group=view.name,
+        policy=group.policy.name,
+        target=scene.target,
+        start=start,
+        hours=ticks * TICK_SECONDS / 3600,
+        rules=rules,
+        market=scene.source,
+        pool_size=market.pool_size,
+        pools={name: str(pool) for name, pool in zip(market.names, scene.shape.pools, strict=True)},
+        capacities=capacity_changes(market, ticks),
+        ledger=ledger,
+        resources=tuple((r.type, r.name) for r in cloud.deployment.resources if not r.is_component),
+        decisions=tuple(fleet.decisions),
+        ticks_played=replay.played,
+        wall_seconds=time.perf_counter() - started,
+        travels=travels,
+    )
 
-    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
 
-    nodes: Nodes = field(kw_only=True)
-    registry: Registry = field(kw_only=True)
-    boots: float = field(kw_only=True)
-    warm_boots: float = field(kw_only=True)
+def _group(cloud: LocalCloud, name: str | None) -> GroupView:
+    if name is not None:
+        return cloud.group(name)
+    if not cloud.groups():
+        stack = cloud.deployment.stack
+        raise LocalCloudError(f"stack {stack!r} declares no capacity group, at least one is needed")
+    return cloud.groups()[0]
 
-    def tick(self, now: float) -> None:
-        """See ``Fleet``: first what happens on the nodes until then."""
-        self.nodes.advance(now)
-        CloudFleet.tick(self, now)
 
-    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
-        """See ``Fleet``."""
-        instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
-        self.nodes.launch(instance_id, self.warm_boots if warm else self.boots)
-        return instance_id
+@contextlib.contextmanager
+def _nodes(cloud: LocalCloud, view: GroupView) -> Iterator[Nodes | None]:
+    """Yield the nodes of a training job, which run the agent; the workers of a service are only counted."""
+    agent = boot.parse(cloud.boot_data(view.name)).agent
+    if agent.training is None:
+        yield None
+        return
+    if agent.volume is not None and agent.volume.dataset:
+        dataset.stand_in(cloud.clients, agent.volume.dataset)
+    with playing(cloud.clients, cloud.clock) as nodes:
+        yield nodes
 
-    def working(self) -> set[str]:
-        """See ``SelfReporting``."""
-        slots = self.registry.slots(self.group)
-        return {i for i, heard in slots.items() if ready_since(heard, _ONE_JOB, self._now) is not None}
 
-    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
-        """See ``Fleet``."""
-        doomed = list(instance_ids)
-        CloudFleet.noticed(self, doomed, deadline)
-        for instance_id in doomed:
-            self.nodes.notice(instance_id, deadline)
+def _fleet(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rules) -> CloudFleet:
+    tables, dynamodb = cloud.deployment.outputs, cloud.clients("dynamodb")
+    store = MemoryStore(dynamodb, str(tables["memoryTable"]))
+    if nodes is None:
+        return CloudFleet(cloud, view.name, store)
+    return TrainingFleet(
+        cloud,
+        view.name,
+        store,
+        nodes=nodes,
+        registry=Registry(dynamodb, str(tables["registryTable"])),
+        boots=rules.spot_cold_start,
+        warm_boots=rules.on_demand_cold_start,
+    )
 
-    def look(self) -> Orders:
-        """See ``Fleet``; the nodes, too, say when they are to be played again."""
-        orders = CloudFleet.look(self)
-        moments = (orders.wake_at, self.nodes.wake_at)
-        return replace(orders, wake_at=min((m for m in moments if m is not None), default=None))
 
-    def died(self, instance_ids: Iterable[str]) -> None:
-        """See ``Fleet``."""
-        gone = list(instance_ids)
-        for instance_id in gone:
-            self.nodes.end(instance_id)
-        CloudFleet.died(self, gone)
-
-    def _forget(self, instance_ids: Iterable[str]) -> None:
-        gone = list(instance_ids)
-        CloudFleet._forget(self, gone)
-        for instance_id in gone:
-            self.nodes.release(instance_id)
+def _scene(wishes: Wishes, view: GroupView, group: GroupSettings, rules: Rules) -> Scene:
+    source: Literal["model"] | tuple[str, ...]
+    if wishes.traces is None:
+        source, traces = "model", model.draw(len(view.zones), wishes.hours, wishes.seed)
+    else:
+        source, traces = tuple(str(path) for path in wishes.files), wishes.traces
+    pools = placement.assign([t.name for t in traces], sorted(view.zones), view.instance_types)
+    market = SpotMarket(traces, rules, wishes.pool_size)
+    ticks = min(market.ticks, round(wishes.hours * 3600 / TICK_SECONDS))
+    if ticks <= rules.warm_up_ticks:
+        raise LocalCloudError(
+            f"hours is {ticks / 60:g}, more than the first hour (warm-up, not counted) is needed"
+        )
+    shape = GroupShape(pools, group.group.base, group.group.spot_percentage)
+    return Scene(source, market, shape, group.group.target, ticks)

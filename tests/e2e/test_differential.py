@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from gpu_spot.live.rehearsal import told
+from gpu_spot.live.fleets import told
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.fleet import LightFleet
 from lambdas.core import policies

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_spot.live.cloud import GroupView, LocalCloud
-from gpu_spot.live.rehearsal import CloudFleet
+from gpu_spot.live.fleets import CloudFleet
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.fleet import Fleet
 from gpu_spot.market.replay.groups import GroupShape

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from gpu_spot.facts.moves import to_json
-from gpu_spot.live.rehearsal import TrainingFleet
+from gpu_spot.live.fleets import TrainingFleet
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.rules import Rules

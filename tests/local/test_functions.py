@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from gpu_spot.market.replay.groups import SPOT_REFUSAL
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.server import command_line, serve
@@ -61,7 +62,7 @@ def test_only_matching_rules_deliver(running: Running) -> None:
     # The sample has no rule for state changes and recommendations, and one for scaling by name prefix.
     instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
     running.cloud.rebalance(instance)
-    running.cloud.refuse("inference", Side.PRIMARY)
+    running.cloud.refuse("inference", Side.PRIMARY, SPOT_REFUSAL)
     running.cloud.kill([instance])
     assert [event["detail-type"] for event in bodies(running)] == [
         "EC2 Instance Launch Successful",

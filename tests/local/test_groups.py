@@ -6,7 +6,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpu_spot.live.instances import TERMINATED_VISIBLE_SECONDS
-from gpu_spot.market.replay.engine import ON_DEMAND_REFUSAL, SPOT_REFUSAL
+from gpu_spot.market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from tests.local.test_functions import bodies
@@ -125,7 +125,7 @@ def test_spot_request_tells_the_story_of_its_instance(running: Running) -> None:
 
 def test_refusals_are_activities_with_aws_words_newest_first(running: Running) -> None:
     view = running.cloud.group("inference")
-    running.cloud.refuse("inference", Side.PRIMARY)
+    running.cloud.refuse("inference", Side.PRIMARY, SPOT_REFUSAL)
     running.cloud.set_time(START + 60)
     running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
     running.cloud.refuse("inference", Side.FALLBACK, ON_DEMAND_REFUSAL)
@@ -147,19 +147,19 @@ def test_refusals_are_activities_with_aws_words_newest_first(running: Running) -
 
 def test_warm_pool_fills_stays_stopped_and_starts_into_the_group(running: Running) -> None:
     view = running.cloud.group("inference")
-    assert running.cloud.fill_warm_pools() == 1
-    assert running.cloud.fill_warm_pools() == 0
+    running.cloud.fill_warm_pools()
+    running.cloud.fill_warm_pools()  # the second time finds it full
     (waiting,) = running.cloud.warm("inference")
-    assert running.instance(waiting.id)["State"]["Name"] == "stopped"
+    assert running.instance(waiting)["State"]["Name"] == "stopped"
     assert running.cloud.alive("inference") == set()
     pool = running.clients("autoscaling").describe_warm_pool(AutoScalingGroupName=view.fallback)
     assert [(i["InstanceId"], i["LifecycleState"]) for i in pool["Instances"]] == [
-        (waiting.id, "Warmed:Stopped")
+        (waiting, "Warmed:Stopped")
     ]
     running.cloud.set_time(START + 60)
-    assert running.cloud.start_warm("inference", waiting.id) == waiting.id
-    assert running.cloud.alive("inference", Side.FALLBACK) == {waiting.id}
-    assert running.instance(waiting.id)["State"]["Name"] == "running"
+    assert running.cloud.start_warm("inference", waiting) == waiting
+    assert running.cloud.alive("inference", Side.FALLBACK) == {waiting}
+    assert running.instance(waiting)["State"]["Name"] == "running"
     assert running.cloud.warm("inference") == ()
 
 
@@ -268,5 +268,5 @@ def test_a_started_warm_instance_is_dated_anew(running: Running) -> None:
     running.cloud.fill_warm_pools()
     (waiting,) = running.cloud.warm("inference")
     running.cloud.set_time(START + 600)
-    running.cloud.start_warm("inference", waiting.id)
-    assert running.instance(waiting.id)["LaunchTime"].timestamp() == START + 600
+    running.cloud.start_warm("inference", waiting)
+    assert running.instance(waiting)["LaunchTime"].timestamp() == START + 600

@@ -11,25 +11,14 @@ import heapq
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
 
 from gpu_spot.market.replay.fleet import Fleet, Orders, Recommended, SelfReporting
-from gpu_spot.market.replay.groups import GroupShape, HeldInstance, Offer
+from gpu_spot.market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL, GroupShape, HeldInstance, Offer
 from gpu_spot.market.replay.ledger import Happening, Ledger, Span
 from gpu_spot.market.replay.warm_pool import WarmPool
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
 from gpu_spot.market.supply.spot import SpotMarket, draw
 from lambdas.core.model import Market, Side
-
-SPOT_REFUSAL: Final = (
-    "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your request "
-    "configuration. Please adjust your request and try again. Launching EC2 instance failed."
-)
-ON_DEMAND_REFUSAL: Final = (
-    "Could not launch On-Demand Instances. InsufficientInstanceCapacity - We currently do not have "
-    "sufficient capacity in the Availability Zone you requested. Our system will be working on provisioning "
-    "additional capacity. Launching EC2 instance failed."
-)
 
 
 class Replay:
@@ -46,7 +35,7 @@ class Replay:
         start: float = 0.0,
         keep_spans: bool = True,
     ) -> None:
-        """Set the stage; ``start`` is the epoch time of tick 0, ``shape.pools`` are the market's in order."""
+        """``start`` is the epoch time of tick 0; ``shape.pools`` are the market's, in order."""
         if target < 1:
             raise ValueError(f"target is {target}, at least 1 is needed")
         if len(shape.pools) != len(market.names):

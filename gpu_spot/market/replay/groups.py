@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from lambdas.core.model import Market, Pool, Side, on_demand_share
+
+SPOT_REFUSAL: Final = (
+    "Could not launch Spot Instances. UnfulfillableCapacity - Unable to fulfill capacity due to your request "
+    "configuration. Please adjust your request and try again. Launching EC2 instance failed."
+)
+ON_DEMAND_REFUSAL: Final = (
+    "Could not launch On-Demand Instances. InsufficientInstanceCapacity - We currently do not have "
+    "sufficient capacity in the Availability Zone you requested. Our system will be working on provisioning "
+    "additional capacity. Launching EC2 instance failed."
+)
 
 
 @dataclass(slots=True)

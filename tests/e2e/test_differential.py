@@ -13,11 +13,11 @@ import pytest
 
 from gpu_spot.live.fleets import told
 from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.fleet import LightFleet
 from lambdas.core import policies
 from lambdas.core.memory import Memory
 from tests.apart import apart
 from tests.e2e.world import living, load, small
+from tests.fleets import RecordingFleet, SilentFleet
 
 Actions: TypeAlias = dict[float, tuple[str, ...]]
 Account: TypeAlias = dict[str, Any]
@@ -60,14 +60,13 @@ def both(stack: str, policy: str, seed: int, files: list[Path]) -> tuple[list[Ac
     config = load(stack, small(4, **{"fallback.policy": policy}))
     with living(config, seed) as world:
         group, chosen = world.group.group, world.group.policy
-        light = LightFleet(group, chosen, decisions=[], hears_refusals=stack != "fleet")
+        light = (SilentFleet if stack == "fleet" else RecordingFleet)(group, chosen)
         in_memory = world.replay(light, HOURS, files, POOL_SIZE)
         in_memory.run(HOURS * 60)
         fleet = world.fleet()
         in_cloud = world.replay(fleet, HOURS, files, POOL_SIZE)
         in_cloud.run(HOURS * 60)
         remembered = fleet.store.load(fleet.group).memory
-    assert light.decisions is not None
     wanted: Actions = {}
     for at, decision in light.decisions:
         wanted[at] = wanted.get(at, ()) + tuple(described(action) for action in decision.actions)

@@ -21,6 +21,7 @@ from gpu_spot.market.supply.trace import PoolTrace, TraceError
 from lambdas.core.model import Group, Pool
 from lambdas.core.policies import build
 from lambdas.core.policies.expected_cost import ExpectedCost
+from tests.fleets import RecordingFleet, SilentFleet
 from tests.market.markets import market, trace
 
 
@@ -140,8 +141,8 @@ def test_trouble_costs_availability_and_is_skipped_exactly(trouble: dict[str, fl
 def test_a_fleet_that_does_not_say_that_spot_is_short_is_covered_all_the_same(shortage_cost: float) -> None:
     sold, rules = market(trace(*[2] * 30, *[0] * 90), notice=1.0)
     replays = []
-    for hears in (True, False):
-        fleet = LightFleet(Group("g", 2, 4), ExpectedCost(shortage_cost), hears_refusals=hears)
+    for kind in (LightFleet, SilentFleet):
+        fleet = kind(Group("g", 2, 4), ExpectedCost(shortage_cost))
         replay = Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 2)
         replays.append(ready(replay.run()))
     told_so, silent = replays
@@ -153,9 +154,8 @@ def test_a_fleet_that_does_not_say_that_spot_is_short_is_covered_all_the_same(sh
 
 def test_rebalance_recommendations_are_heard_ahead_of_the_notice() -> None:
     sold, rules = market(trace(*[1] * 20, *[0] * 5), notice=1.0, rebalance_seconds=300.0)
-    fleet = LightFleet(Group("replay", 1, 4), build("ready-handover"), decisions=[])
+    fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
     Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 1).run()
-    assert fleet.decisions is not None
     risky = [now for now, decision in fleet.decisions if decision.memory.at_risk]
     assert min(risky) == 60.0 * (18 - 5)
 

@@ -7,13 +7,13 @@ from typing import Final
 
 from gpu_spot.facts.run import DecisionLine, Run, capacity_changes
 from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.fleet import LightFleet
 from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.rules import Rules
 from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
 from lambdas.core.model import Group, Pool, Release, SetDesired
 from lambdas.core.policies import DEFAULT, build
+from tests.fleets import RecordingFleet
 
 START: Final = 1_767_225_600.0  # 2026-01-01 00:00 UTC
 ZONES: Final = ("us-west-2a", "us-west-2b", "us-west-2c")
@@ -28,10 +28,9 @@ def rehearse(hours: int, *, target: int = 4, notice: float = 0.5, flips: float =
     rules = Rules(seed=seed, notice=notice)
     market = SpotMarket(traces, rules)
     pools = tuple(Pool("g6.xlarge", zone) for zone in ZONES)
-    fleet = LightFleet(Group("inference", target, 2 * target), build(DEFAULT), decisions=[])
+    fleet = RecordingFleet(Group("inference", target, 2 * target), build(DEFAULT))
     replay = Replay(market, rules, fleet, GroupShape(pools), target, start=START)
     ledger = replay.run()
-    assert fleet.decisions is not None
     return Run(
         stack="dev",
         group="inference",

@@ -88,17 +88,11 @@ class SelfReporting(Protocol):
 
 @dataclass(slots=True)
 class LightFleet:
-    """A fleet in memory that asks ``decide()`` directly: thousands of looks a second.
-
-    ``decisions``, where it is a list, collects every decision with its time, for tests and reports;
-    ``hears_refusals`` is false for a Spot Fleet, which does not say that spot is short.
-    """
+    """A fleet in memory that asks ``decide()`` directly: thousands of looks a second."""
 
     group: Group
     policy: Policy
     memory: Memory = field(default_factory=Memory)
-    decisions: list[tuple[float, Decision]] | None = None
-    hears_refusals: bool = True
     _now: float = 0.0
     _instances: dict[str, Instance] = field(default_factory=dict)
     _desired: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
@@ -139,22 +133,12 @@ class LightFleet:
         """See ``Fleet``."""
         if message is None:
             self._refusals.pop(side, None)
-        elif self.hears_refusals or side is Side.FALLBACK:
+        else:
             self._refusals[side] = Refusal(side, classify(message), self._now, message)
 
     def look(self) -> Orders:
         """See ``Fleet``."""
-        observation = Observation(
-            group=self.group,
-            primary_desired=self._desired[Side.PRIMARY],
-            fallback_desired=self._desired[Side.FALLBACK],
-            instances=tuple(self._instances.values()),
-            refusals=tuple(self._refusals.values()),
-        )
-        decision = decide(observation, self.policy, self.memory, self._now)
-        self.memory = decision.memory
-        if self.decisions is not None:
-            self.decisions.append((self._now, decision))
+        decision = self.decide()
         released: list[str] = []
         for action in decision.actions:
             match action:
@@ -168,3 +152,16 @@ class LightFleet:
                 case _:
                     pass
         return Orders(dict(self._desired), tuple(released), decision.wake_at)
+
+    def decide(self) -> Decision:
+        """Return what the controller decides about the group as it is, and remember what it will."""
+        observation = Observation(
+            group=self.group,
+            primary_desired=self._desired[Side.PRIMARY],
+            fallback_desired=self._desired[Side.FALLBACK],
+            instances=tuple(self._instances.values()),
+            refusals=tuple(self._refusals.values()),
+        )
+        decision = decide(observation, self.policy, self.memory, self._now)
+        self.memory = decision.memory
+        return decision

@@ -1,0 +1,30 @@
+"""Light fleets that tell what was decided, or that hear less."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gpu_spot.market.replay.fleet import LightFleet
+from lambdas.core.availability import Decision
+from lambdas.core.model import Side
+
+
+@dataclass
+class RecordingFleet(LightFleet):
+    """Keeps every decision with its time."""
+
+    decisions: list[tuple[float, Decision]] = field(default_factory=list)
+
+    def decide(self) -> Decision:
+        decision = LightFleet.decide(self)
+        self.decisions.append((self._now, decision))
+        return decision
+
+
+@dataclass
+class SilentFleet(RecordingFleet):
+    """Like a Spot Fleet, it does not say that spot is short."""
+
+    def refused(self, side: Side, message: str | None) -> None:
+        if side is Side.FALLBACK:
+            LightFleet.refused(self, side, message)

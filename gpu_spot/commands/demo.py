@@ -15,12 +15,13 @@ from rich.console import Console
 from gpu_spot.commands import project
 from gpu_spot.commands.progress import TerminalProgress
 from gpu_spot.facts.run import Run
+from gpu_spot.facts.summary import summarise
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.rehearsal import Wishes, rehearse
 from gpu_spot.market.supply import trace
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
-from gpu_spot.report.summary import render_summary, summarise
+from gpu_spot.report.summary import render_summary
 from pulumi_on_moto import server
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program import stackfile, tree

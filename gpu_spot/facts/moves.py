@@ -30,13 +30,6 @@ class Stay:
 Cause = Literal["notice", "loss", "hand-over"]
 """Why an instance ended: AWS announced it, AWS took it, or the controller gave the job to a successor."""
 
-CAUSES: Final[Mapping[Cause, str]] = {
-    "notice": "announced",
-    "loss": "without notice",
-    "hand-over": "handed over",
-}
-"""The causes in words."""
-
 PARTS: Final[Mapping[str, str]] = {
     "release": "from the notice, the loss or the hand-over until the volume is saved and free",
     "wait": "for an instance, its boot and the lease",

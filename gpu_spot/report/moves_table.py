@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
-from gpu_spot.facts.moves import CAUSES, PARTS, Move, Travels
-from gpu_spot.report.text import clock, counted, duration
+from gpu_spot.facts.moves import PARTS, Move, Travels
+from gpu_spot.report.text import CAUSES, clock, counted, duration
 
 
 def moves_table(travels: Travels) -> str:

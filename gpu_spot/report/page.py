@@ -13,12 +13,13 @@ from typing import Any, Final
 
 from gpu_spot.facts.moves import PARTS
 from gpu_spot.facts.run import DecisionLine, Run
+from gpu_spot.facts.summary import summarise
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS
 from gpu_spot.report import series
 from gpu_spot.report.figures import figures
 from gpu_spot.report.moves_table import moves_table
 from gpu_spot.report.plotting import Figure
-from gpu_spot.report.summary import headline, source, summarise
+from gpu_spot.report.summary import headline, source
 from gpu_spot.report.text import clock, counted, duration, number, percent
 
 DECISIONS: Final = 200

@@ -13,12 +13,12 @@ from string import Template
 from typing import Final
 
 from gpu_spot.facts.run import Run
+from gpu_spot.facts.summary import summarise
 from gpu_spot.report import series
 from gpu_spot.report.series import Step
-from gpu_spot.report.summary import headline, summarise
+from gpu_spot.report.summary import headline
 from gpu_spot.report.text import duration
 
-WIDTH: Final = 960
 LEFT: Final = 44
 RIGHT: Final = 944
 CAPACITY: Final = (104.0, 252.0)

@@ -1,8 +1,19 @@
-"""How numbers and times are written: in the summary of the terminal, on the page, in the picture."""
+"""How numbers, times and causes are written: in the summary of the terminal, on the page, in the picture."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Final
+
+from gpu_spot.facts.moves import Cause
+
+CAUSES: Final[Mapping[Cause, str]] = {
+    "notice": "announced",
+    "loss": "without notice",
+    "hand-over": "handed over",
+}
+"""Why an instance ended, in words."""
 
 
 def percent(fraction: float, digits: int = 1) -> str:

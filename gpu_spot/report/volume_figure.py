@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from gpu_spot.facts.moves import CAUSES, Cause, Move, Stay, Travels
+from gpu_spot.facts.moves import Cause, Move, Stay, Travels
 from gpu_spot.facts.run import Run
 from gpu_spot.report.plotting import LOST, WIDE_LEFT, Data, Figure, filled, time_layout
-from gpu_spot.report.text import counted, duration
+from gpu_spot.report.text import CAUSES, counted, duration
 
 _MARKS: Final[Mapping[Cause, tuple[str, str]]] = {
     "notice": ("circle", LOST["announced"]),
@@ -44,9 +44,9 @@ def volume(run: Run, travels: Travels) -> Figure:
         f"{told}",
         f"A lane for each zone with the times at which the data volume was there: {told}",
         [
-            _bars(run, [s for s in travels.stays if not s.in_use], rows, "Free or on its way", "--open"),
-            _bars(run, [s for s in travels.stays if s.in_use], rows, "Mounted", "--ready"),
-            _paths(run, moves, rows),
+            _bars([s for s in travels.stays if not s.in_use], rows, "Free or on its way", "--open"),
+            _bars([s for s in travels.stays if s.in_use], rows, "Mounted", "--ready"),
+            _paths(moves, rows),
             *(_ends(moves, rows, cause) for cause in CAUSES),
         ],
         layout,
@@ -58,7 +58,7 @@ def _ms(at: float) -> int:
     return round(1000 * at)
 
 
-def _bars(run: Run, stays: Sequence[Stay], rows: dict[str, int], name: str, colour: str) -> Data:
+def _bars(stays: Sequence[Stay], rows: dict[str, int], name: str, colour: str) -> Data:
     return {
         "type": "bar",
         "name": name,
@@ -77,7 +77,7 @@ def _bars(run: Run, stays: Sequence[Stay], rows: dict[str, int], name: str, colo
     }
 
 
-def _paths(run: Run, moves: Iterable[Move], rows: dict[str, int]) -> Data:
+def _paths(moves: Iterable[Move], rows: dict[str, int]) -> Data:
     path: Data = {"x": [], "y": []}
     for move in moves:
         path["x"] += [_ms(move.lost), _ms(move.running), None]

@@ -15,9 +15,10 @@ from rich.console import Console
 
 from gpu_spot.facts.moves import PARTS, Cause, Contents, Move, Stay, Travels, to_json
 from gpu_spot.facts.run import Run
+from gpu_spot.facts.summary import summarise
 from gpu_spot.report.figures import figures
 from gpu_spot.report.page import render
-from gpu_spot.report.summary import render_summary, summarise
+from gpu_spot.report.summary import render_summary
 from tests.report.browser import Browser
 from tests.report.png import read
 from tests.report.rehearsal import ZONES

@@ -11,10 +11,10 @@ import plotly.graph_objects as go
 import pytest
 
 from gpu_spot.facts.run import DecisionLine, Run
+from gpu_spot.facts.summary import summarise
 from gpu_spot.report.figures import figures
 from gpu_spot.report.page import DECISIONS, noteworthy, render
 from gpu_spot.report.plotting import Figure
-from gpu_spot.report.summary import summarise
 from gpu_spot.report.text import number, percent
 from tests.report.rehearsal import rehearse
 

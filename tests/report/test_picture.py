@@ -4,9 +4,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from gpu_spot.facts.run import Run
+from gpu_spot.facts.summary import summarise
 from gpu_spot.report import series
 from gpu_spot.report.picture import LIMIT, write_plot
-from gpu_spot.report.summary import headline, summarise
+from gpu_spot.report.summary import headline
 from tests.report.rehearsal import rehearse
 
 SVG = "{http://www.w3.org/2000/svg}"

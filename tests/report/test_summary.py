@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from gpu_spot.facts.run import Run
+from gpu_spot.facts.summary import summarise
 from gpu_spot.market.replay.ledger import Ledger
-from gpu_spot.report.summary import render_summary, summarise
+from gpu_spot.report.summary import render_summary
 from gpu_spot.report.text import duration, percent
 
 PROMISED = {

@@ -11,15 +11,14 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from gpu_spot.market.comparison.contenders import named
+from gpu_spot.market.comparison.contenders import AT_VALUE, NAMES, named
 from gpu_spot.market.comparison.runs import PolicyOutcome, compare
-from gpu_spot.market.rules import Rules
+from gpu_spot.market.rules import TICK_SECONDS, Rules
 from gpu_spot.market.supply.trace import load
 from gpu_spot.report import frontier
 
-_EPILOG: Final = """The tick is 60 s and the first hour is not counted. A policy is expected-cost,
-ready-handover, on-demand, spot-only, static-mix, checker-2018, spothedge, spothedge-ideal, or
-expected-cost@VALUE, at a shortage cost."""
+_EPILOG: Final = f"""The tick is {TICK_SECONDS:g} s and the first hour is not counted. A policy is
+{", ".join(NAMES)}, or {AT_VALUE}, at a shortage cost."""
 
 _NUMBERS: Final = ("avail %", "full %", "cost", "÷ bound", "launches/d", "losses/d", "waste %", "s")
 

@@ -23,7 +23,10 @@ def test_a_stack_cannot_choose_a_baseline() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("spot-hedge", "policy 'spot-hedge' is unknown, allowed: all, on-demand, spot-only"),
+        (
+            "spot-hedge",
+            "policy 'spot-hedge' is unknown, allowed: all, expected-cost, ready-handover",
+        ),
         ("spothedge@3", "only expected-cost takes a value"),
         ("expected-cost@much", "'much' given, a number ≥ 0 is needed after @"),
         ("expected-cost@-1", "'-1' given, a number ≥ 0"),

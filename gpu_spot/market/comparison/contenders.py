@@ -62,6 +62,12 @@ BASELINES: Final = (
 )
 _BASELINES: Final = {contender.name: contender for contender in BASELINES}
 
+NAMES: Final = (*policies.NAMES, *_BASELINES)
+"""What can be asked for by name, the policies of a stack first."""
+
+AT_VALUE: Final = f"{ExpectedCost.name}@VALUE"
+"""How our policy is asked for at a shortage cost."""
+
 
 def at(shortage_cost: float) -> Contender:
     """Return our policy at a shortage cost, as ``NAME@VALUE``."""
@@ -96,6 +102,6 @@ def _one(text: str) -> Contender:
     if name in _BASELINES:
         return _BASELINES[name]
     if name not in policies.NAMES:
-        allowed = ", ".join(("all", *_BASELINES, *policies.NAMES, f"{ExpectedCost.name}@VALUE"))
+        allowed = ", ".join(("all", *NAMES, AT_VALUE))
         raise ValueError(f"policy {name!r} is unknown, allowed: {allowed}")
     return Contender(name, policies.build(name))

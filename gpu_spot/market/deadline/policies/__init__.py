@@ -38,3 +38,9 @@ def build(name: str) -> DeadlinePolicy:
         raise ValueError(f"deadline policy {name!r} is unknown, allowed: {', '.join(NAMES)}")
     policy: DeadlinePolicy = _POLICIES[name]()
     return policy
+
+
+def named(text: str) -> dict[str, DeadlinePolicy]:
+    """Return the policies in ``NAME[,NAME…]`` or ``all``, by name; ``ValueError`` names what is unknown."""
+    names = NAMES if text == "all" else tuple(name.strip() for name in text.split(","))
+    return {name: build(name) for name in names}

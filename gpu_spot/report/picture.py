@@ -15,7 +15,7 @@ from typing import Final
 from gpu_spot.facts.run import Run
 from gpu_spot.facts.summary import summarise
 from gpu_spot.report import series
-from gpu_spot.report.series import Step
+from gpu_spot.report.series import TimelineStep
 from gpu_spot.report.summary import headline
 from gpu_spot.report.text import duration
 
@@ -69,7 +69,7 @@ class _Scale:
     def y(self, value: float) -> float:
         return round(self.bottom - (self.bottom - self.top) * value / self.most, 1)
 
-    def area(self, line: Sequence[Step], values: Sequence[float]) -> str:
+    def area(self, line: Sequence[TimelineStep], values: Sequence[float]) -> str:
         """Return the path of a stepped area that stands on zero."""
         path = [f"M{LEFT} {self.y(0)}"]
         for (step, value), (following, _) in pairwise(zip(line, values, strict=True)):

@@ -22,7 +22,7 @@ _BIN_TICKS: Final = tuple(60 * hours for hours in (1, 2, 3, 6, 12, 24, 48, 168))
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TimelineStep:
     """From ``tick`` to the next step: mean instances ready, paid on spot and paid on-demand."""
 
     tick: int
@@ -69,11 +69,11 @@ def stretch(run: Run, limit: int = STEPS) -> int:
     return 1 if len(_distinct(run.ledger.spans)) <= limit else math.ceil(run.ticks / STRETCHES)
 
 
-def steps(run: Run, limit: int = STEPS) -> list[Step]:
+def steps(run: Run, limit: int = STEPS) -> list[TimelineStep]:
     """Return the timeline of a run, closed by a step at its end."""
     spans, width = _distinct(run.ledger.spans), stretch(run, limit)
     if width == 1:
-        found = [Step(s.tick, s.ready, s.spot, s.on_demand) for s in spans]
+        found = [TimelineStep(s.tick, s.ready, s.spot, s.on_demand) for s in spans]
     else:
         found = [_mean(part) for _, part in _buckets(spans, width)]
     return [*found, replace(found[-1], tick=run.ticks)]
@@ -229,13 +229,13 @@ def _buckets(spans: Sequence[Span], width: int) -> Iterator[tuple[int, list[Span
         yield current, part
 
 
-def _mean(part: Sequence[Span]) -> Step:
+def _mean(part: Sequence[Span]) -> TimelineStep:
     length = sum(s.ticks for s in part)
     ready, spot, on_demand = (
         round(sum(getattr(s, name) * s.ticks for s in part) / length, 3)
         for name in ("ready", "spot", "on_demand")
     )
-    return Step(part[0].tick, ready, spot, on_demand)
+    return TimelineStep(part[0].tick, ready, spot, on_demand)
 
 
 def _cause(loss: Happening, run: Run) -> str:

@@ -9,10 +9,10 @@ import pytest
 from gpu_spot.facts.run import Run
 from gpu_spot.market.replay.ledger import Happening, Ledger, Span
 from gpu_spot.report import series
-from gpu_spot.report.series import Step
+from gpu_spot.report.series import TimelineStep
 
 
-def integral(line: Sequence[Step], name: str) -> float:
+def integral(line: Sequence[TimelineStep], name: str) -> float:
     return sum(getattr(a, name) * (b.tick - a.tick) for a, b in pairwise(line))
 
 

@@ -1,0 +1,88 @@
+"""One vocabulary: a name in capitals means one thing in all of the product."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+
+import pytest
+
+from tests.test_arrows import SOURCES, module_name
+
+ONE_THING_AND_ITS_SCHEMA = {
+    "Bucket": {"infra.schema.operations", "infra.components.storage.bucket"},
+    "Dataset": {"infra.schema.work", "userdata.agent.config.model"},
+    "FileSystem": {"infra.schema.operations", "infra.components.storage.file_system"},
+    "Monitoring": {"infra.schema.operations", "infra.components.monitoring.monitoring"},
+    "Network": {"infra.schema.network", "infra.components.network.network"},
+    "Previews": {"infra.schema.operations", "infra.components.identity.previews"},
+    "Repository": {"infra.schema.operations", "infra.components.storage.repository"},
+    "Service": {"infra.schema.service", "userdata.agent.config.model"},
+    "Storage": {"infra.schema.operations", "infra.components.storage.storage"},
+    "Training": {"infra.schema.training", "userdata.agent.config.model"},
+}
+"""What the stack file says of a thing, and the component or the agent's configuration that is made of it."""
+
+STILL_OPEN = frozenset(
+    [
+        "Alarm",
+        "Answer",
+        "Capacity",
+        "Clients",
+        "Clock",
+        "Controller",
+        "Event",
+        "GoneError",
+        "Identity",
+        "Place",
+        "Process",
+        "Registry",
+        "SettingsError",
+        "Slot",
+        "SpotFleet",
+        "State",
+        "Statement",
+        "Volume",
+    ]
+)
+"""Names that stand for several things and are to be told apart; none may be added."""
+
+
+def names(source: str) -> Iterator[str]:
+    """Yield the classes of a module, and its aliases of types: ``Name = …`` in capitals, but no constants."""
+    for node in ast.parse(source).body:
+        match node:
+            case ast.ClassDef(name=name):
+                yield name
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=value)
+            ) if name[:1].isupper() and not name.isupper():
+                # `Run = module.Run` is the same thing by the same name.
+                if not (isinstance(value, ast.Attribute) and value.attr == name):
+                    yield name
+
+
+MEANT_IN: dict[str, set[str]] = defaultdict(set)
+for path in SOURCES:
+    for found in names(path.read_text("utf-8")):
+        MEANT_IN[found].add(module_name(path))
+DOUBLED = {name: modules for name, modules in MEANT_IN.items() if len(modules) > 1}
+
+
+@pytest.mark.parametrize("name", sorted(DOUBLED.keys() - STILL_OPEN))
+def test_a_name_means_one_thing(name: str) -> None:
+    assert DOUBLED[name] == ONE_THING_AND_ITS_SCHEMA.get(name), (
+        f"{name} means several things: {sorted(DOUBLED[name])}"
+    )
+
+
+@pytest.mark.parametrize("name", sorted(STILL_OPEN | ONE_THING_AND_ITS_SCHEMA.keys()))
+def test_an_exception_is_needed(name: str) -> None:
+    assert name in DOUBLED, f"{name} stands in one module: take it out of the list"
+
+
+def test_an_alias_in_capitals_counts_and_a_constant_does_not() -> None:
+    source = 'Side = Literal["a"]\nSIDES = (1,)\nT: TypeAlias = int\nclass Held: ...\nnobody = 1'
+    assert list(names(source)) == ["Side", "Held"]

@@ -7,9 +7,9 @@ from pathlib import Path
 from pulumi_on_moto.errors import LocalCloudError
 
 
-def find(start: Path | None = None) -> Path:
-    """Return the nearest folder at or above ``start`` (the current one) that holds ``Pulumi.yaml``."""
-    here = (start or Path.cwd()).resolve()
+def find() -> Path:
+    """Return the nearest folder, the current one or above it, that holds ``Pulumi.yaml``."""
+    here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "Pulumi.yaml").is_file():
             return folder

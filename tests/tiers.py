@@ -58,6 +58,7 @@ _TIER_OF: Final = {
     "report/test_moves.py": "whole",
     "report/test_page.py": "whole",
     "report/test_picture.py": "whole",
+    "test_apart.py": "program",
     "test_arrows.py": "pure",
     "test_map.py": "pure",
     "test_repository.py": "adapter",

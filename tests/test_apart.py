@@ -1,0 +1,20 @@
+"""The processes of ``tests.apart`` start with what they need, and share nothing that they do."""
+
+from __future__ import annotations
+
+import sys
+
+from tests.apart import apart
+
+SEEN: list[str] = []
+
+
+def loaded(name: str) -> bool:
+    SEEN.append(name)
+    return name in sys.modules and len(SEEN) == 1
+
+
+def test_the_server_has_imported_the_provider_and_each_process_is_fresh() -> None:
+    # A server that cannot import its list says nothing, and every process would import for itself.
+    assert apart(loaded, "pulumi_aws.ec2.instance")
+    assert apart(loaded, "gpu_spot.live.rehearsal")

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 HERE: Final = Path(__file__).parent
-REHEARSED: Final = HERE / "local"
+REHEARSED: Final = HERE / "live"
 
 MARKS: Final = {
     "pure": "values in, values out",
@@ -39,10 +39,10 @@ _TIER_OF: Final = {
     "lambdas": "adapter",
     "lambdas/test_archive.py": "archive",
     "lambdas/test_bench.py": "adapter long",
-    "local": "program",
-    "local/test_scheduler.py": "pure",
-    "local/test_stackfile.py": "pure",
-    "local/test_travels.py": "pure",
+    "live": "program",
+    "live/test_scheduler.py": "pure",
+    "live/test_stackfile.py": "pure",
+    "live/test_travels.py": "pure",
     "market": "pure",
     "market/test_capacity_bench.py": "pure long",
     "market/test_replay_command.py": "whole",
@@ -65,7 +65,7 @@ _TIER_OF: Final = {
     "test_vocabulary.py": "pure",
 }
 
-_ONE_WORKER: Final = {"infra": "declared", "local": "rehearsed", "node/test_permissions.py": "permissions"}
+_ONE_WORKER: Final = {"infra": "declared", "live": "rehearsed", "node/test_permissions.py": "permissions"}
 """What shares something costly (a program that has run, an open sandbox) stays on one of xdist's workers."""
 
 

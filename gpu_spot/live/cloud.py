@@ -21,10 +21,10 @@ from pulumi_on_moto.fixes import fleets as moto_fleets
 from pulumi_on_moto.fixes import groups as moto_groups
 from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, TAKEN, request_of
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.running.clock import Clock
+from pulumi_on_moto.running.clock import SimulatedClock
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import Call, FunctionRuntime, Invocation
-from pulumi_on_moto.sandbox import Clients
+from pulumi_on_moto.sandbox import AwsClients
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class GroupView:
 class LocalCloud:
     """A deployment brought to life, of all its groups. All times are the ``clock``'s, in epoch seconds."""
 
-    def __init__(self, clients: Clients, deployment: Deployment, clock: Clock) -> None:
+    def __init__(self, clients: AwsClients, deployment: Deployment, clock: SimulatedClock) -> None:
         self.clients = clients
         self.deployment = deployment
         self.clock = clock

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lambdas.core import names
-from pulumi_on_moto.sandbox import Clients
+from pulumi_on_moto.sandbox import AwsClients
 
 _BATCH: Final = 25
 """Items that one ``BatchWriteItem`` takes at most."""
@@ -38,7 +38,7 @@ class Beat:
 class Heartbeats:
     """Writes items as ``docs/architecture.md`` fixes them; ``since`` is kept from the first heartbeat on."""
 
-    def __init__(self, clients: Clients, table: str) -> None:
+    def __init__(self, clients: AwsClients, table: str) -> None:
         self._dynamodb = clients("dynamodb")
         self._table = table
         self._since: dict[str, float] = {}

@@ -20,7 +20,7 @@ from pulumi_on_moto.fixes.answers import changed
 from pulumi_on_moto.fixes.fleets import FleetRequest
 from pulumi_on_moto.fixes.spot_requests import GroupSpotRequest, request_of
 from pulumi_on_moto.program.lookups import Lookups
-from pulumi_on_moto.sandbox import ACCOUNT, Clients
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 TERMINATED_VISIBLE_SECONDS: Final = 600.0
 """How long a terminated instance stays in ``DescribeInstances`` (AWS: an hour; this keeps moto fast)."""
@@ -39,7 +39,7 @@ _TEMPLATE_ARGUMENTS: Final = (
 class Instances:
     """The instances that moto runs for the holders of one sandbox."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
         self._lookups = Lookups(clients)
         self.ec2: Any = ec2_backends[ACCOUNT][clients.region]

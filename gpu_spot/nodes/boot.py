@@ -12,7 +12,7 @@ import yaml
 from botocore.exceptions import ClientError
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.sandbox import Clients
+from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent.config import model as config
 from userdata.agent.config.model import Config
 from userdata.agent.config.names import CONFIG_PATH
@@ -46,7 +46,7 @@ def parse(text: str) -> BootData:
     )
 
 
-def boot(clients: Clients, instance_id: str) -> Config:
+def boot(clients: AwsClients, instance_id: str) -> Config:
     """Return the agent's configuration of an instance, after its archive was fetched and verified.
 
     Raises ``LocalCloudError`` where the archive is not there or not what the boot data name.

@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 
-from pulumi_on_moto.sandbox import Clients
+from pulumi_on_moto.sandbox import AwsClients
 
 _FILES: Final = 24
 _BYTES: Final = 16_384
 
 
-def stand_in(clients: Clients, uri: str) -> None:
+def stand_in(clients: AwsClients, uri: str) -> None:
     """Put a few small files at ``s3://bucket/prefix/``, the same every time, unless something lies there."""
     parts = urlsplit(uri)
     bucket, prefix, s3 = parts.netloc, parts.path.lstrip("/"), clients("s3")

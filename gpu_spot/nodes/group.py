@@ -16,15 +16,15 @@ from gpu_spot.nodes.process import TrainingProfile
 from gpu_spot.nodes.scheduler import Scheduler
 from gpu_spot.nodes.times import Times
 from gpu_spot.nodes.travels import travels
-from pulumi_on_moto.running.clock import Clock
-from pulumi_on_moto.sandbox import Clients
+from pulumi_on_moto.running.clock import SimulatedClock
+from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent.machine import log
 
 
 class Nodes:
     """The nodes of one rehearsal; time moves by ``advance`` alone. Made by ``playing``."""
 
-    def __init__(self, clients: Clients, clock: Clock, folder: Path, profile: TrainingProfile) -> None:
+    def __init__(self, clients: AwsClients, clock: SimulatedClock, folder: Path, profile: TrainingProfile) -> None:
         self.journal = Journal()
         self._times = Times()
         self.profile = profile
@@ -89,7 +89,7 @@ class Nodes:
 
 
 @contextlib.contextmanager
-def playing(clients: Clients, clock: Clock, profile: TrainingProfile | None = None) -> Iterator[Nodes]:
+def playing(clients: AwsClients, clock: SimulatedClock, profile: TrainingProfile | None = None) -> Iterator[Nodes]:
     """Yield nodes whose disks are folders in a temporary one, gone at the end; EBS is patched meanwhile."""
     with (
         tempfile.TemporaryDirectory(prefix="gpu-spot-nodes-") as folder,

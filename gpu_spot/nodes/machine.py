@@ -16,7 +16,7 @@ from gpu_spot.nodes.journal import Entry, Journal, Kind
 from gpu_spot.nodes.process import TrainingProcess
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.sandbox import Clients
+from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, SPOT_ACTION, Answer, Metadata
 from userdata.agent.config.names import UNIT_RUN, UNIT_VOLUME
 
@@ -29,7 +29,7 @@ _DEVICE: Final = "/dev/disk/by-id/"
 class InstanceMetadata(Metadata):
     """The metadata service of one instance: what moto knows of it, and the notice once there is one."""
 
-    def __init__(self, clock: SimulatedClock, clients: Clients, instance_id: str) -> None:
+    def __init__(self, clock: SimulatedClock, clients: AwsClients, instance_id: str) -> None:
         super().__init__(clock)
         self._time = clock
         found = clients("ec2").describe_instances(InstanceIds=[instance_id])

@@ -17,7 +17,7 @@ from gpu_spot.nodes.machine import RUN_PID, InstanceMetadata, SimulatedHost
 from gpu_spot.nodes.process import TrainingProcess, TrainingProfile
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock, SimulatedTask
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.sandbox import Clients
+from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent import tasks
 from userdata.agent.aws.imds import DEFAULT_URL
 from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
@@ -30,9 +30,9 @@ _FOR_PEOPLE: Final = (RefusedError.exit_code, ConfigError.exit_code)
 
 
 class SandboxClients:
-    """The agent's clients (``userdata.agent.aws.clients.Clients``): those of the sandbox, built once."""
+    """The agent's clients (``userdata.agent.aws.clients.AwsClients``): those of the sandbox, built once."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
 
     def __getattr__(self, service: str) -> Callable[[str], Any]:
@@ -43,7 +43,7 @@ class SandboxClients:
 class NodeContext:
     """What the nodes of a rehearsal share."""
 
-    clients: Clients
+    clients: AwsClients
     scheduler: Scheduler
     disks: Disks
     journal: Journal

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pulumi_on_moto.running.functions import Call
-from pulumi_on_moto.sandbox import ACCOUNT, Clients
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from tests.iam import Request
 
 
@@ -18,7 +18,7 @@ class Authorisation:
     ``KeyError``.
     """
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
 
     def requests(self, call: Call) -> Iterator[Request]:
@@ -144,7 +144,7 @@ def _specified(params: Mapping[str, Any]) -> list[Mapping[str, str]]:
     return [tag for made in params["TagSpecifications"] for tag in made["Tags"]]
 
 
-def documents(clients: Clients, role: str) -> list[dict[str, Any]]:
+def documents(clients: AwsClients, role: str) -> list[dict[str, Any]]:
     """Return the policy documents of a role, inline and attached, as IAM has them."""
     iam = clients("iam")
     found = [

@@ -24,8 +24,8 @@ from lambdas.core import names
 from pulumi_on_moto.program import stackfile
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import run as deploy
-from pulumi_on_moto.running.clock import Clock, simulated
-from pulumi_on_moto.sandbox import Clients, sandbox
+from pulumi_on_moto.running.clock import SimulatedClock, simulated
+from pulumi_on_moto.sandbox import AwsClients, sandbox
 
 REPOSITORY = Path(__file__).parents[2]
 START = 1_767_571_200.0
@@ -37,9 +37,9 @@ class World:
     """A stack in the local cloud, with its first group."""
 
     config: stackfile.StackConfig
-    clients: Clients
+    clients: AwsClients
     deployment: Deployment
-    clock: Clock
+    clock: SimulatedClock
     cloud: LocalCloud
     seed: int
 

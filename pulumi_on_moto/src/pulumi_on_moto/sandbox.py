@@ -37,7 +37,7 @@ def _guarded(process: Callable[..., Any]) -> Callable[..., Any]:
     return guarded
 
 
-class Clients:
+class AwsClients:
     """boto3 clients of one region, each built once and shared between threads."""
 
     def __init__(self, region: str) -> None:
@@ -56,7 +56,7 @@ class Clients:
 
 
 @contextlib.contextmanager
-def sandbox(region: str, seed: int = 0) -> Iterator[Clients]:
+def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
     """Run the body with every AWS call of this process answered by an empty moto.
 
     Credentials are moto's fake ones; a request that moto does not answer raises ``LocalCloudError`` instead
@@ -75,6 +75,6 @@ def sandbox(region: str, seed: int = 0) -> Iterator[Clients]:
             applied(),
         ):
             mock_random.seed(seed)
-            yield Clients(region)
+            yield AwsClients(region)
     finally:
         _active = False

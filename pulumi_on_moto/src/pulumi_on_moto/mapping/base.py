@@ -12,7 +12,7 @@ import jmespath
 
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping.shapes import UnmatchedInputError, convert, key_values, member
-from pulumi_on_moto.sandbox import ACCOUNT, Clients
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 TagStyle = Literal["none", "ec2", "list", "map", "after"]
 """How tags are set: not at all, by EC2's ``CreateTags``, by the operation itself as ``Key``/``Value`` or as a
@@ -26,7 +26,7 @@ class Draft:
     type: str
     name: str
     urn: str
-    clients: Clients
+    clients: AwsClients
     inputs: dict[str, Any]
     params: dict[str, Any] = field(default_factory=dict)
     code: dict[str, bytes] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Made:
     type: str
     name: str
     id: str
-    clients: Clients
+    clients: AwsClients
     inputs: Mapping[str, Any]
     params: Mapping[str, Any]
     response: Mapping[str, Any]

@@ -12,7 +12,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.elastic_block_store import Snapshot
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.sandbox import ACCOUNT, Clients
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 Answer = dict[str, Any]
 
@@ -23,7 +23,7 @@ _IMAGE_PARAMETERS: Final = ("/aws/service/deeplearning/ami/", "/aws/service/ecs/
 class Lookups:
     """Answers lookups by token; an unknown one is an error that names it."""
 
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
         self._images: dict[str, str] = {}
         self._lock = threading.Lock()

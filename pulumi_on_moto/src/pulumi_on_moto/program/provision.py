@@ -18,7 +18,7 @@ from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.base import Draft, Spec, create, outputs
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.program.record import Resource
-from pulumi_on_moto.sandbox import Clients
+from pulumi_on_moto.sandbox import AwsClients
 
 STACK_TYPE: Final = "pulumi:pulumi:Stack"
 _PROVIDER_PREFIX: Final = "pulumi:providers:"
@@ -49,7 +49,7 @@ class Monitor(mocks.MockMonitor):
     """
 
     def __init__(
-        self, clients: Clients, lookups: Lookups, default_tags: dict[str, str] | None = None
+        self, clients: AwsClients, lookups: Lookups, default_tags: dict[str, str] | None = None
     ) -> None:
         super().__init__(_NoMocks(self))
         self.recorded: list[Resource] = []
@@ -180,7 +180,7 @@ class _NoMocks(mocks.Mocks):
         raise NotImplementedError(args.typ)
 
 
-def build(clients: Clients, default_tags: dict[str, str] | None = None) -> Monitor:
+def build(clients: AwsClients, default_tags: dict[str, str] | None = None) -> Monitor:
     """Return a monitor that creates resources with ``clients``."""
     return Monitor(clients, Lookups(clients), default_tags)
 

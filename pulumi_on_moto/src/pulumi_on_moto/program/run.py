@@ -18,11 +18,11 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program import stackfile
 from pulumi_on_moto.program.provision import Monitor, build
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.sandbox import ACCOUNT, Clients
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 
 def deploy(
-    clients: Clients, project_dir: Path, stack: str, overrides: Mapping[str, Any] | None = None
+    clients: AwsClients, project_dir: Path, stack: str, overrides: Mapping[str, Any] | None = None
 ) -> Deployment:
     """Run the program in ``project_dir`` for a stack; its resources then exist in the sandbox.
 
@@ -41,12 +41,12 @@ def deploy(
     return run(clients, config)
 
 
-def run(clients: Clients, config: stackfile.StackConfig) -> Deployment:
+def run(clients: AwsClients, config: stackfile.StackConfig) -> Deployment:
     """Run the program of ``config``; see ``deploy``."""
     return run_with(build(clients, default_tags(config)), clients, config)
 
 
-def run_with(monitor: Monitor, clients: Clients, config: stackfile.StackConfig) -> Deployment:
+def run_with(monitor: Monitor, clients: AwsClients, config: stackfile.StackConfig) -> Deployment:
     """Run the program of ``config`` with a monitor that carries out what it registers."""
     if config.region != clients.region:
         raise LocalCloudError(

@@ -22,7 +22,7 @@ from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.program.provision import Monitor
 from pulumi_on_moto.program.record import Deployment, Resource
 from pulumi_on_moto.program.run import default_tags, run_with
-from pulumi_on_moto.sandbox import Clients
+from pulumi_on_moto.sandbox import AwsClients
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Change:
 
 
 def up(
-    clients: Clients, config: stackfile.StackConfig, before: Deployment
+    clients: AwsClients, config: stackfile.StackConfig, before: Deployment
 ) -> tuple[Deployment, tuple[Change, ...]]:
     """Run the program of ``config`` again; return what stands then, and what was changed on the way.
 
@@ -61,7 +61,7 @@ def up(
 class _SecondMonitor(Monitor):
     """Compares what is registered with what stands, as the engine does after a refresh."""
 
-    def __init__(self, clients: Clients, tags: dict[str, str], before: Deployment) -> None:
+    def __init__(self, clients: AwsClients, tags: dict[str, str], before: Deployment) -> None:
         super().__init__(clients, Lookups(clients), tags)
         self.changes: list[Change] = []
         self._before = {resource.urn: resource for resource in before.resources}
@@ -95,7 +95,7 @@ class _SecondMonitor(Monitor):
         return self._keep(replace(old, inputs=wanted, outputs={**old.outputs, **wanted, **seen}))
 
 
-def _refreshed(clients: Clients, old: Resource) -> Resource:
+def _refreshed(clients: AwsClients, old: Resource) -> Resource:
     """Return a resource with the inputs that others than the program can move as AWS shows them now."""
     read = _READ.get(old.type)
     if read is None:
@@ -159,7 +159,7 @@ def _put_again(draft: Draft, old: Resource, wanted: Mapping[str, Any]) -> dict[s
     return {}
 
 
-def _read_group(clients: Clients, old: Resource) -> dict[str, Any]:
+def _read_group(clients: AwsClients, old: Resource) -> dict[str, Any]:
     (group,) = clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[old.id])[
         "AutoScalingGroups"
     ]
@@ -170,7 +170,7 @@ def _read_group(clients: Clients, old: Resource) -> dict[str, Any]:
     }
 
 
-def _read_fleet(clients: Clients, old: Resource) -> dict[str, Any]:
+def _read_fleet(clients: AwsClients, old: Resource) -> dict[str, Any]:
     (fleet,) = clients("ec2").describe_spot_fleet_requests(SpotFleetRequestIds=[old.id])[
         "SpotFleetRequestConfigs"
     ]
@@ -184,12 +184,12 @@ def _read_fleet(clients: Clients, old: Resource) -> dict[str, Any]:
     return seen
 
 
-def _read_parameter(clients: Clients, old: Resource) -> dict[str, Any]:
+def _read_parameter(clients: AwsClients, old: Resource) -> dict[str, Any]:
     parameter = clients("ssm").get_parameter(Name=old.inputs["name"])["Parameter"]
     return {"insecureValue": parameter["Value"]}
 
 
-_READ: Final[dict[str, Callable[[Clients, Resource], dict[str, Any]]]] = {
+_READ: Final[dict[str, Callable[[AwsClients, Resource], dict[str, Any]]]] = {
     "aws:autoscaling/group:Group": _read_group,
     "aws:ec2/spotFleetRequest:SpotFleetRequest": _read_fleet,
     "aws:ssm/parameter:Parameter": _read_parameter,

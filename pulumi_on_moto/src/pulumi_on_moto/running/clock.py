@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import time_machine
 
 
-class Clock:
+class SimulatedClock:
     """A clock that stands still until it is moved. Times are epoch seconds."""
 
     def __init__(self, now: float, move: Callable[[float], None]) -> None:
@@ -29,7 +29,7 @@ class Clock:
 
 
 @contextlib.contextmanager
-def simulated(start: float) -> Iterator[Clock]:
+def simulated(start: float) -> Iterator[SimulatedClock]:
     """Freeze ``time.time``, ``datetime.now`` and their kin at ``start``; monotonic clocks go on."""
     with time_machine.travel(start, tick=False) as coordinates:
-        yield Clock(start, coordinates.move_to)
+        yield SimulatedClock(start, coordinates.move_to)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.apart import printed_by
+from tests.live.apart import printed_by
 
 AWS = "com.amazonaws.us-west-2"
 GROUPS = {"dev": "inference", "fleet": "inference", "prod": "inference", "research": "resnet"}

@@ -12,7 +12,7 @@ from gpu_spot.live.cloud import LocalCloud
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
-from tests.local.world import SAMPLE, START, Deployed, Running, empty
+from tests.live.world import SAMPLE, START, Deployed, Running, empty
 
 
 @pytest.fixture(scope="session")

@@ -13,12 +13,12 @@ from typing import Any
 
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import deploy
-from pulumi_on_moto.sandbox import ACCOUNT, Clients, sandbox
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients, sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def network(clients: Clients, deployment: Deployment) -> dict[str, Any]:
+def network(clients: AwsClients, deployment: Deployment) -> dict[str, Any]:
     ec2 = clients("ec2")
     here = [{"Name": "vpc-id", "Values": [deployment.outputs["vpcId"]]}]
     endpoints = ec2.describe_vpc_endpoints(Filters=here)["VpcEndpoints"]
@@ -42,7 +42,7 @@ def network(clients: Clients, deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def monitoring(clients: Clients, deployment: Deployment) -> dict[str, Any]:
+def monitoring(clients: AwsClients, deployment: Deployment) -> dict[str, Any]:
     cloudwatch, budgets = clients("cloudwatch"), clients("budgets")
     alarms = cloudwatch.describe_alarms()["MetricAlarms"]
     body = cloudwatch.get_dashboard(DashboardName=deployment.outputs["dashboard"])["DashboardBody"]
@@ -64,7 +64,7 @@ def monitoring(clients: Clients, deployment: Deployment) -> dict[str, Any]:
     }
 
 
-def fleet(clients: Clients) -> list[dict[str, Any]]:
+def fleet(clients: AwsClients) -> list[dict[str, Any]]:
     found = clients("ec2").describe_spot_fleet_requests()["SpotFleetRequestConfigs"]
     return [
         {
@@ -76,7 +76,7 @@ def fleet(clients: Clients) -> list[dict[str, Any]]:
     ]
 
 
-def storage(clients: Clients, deployment: Deployment) -> dict[str, Any]:
+def storage(clients: AwsClients, deployment: Deployment) -> dict[str, Any]:
     efs, s3, ecr = clients("efs"), clients("s3"), clients("ecr")
     files = deployment.outputs.get("fileSystemId")
     seen: dict[str, Any] = {"buckets": {}, "repositories": [], "files": None}

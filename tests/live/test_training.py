@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.apart import printed_by
+from tests.live.apart import printed_by
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from botocore.exceptions import ClientError
 
 from gpu_spot.live.cloud import GroupView, LocalCloud
 from lambdas.core.model import Market, Side
-from tests.local.test_functions import bodies
-from tests.local.world import START, Deployed, Running, empty
+from tests.live.test_functions import bodies
+from tests.live.world import START, Deployed, Running, empty
 
 GROUP = "fleet"
 PARAMETER = f"/gpu-spot/dev/groups/{GROUP}/config"

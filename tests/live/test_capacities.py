@@ -9,7 +9,7 @@ import pytest
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping.base import Draft
 from pulumi_on_moto.mapping.requirements import expand
-from tests.local.apart import printed_by
+from tests.live.apart import printed_by
 
 
 @pytest.fixture(scope="module")

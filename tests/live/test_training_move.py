@@ -9,7 +9,7 @@ import pytest
 
 from tests.apart import apart
 from tests.e2e.world import START
-from tests.local.moves import STEPS, bridged, played
+from tests.live.moves import STEPS, bridged, played
 
 INTERVAL = 20
 

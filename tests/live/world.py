@@ -10,8 +10,8 @@ from moto.sqs.models import sqs_backends
 
 from gpu_spot.live.cloud import LocalCloud
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.running.clock import Clock
-from pulumi_on_moto.sandbox import ACCOUNT, Clients
+from pulumi_on_moto.running.clock import SimulatedClock
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 SAMPLE = Path(__file__).with_name("sample")
 START = 1_700_000_000.0
@@ -19,15 +19,15 @@ START = 1_700_000_000.0
 
 @dataclass(frozen=True)
 class Deployed:
-    clients: Clients
+    clients: AwsClients
     deployment: Deployment
 
 
 @dataclass(frozen=True)
 class Running:
-    clients: Clients
+    clients: AwsClients
     deployment: Deployment
-    clock: Clock
+    clock: SimulatedClock
     cloud: LocalCloud
 
     @property

@@ -13,7 +13,7 @@ from rich.console import Console
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program.tree import render
 from pulumi_on_moto.sandbox import sandbox
-from tests.local.world import Deployed
+from tests.live.world import Deployed
 
 
 def test_network_is_there(deployed: Deployed) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pulumi_on_moto.program.run import deploy
-from pulumi_on_moto.sandbox import Clients, sandbox
+from pulumi_on_moto.sandbox import AwsClients, sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
 AMI = "ami-0123456789abcdef0"
@@ -35,7 +35,7 @@ SERVICES = {
 }
 
 
-def overrides(clients: Clients) -> dict[str, Any]:
+def overrides(clients: AwsClients) -> dict[str, Any]:
     groups = clients("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     return {
         group["AutoScalingGroupName"].rpartition("-")[0].removeprefix("gpu-spot-dev-"): [

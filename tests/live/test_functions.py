@@ -15,7 +15,7 @@ from gpu_spot.market.replay.groups import SPOT_REFUSAL
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.server import command_line, serve
-from tests.local.world import START, Running
+from tests.live.world import START, Running
 
 
 def bodies(running: Running) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from gpu_spot.nodes.journal import Journal
 from gpu_spot.nodes.times import Times
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
-from tests.local.world import Running
+from tests.live.world import Running
 
 TIMES = Times(create=10, attach=6, detach=5, dying=60, snapshot=20, snapshot_mib=1024)
 A, B = "us-west-2a", "us-west-2b"

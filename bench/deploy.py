@@ -21,8 +21,7 @@ from typing import Any
 
 import yaml
 
-from pulumi_on_moto.program.run import deploy
-from pulumi_on_moto.sandbox import sandbox
+from pulumi_on_moto import deploy, load, sandbox
 
 ROOT = Path(__file__).resolve().parents[1]
 REGION = "us-west-2"
@@ -58,7 +57,7 @@ def once(folder: Path) -> dict[str, Any]:
     """Deploy the stack of a project; return the number of its resources and the seconds that it took."""
     with sandbox(REGION) as clients:
         started = time.perf_counter()
-        deployment = deploy(clients, folder, "bench")
+        deployment = deploy(clients, load(folder, "bench"))
         seconds = time.perf_counter() - started
     made = [resource.type for resource in deployment.resources if not resource.is_component]
     return {"resources": len(made), "resource_types": len(set(made)), "deploy_seconds": seconds}

@@ -22,12 +22,9 @@ from gpu_spot.market.supply import trace
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
 from gpu_spot.report.summary import render_summary
-from pulumi_on_moto import server
-from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.program import stackfile, tree
-from pulumi_on_moto.program.run import run as deploy
+from pulumi_on_moto import LocalCloudError, StackConfig, deploy, load, sandbox, tree
+from pulumi_on_moto.running import server
 from pulumi_on_moto.running.clock import simulated
-from pulumi_on_moto.sandbox import sandbox
 
 START: Final = 1_767_571_200.0
 """Tick 0 of every rehearsal: 2026-01-05 00:00 UTC, a Monday. Fixed, so that runs can be compared."""
@@ -68,20 +65,20 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Deploy, replay, report; raise ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each."""
     console = Console()
-    config = stackfile.load(project.find(), args.stack)
+    config = load(project.find(), args.stack)
     if args.target is not None:
-        config = stackfile.load(project.find(), args.stack, _overrides(config, args))
+        config = load(project.find(), args.stack, _overrides(config, args))
     wishes = _wishes(args)
     with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
         started = time.perf_counter()
         deployment = deploy(clients, config)
-        console.print(tree.render(deployment))
-        with contextlib.closing(LocalCloud(clients, deployment, clock)) as cloud:
-            with contextlib.closing(TerminalProgress(console)) as progress:
-                finished = rehearse(wishes, cloud, progress, started)
-            _report(args.out, finished, console)
-            if args.keep:
-                _keep(console, config.region)
+        console.print(tree(deployment))
+        cloud = LocalCloud(clients, deployment, clock)
+        with contextlib.closing(TerminalProgress(console)) as progress:
+            finished = rehearse(wishes, cloud, progress, started)
+        _report(args.out, finished, console)
+        if args.keep:
+            _keep(console, config.region)
     return 0
 
 
@@ -97,7 +94,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
     )
 
 
-def _overrides(config: stackfile.StackConfig, args: argparse.Namespace) -> dict[str, Any]:
+def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
     """A target given by hand brings its head-room and its warm instances along."""
     services = [one.get("name") for one in config.values.get(f"{config.project}:services") or ()]
     chosen = args.group or next(iter(services), None)

@@ -9,9 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from gpu_spot.commands import project
-from pulumi_on_moto.program import stackfile, tree
-from pulumi_on_moto.program.run import run as deploy
-from pulumi_on_moto.sandbox import sandbox
+from pulumi_on_moto import deploy, load, sandbox, tree
 
 
 def add_parser(commands: Any) -> None:
@@ -28,10 +26,10 @@ def run(args: argparse.Namespace) -> int:
     """Deploy and print the resource tree with the outputs; errors are ``LocalCloudError``."""
     console = Console()
     started = time.perf_counter()
-    config = stackfile.load(project.find(), args.stack)
+    config = load(project.find(), args.stack)
     with sandbox(config.region) as clients:
         deployment = deploy(clients, config)
-        console.print(tree.render(deployment))
+        console.print(tree(deployment))
         made = sum(not resource.is_component for resource in deployment.resources)
         console.print(
             f"\n{made} resources created in {time.perf_counter() - started:.1f} s, gone when this ends."

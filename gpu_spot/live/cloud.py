@@ -23,7 +23,7 @@ from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, TAKEN, req
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedClock
 from pulumi_on_moto.running.events import EventBus
-from pulumi_on_moto.running.functions import Call, FunctionRuntime, Invocation
+from pulumi_on_moto.running.functions import Call, Invocation
 from pulumi_on_moto.sandbox import AwsClients
 
 
@@ -70,18 +70,13 @@ class LocalCloud:
         self.deployment = deployment
         self.clock = clock
         self._instances = Instances(clients)
-        self._bus = EventBus(deployment.region)
-        self._runtime = FunctionRuntime(deployment.region, deployment.code)
+        self._bus = EventBus(deployment.region, deployment.functions)
         self._groups = self._read_groups()
         self._group_of = {name: group for group in self._groups for name in group.holders}
         self._heartbeats = Heartbeats(clients, self._registry_table())
         self._deadlines: dict[str, float] = {}
         moto_groups.listen(self._instances.autoscaling, self._terminated_by_client, self._in_service)
         moto_fleets.listen(self._instances.ec2, self._terminated_by_client)
-
-    def close(self) -> None:
-        """Remove what was unpacked."""
-        self._runtime.close()
 
     def set_time(self, now: float) -> None:
         """Move time on; what ended long ago disappears from the APIs."""
@@ -200,11 +195,11 @@ class LocalCloud:
 
     def listen(self, listener: Callable[[Call], None]) -> None:
         """Have ``listener`` told of every AWS call that a deployed function makes from now on."""
-        self._runtime.listener = listener
+        self.deployment.functions.listener = listener
 
     def run_functions(self) -> list[Invocation]:
         """Run the deployed functions until no message is visible; report each run."""
-        return self._runtime.run()
+        return self.deployment.functions.run()
 
     def _in_service(self, instance: Any) -> None:
         """End the launch hook that an instance waits for, if there is one."""

@@ -24,7 +24,9 @@ from userdata.agent.machine import log
 class Nodes:
     """The nodes of one rehearsal; time moves by ``advance`` alone. Made by ``playing``."""
 
-    def __init__(self, clients: AwsClients, clock: SimulatedClock, folder: Path, profile: TrainingProfile) -> None:
+    def __init__(
+        self, clients: AwsClients, clock: SimulatedClock, folder: Path, profile: TrainingProfile
+    ) -> None:
         self.journal = Journal()
         self._times = Times()
         self.profile = profile
@@ -89,7 +91,9 @@ class Nodes:
 
 
 @contextlib.contextmanager
-def playing(clients: AwsClients, clock: SimulatedClock, profile: TrainingProfile | None = None) -> Iterator[Nodes]:
+def playing(
+    clients: AwsClients, clock: SimulatedClock, profile: TrainingProfile | None = None
+) -> Iterator[Nodes]:
     """Yield nodes whose disks are folders in a temporary one, gone at the end; EBS is patched meanwhile."""
     with (
         tempfile.TemporaryDirectory(prefix="gpu-spot-nodes-") as folder,

@@ -10,7 +10,7 @@ import pytest
 from gpu_spot.market.replay.fleet import LightFleet
 from gpu_spot.market.replay.ledger import Span
 from gpu_spot.market.rules import TICK_SECONDS
-from pulumi_on_moto.program.second_run import Change, up
+from pulumi_on_moto import Change, changes, up
 from tests.apart import apart
 from tests.e2e.world import CAPACITY, START, World, living, load, small
 
@@ -51,8 +51,8 @@ def after_a_storm(stack: str) -> tuple[set[str], tuple[Change, ...], bool]:
             world.replay(world.fleet(), HOURS).run(HOURS * 60, Storm(world).stop)
         moved = facts(world)
         differing = {key[1] for key in before.keys() | moved.keys() if before.get(key) != moved.get(key)}
-        _, changes = up(world.clients, config, world.deployment)
-        return differing, changes, facts(world) == moved
+        found = changes(world.deployment, config)
+        return differing, found, facts(world) == moved
 
 
 class StormError(Exception):
@@ -81,7 +81,7 @@ class Storm:
             self.struck_at = START + tick * TICK_SECONDS
             before = self.world.cloud.alive(self.world.view.name)
             config = load(self.world.deployment.stack, self.overrides)
-            _, self.changes = up(self.world.clients, config, self.world.deployment)
+            _, self.changes = up(self.world.deployment, config)
             self.survivors = (before, self.world.cloud.alive(self.world.view.name))
 
 
@@ -140,7 +140,7 @@ def test_a_changed_mix_changes_its_group_alone() -> None:
 
 def changed(stack: str, change: dict[str, Any]) -> tuple[Change, ...]:
     with living(load(stack, small()), SEED) as world:
-        return up(world.clients, load(stack, {**small(), **change}), world.deployment)[1]
+        return changes(world.deployment, load(stack, {**small(), **change}))
 
 
 @pytest.mark.parametrize("stack", ["dev", "fleet"])

@@ -23,7 +23,7 @@ from lambdas.aws.settings import GroupSettings
 from lambdas.core import names
 from pulumi_on_moto.program import stackfile
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.program.run import run as deploy
+from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.running.clock import SimulatedClock, simulated
 from pulumi_on_moto.sandbox import AwsClients, sandbox
 
@@ -83,6 +83,6 @@ def living(config: stackfile.StackConfig, seed: int = 1) -> Iterator[World]:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
             deployment = deploy(clients, config)
-        with contextlib.closing(LocalCloud(clients, deployment, clock)) as cloud:
-            cloud.fill_warm_pools()
-            yield World(config, clients, deployment, clock, cloud, seed)
+        cloud = LocalCloud(clients, deployment, clock)
+        cloud.fill_warm_pools()
+        yield World(config, clients, deployment, clock, cloud, seed)

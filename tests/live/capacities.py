@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto import deploy, load
 from pulumi_on_moto.sandbox import AwsClients, sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -49,7 +49,7 @@ def overrides(clients: AwsClients) -> dict[str, Any]:
 def main() -> None:
     services = [{"name": name, "capacity": capacity} for name, capacity in SERVICES.items()]
     with sandbox("us-west-2") as clients:
-        deployment = deploy(clients, ROOT, "dev", {"services": services})
+        deployment = deploy(clients, load(ROOT, "dev", {"services": services}))
         fleets = deployment.of_type("aws:ec2/spotFleetRequest:SpotFleetRequest")
         described = clients("ec2").describe_spot_fleet_requests()["SpotFleetRequestConfigs"]
         targets = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Iterator
 
 import pytest
 
 from gpu_spot.live.cloud import LocalCloud
-from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto import deploy, load
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
 from tests.live.world import SAMPLE, START, Deployed, Running, empty
@@ -22,16 +21,14 @@ def deployed() -> Iterator[Deployed]:
         with warnings.catch_warnings():
             # pulumi-aws warns of its own old classes when it is imported.
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
-            deployment = deploy(clients, SAMPLE, "dev")
+            deployment = deploy(clients, load(SAMPLE, "dev"))
         yield Deployed(clients, deployment)
 
 
 @pytest.fixture
 def running(deployed: Deployed) -> Iterator[Running]:
-    with (
-        simulated(START) as clock,
-        contextlib.closing(LocalCloud(deployed.clients, deployed.deployment, clock)) as cloud,
-    ):
+    with simulated(START) as clock:
+        cloud = LocalCloud(deployed.clients, deployed.deployment, clock)
         running = Running(deployed.clients, deployed.deployment, clock, cloud)
         empty(running)
         yield running

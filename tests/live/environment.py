@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from pulumi_on_moto import deploy, load
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients, sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -117,7 +117,7 @@ def storage(clients: AwsClients, deployment: Deployment) -> dict[str, Any]:
 
 def main(stack: str) -> None:
     with sandbox("us-west-2") as clients:
-        deployment = deploy(clients, ROOT, stack)
+        deployment = deploy(clients, load(ROOT, stack))
         made = [resource for resource in deployment.resources if not resource.is_component]
         seen = {
             "types": Counter(resource.type for resource in made),

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from rich.console import Console
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.program.tree import render
+from pulumi_on_moto.program.tree import tree
 from pulumi_on_moto.sandbox import sandbox
 from tests.live.world import Deployed
 
@@ -88,7 +88,7 @@ def test_secrets_are_unwrapped_for_resources_and_hidden_in_the_tree(deployed: De
     assert deployed.deployment.outputs["secret"] == "hush"
     console = Console(width=160)
     with console.capture() as shown:
-        console.print(render(deployed.deployment))
+        console.print(tree(deployed.deployment))
     text = shown.get()
     assert "hush" not in text
     assert "[secret]" in text
@@ -146,7 +146,7 @@ import os, sys
 from pathlib import Path
 import pulumi_aws
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto import deploy, load
 from pulumi_on_moto.sandbox import sandbox
 for folder in sys.argv[1:]:
     if os.fork():
@@ -154,7 +154,7 @@ for folder in sys.argv[1:]:
         continue
     with sandbox("us-west-2") as clients, (Path(folder) / "said").open("w") as said:
         try:
-            deploy(clients, Path(folder), "dev")
+            deploy(clients, load(folder, "dev"))
         except LocalCloudError as error:
             print(error, file=said)
     os._exit(0)

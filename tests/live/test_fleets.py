@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -67,8 +66,7 @@ def fleet(running: Running) -> Iterator[Running]:
     )
     try:
         cloud = LocalCloud(running.clients, running.deployment, running.clock)
-        with contextlib.closing(cloud):
-            yield Running(running.clients, running.deployment, running.clock, cloud)
+        yield Running(running.clients, running.deployment, running.clock, cloud)
     finally:
         ssm.delete_parameter(Name=PARAMETER)
         ssm.put_parameter(Name=PARAMETER.replace(GROUP, "inference"), Value=inference, Overwrite=True)

@@ -14,7 +14,7 @@ import pytest
 from gpu_spot.market.replay.groups import SPOT_REFUSAL
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.server import command_line, serve
+from pulumi_on_moto.running.server import command_line, serve
 from tests.live.world import START, Running
 
 
@@ -110,7 +110,7 @@ def test_functions_run_from_the_archive_with_their_own_environment(running: Runn
     assert json.loads(run.log[0]) == {"seen": "Scheduled Event", "group": "inference"}
     assert "GROUP" not in os.environ
     assert not [name for name in sys.modules if name.split(".")[0] in ("handlers", "helper_of_sample")]
-    function = running.cloud._runtime.functions[run.function]
+    function = running.deployment.functions.functions[run.function]
     assert function.module("helper_of_sample").SEEN == ["Scheduled Event"]
     assert bodies(running) == []
 

@@ -11,7 +11,7 @@ import json
 import sys
 from pathlib import Path
 
-from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto import deploy, load
 from pulumi_on_moto.sandbox import sandbox
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,7 +28,7 @@ JOB = {
 
 def main() -> None:
     with sandbox("us-west-2") as clients:
-        deployment = deploy(clients, ROOT, "dev", {"training": [JOB]})
+        deployment = deploy(clients, load(ROOT, "dev", {"training": [JOB]}))
         ec2, s3 = clients("ec2"), clients("s3")
         [template] = [
             t["LaunchTemplateId"]

@@ -43,8 +43,9 @@ class Running:
 
 
 def empty(running: Running) -> None:
-    """Take away what earlier tests left: instances, activities, messages, heartbeats."""
+    """Take away what earlier tests left: instances, activities, messages, heartbeats, loaded functions."""
     clients = running.clients
+    running.deployment.functions.cool()
     view = running.cloud.group("inference")
     for name, desired in ((view.primary, 2), (view.fallback, 0)):
         group = running.cloud._instances.group(name)

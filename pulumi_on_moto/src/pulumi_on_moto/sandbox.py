@@ -38,10 +38,16 @@ def _guarded(process: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class AwsClients:
-    """boto3 clients of one region, each built once and shared between threads."""
+    """boto3 clients of one region, each built once and shared between threads.
 
-    def __init__(self, region: str) -> None:
+    Attributes:
+        region: the AWS region.
+        closing: what is entered here ends with the sandbox.
+    """
+
+    def __init__(self, region: str, closing: contextlib.ExitStack) -> None:
         self.region = region
+        self.closing = closing
         self._session = boto3.session.Session(region_name=region)
         self._clients: dict[str, BaseClient] = {}
         self._lock = threading.Lock()
@@ -73,8 +79,9 @@ def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
             mock_aws(config={"iam": {"load_aws_managed_policies": True}}),
             mock.patch.object(BotocoreStubber, "process_request", guard),
             applied(),
+            contextlib.ExitStack() as closing,
         ):
             mock_random.seed(seed)
-            yield AwsClients(region)
+            yield AwsClients(region, closing)
     finally:
         _active = False

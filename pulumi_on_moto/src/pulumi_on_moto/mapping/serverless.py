@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pulumi_on_moto.mapping.archives import zip_bytes
 from pulumi_on_moto.mapping.base import Draft, Made, Spec, found, generated_name
-from pulumi_on_moto.program.archives import zip_bytes
 
 
 def _function(draft: Draft) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pulumi_on_moto.mapping.archives import asset_bytes
 from pulumi_on_moto.mapping.base import Draft, Made, Spec, found
 from pulumi_on_moto.mapping.shapes import key_values
-from pulumi_on_moto.program.archives import asset_bytes
 
 _NEVER_DELETED: Final = "nothing is ever deleted here"
 

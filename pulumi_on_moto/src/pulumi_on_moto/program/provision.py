@@ -9,6 +9,7 @@ from typing import Any, Final
 import pulumi
 from botocore.exceptions import BotoCoreError, ClientError
 from google.protobuf import empty_pb2
+from pulumi.output import Unknown
 from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
@@ -21,7 +22,7 @@ from pulumi_on_moto.program.record import Resource
 from pulumi_on_moto.sandbox import AwsClients
 
 STACK_TYPE: Final = "pulumi:pulumi:Stack"
-_PROVIDER_PREFIX: Final = "pulumi:providers:"
+PROVIDER_PREFIX: Final = "pulumi:providers:"
 _PROVIDER_INPUTS: Final = frozenset(
     {
         "region",
@@ -48,9 +49,7 @@ class Monitor(mocks.MockMonitor):
         failure: the first error, if any.
     """
 
-    def __init__(
-        self, clients: AwsClients, lookups: Lookups, default_tags: dict[str, str] | None = None
-    ) -> None:
+    def __init__(self, clients: AwsClients, default_tags: dict[str, str]) -> None:
         super().__init__(_NoMocks(self))
         self.recorded: list[Resource] = []
         self.exports: dict[str, Any] = {}
@@ -58,8 +57,8 @@ class Monitor(mocks.MockMonitor):
         self.code: dict[str, bytes] = {}
         self.failure: Exception | None = None
         self._clients = clients
-        self._lookups = lookups
-        self._provider_tags: dict[str, dict[str, str]] = {"": default_tags or {}}
+        self._lookups = Lookups(clients)
+        self._provider_tags: dict[str, dict[str, str]] = {"": default_tags}
         self._lock = threading.Lock()
 
     def RegisterResource(self, request: Any) -> Any:  # noqa: N802
@@ -68,7 +67,7 @@ class Monitor(mocks.MockMonitor):
         if request.type == STACK_TYPE:
             return resource_pb2.RegisterResourceResponse(urn=urn)
         _ensure_event_loop()  # type: ignore[no-untyped-call]
-        inputs = plain(rpc.deserialize_properties(request.object))
+        inputs = plain(rpc.deserialize_properties(request.object, keep_unknowns=True))
         with self._lock:
             if self.failure is not None:
                 raise self.failure
@@ -79,7 +78,9 @@ class Monitor(mocks.MockMonitor):
                 raise
         serialized = _sync_await(rpc.serialize_properties(dict(resource.outputs), {}))
         self.resources[urn] = mocks.MockMonitor.ResourceRegistration(urn, resource.id, dict(resource.outputs))
-        return resource_pb2.RegisterResourceResponse(urn=urn, id=resource.id, object=serialized)
+        return resource_pb2.RegisterResourceResponse(
+            urn=urn, id=resource.id, object=serialized, unknown=request.custom and not resource.id
+        )
 
     def ReadResource(self, request: Any) -> Any:  # noqa: N802
         """Refuse: there is nothing to adopt in an empty cloud."""
@@ -112,13 +113,16 @@ class Monitor(mocks.MockMonitor):
         """Create one resource; called for one at a time."""
         type_, name = request.type, request.name
         parent = "" if request.parent.split("::")[2:3][0] == STACK_TYPE else request.parent
-        if type_.startswith(_PROVIDER_PREFIX):
+        if type_.startswith(PROVIDER_PREFIX):
             return self._keep(Resource(urn, type_, name, parent, *self._provider(type_, name, inputs), {}))
         if not request.custom:
             return self._keep(Resource(urn, type_, name, parent, "", inputs, inputs, {}))
         spec = SPECS.get(type_)
         if spec is None:
-            raise LocalCloudError(f'{type_} "{name}": this resource type is not emulated by the local cloud')
+            raise LocalCloudError(
+                f'{type_} "{name}": this resource type is not emulated by the local cloud; '
+                f'pulumi_on_moto.register("{type_}", Spec("service.method", …)) adds it'
+            )
         if request.importId:
             raise LocalCloudError(
                 f'{type_} "{name}": import of {request.importId!r}, the local cloud starts empty'
@@ -141,7 +145,7 @@ class Monitor(mocks.MockMonitor):
     def _provider(
         self, type_: str, name: str, inputs: dict[str, Any]
     ) -> tuple[str, dict[str, Any], dict[str, Any]]:
-        if type_ != f"{_PROVIDER_PREFIX}aws":
+        if type_ != f"{PROVIDER_PREFIX}aws":
             raise LocalCloudError(f'{type_} "{name}": only the aws provider is emulated by the local cloud')
         unknown = sorted(key for key in inputs.keys() - _PROVIDER_INPUTS if inputs[key] is not None)
         if unknown:
@@ -180,14 +184,11 @@ class _NoMocks(mocks.Mocks):
         raise NotImplementedError(args.typ)
 
 
-def build(clients: AwsClients, default_tags: dict[str, str] | None = None) -> Monitor:
-    """Return a monitor that creates resources with ``clients``."""
-    return Monitor(clients, Lookups(clients), default_tags)
-
-
 def plain(value: Any) -> Any:
-    """Return ``value`` without secret wrappers at any depth."""
+    """Return ``value`` without secret wrappers at any depth; what is unknown as ``rpc.UNKNOWN``."""
     value = rpc.unwrap_rpc_secret(value)
+    if isinstance(value, Unknown):
+        return rpc.UNKNOWN
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):

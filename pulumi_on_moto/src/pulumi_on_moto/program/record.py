@@ -1,4 +1,4 @@
-"""What a deployment leaves behind: its resources, its outputs, and the code of its functions."""
+"""What a deployment leaves behind: its resources, its outputs, and its functions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.running.functions import FunctionRuntime
+from pulumi_on_moto.sandbox import AwsClients
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +46,27 @@ class Deployment:
     """The result of one run of the program.
 
     Attributes:
+        clients: of the sandbox that it stands in.
         project: the project's name.
         stack: the stack's name.
-        region: the AWS region.
-        account: the account number that moto pretends to be.
         resources: in the order in which they were registered.
         outputs: the stack's exports, secrets unwrapped.
         secret_outputs: names of the exports that must not be shown.
-        code: the deployed archive (zip bytes) of each function, by function name.
+        functions: the deployed functions.
     """
 
+    clients: AwsClients
     project: str
     stack: str
-    region: str
-    account: str
     resources: tuple[Resource, ...]
     outputs: Mapping[str, Any]
     secret_outputs: frozenset[str]
-    code: Mapping[str, bytes]
+    functions: FunctionRuntime
+
+    @property
+    def region(self) -> str:
+        """The AWS region."""
+        return self.clients.region
 
     def of_type(self, type_: str) -> tuple[Resource, ...]:
         """Return the resources of a type token."""

@@ -1,13 +1,11 @@
-"""Deploy: run the Pulumi program of a folder against the local cloud."""
+"""Deploy: run a Pulumi program against the local cloud."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import runpy
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pulumi
 from pulumi.runtime import mocks, run_in_stack, set_all_config
@@ -15,38 +13,39 @@ from pulumi.runtime.settings import set_root_resource
 from pulumi.runtime.sync_await import _ensure_event_loop
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.program import stackfile
-from pulumi_on_moto.program.provision import Monitor, build
+from pulumi_on_moto.program.provision import Monitor
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
+from pulumi_on_moto.program.stackfile import StackConfig
+from pulumi_on_moto.running.functions import FunctionRuntime
+from pulumi_on_moto.sandbox import AwsClients
 
 
-def deploy(
-    clients: AwsClients, project_dir: Path, stack: str, overrides: Mapping[str, Any] | None = None
-) -> Deployment:
-    """Run the program in ``project_dir`` for a stack; its resources then exist in the sandbox.
+def deploy(clients: AwsClients, config: StackConfig) -> Deployment:
+    """Run the program of a stack; its resources then exist in the sandbox.
 
-    The Pulumi runtime's state is global: one deployment in a process.
+    The Pulumi runtime's state is global: one program in a process.
 
     Args:
         clients: of a running ``sandbox`` in the stack's region.
-        project_dir: the folder that holds ``Pulumi.yaml``.
-        stack: the stack's name.
-        overrides: see ``stackfile.load``.
+        config: the stack, as ``load`` returns it.
 
     Raises:
-        LocalCloudError: the configuration is wrong, or a resource cannot be created here.
+        LocalCloudError: a resource cannot be created here; the text names it.
     """
-    config = stackfile.load(project_dir, stack, overrides)
-    return run(clients, config)
+    monitor = Monitor(clients, config.default_tags)
+    run(monitor, clients, config)
+    return Deployment(
+        clients=clients,
+        project=config.project,
+        stack=config.stack,
+        resources=tuple(monitor.recorded),
+        outputs=monitor.exports,
+        secret_outputs=monitor.secret_exports,
+        functions=FunctionRuntime(clients, monitor.code),
+    )
 
 
-def run(clients: AwsClients, config: stackfile.StackConfig) -> Deployment:
-    """Run the program of ``config``; see ``deploy``."""
-    return run_with(build(clients, default_tags(config)), clients, config)
-
-
-def run_with(monitor: Monitor, clients: AwsClients, config: stackfile.StackConfig) -> Deployment:
+def run(monitor: Monitor, clients: AwsClients, config: StackConfig) -> None:
     """Run the program of ``config`` with a monitor that carries out what it registers."""
     if config.region != clients.region:
         raise LocalCloudError(
@@ -61,16 +60,6 @@ def run_with(monitor: Monitor, clients: AwsClients, config: stackfile.StackConfi
             _complete(config.program)
     except Exception as error:
         raise _told(error, monitor) from error
-    return Deployment(
-        project=config.project,
-        stack=config.stack,
-        region=config.region,
-        account=ACCOUNT,
-        resources=tuple(monitor.recorded),
-        outputs=monitor.exports,
-        secret_outputs=monitor.secret_exports,
-        code=dict(monitor.code),
-    )
 
 
 def _complete(program: Path) -> None:
@@ -93,9 +82,3 @@ def _told(error: Exception, monitor: Monitor) -> Exception:
     if isinstance(error, pulumi.RunError):
         return LocalCloudError(str(error))
     return error
-
-
-def default_tags(config: stackfile.StackConfig) -> dict[str, str]:
-    """Return the tags that the aws provider of the stack gives to everything."""
-    tags = config.values.get("aws:defaultTags") or {}
-    return dict(tags.get("tags") or {}) if isinstance(tags, dict) else {}

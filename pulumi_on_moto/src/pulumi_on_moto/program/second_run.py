@@ -1,8 +1,7 @@
-"""Run a program again against the living local cloud: what it declares differently, changed in place.
+"""Run a program again: what it declares differently from what stands, reported or changed in place.
 
-As in ``pulumi up --refresh``, what a program declared before counts as AWS shows it now. This is for tests of
-what ``up`` leaves alone. It knows the resources whose change reaches capacity; any other difference is an
-error that names it, and nothing is ever replaced or deleted here.
+As in ``pulumi up --refresh``, what a program declared before counts as AWS shows it now, where others can
+move it, too: the capacity of groups and fleets, the value of parameters.
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ import pulumi
 
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
+from pulumi_on_moto.mapping.archives import asset_bytes, zip_bytes
 from pulumi_on_moto.mapping.base import Draft, create
-from pulumi_on_moto.program import stackfile
-from pulumi_on_moto.program.archives import asset_bytes, zip_bytes
-from pulumi_on_moto.program.lookups import Lookups
-from pulumi_on_moto.program.provision import Monitor
+from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Monitor
 from pulumi_on_moto.program.record import Deployment, Resource
-from pulumi_on_moto.program.run import default_tags, run_with
+from pulumi_on_moto.program.run import run
+from pulumi_on_moto.program.stackfile import StackConfig
 from pulumi_on_moto.sandbox import AwsClients
 
 
@@ -39,38 +37,71 @@ class Change:
     gone: bool = False
 
 
-def up(
-    clients: AwsClients, config: stackfile.StackConfig, before: Deployment
-) -> tuple[Deployment, tuple[Change, ...]]:
-    """Run the program of ``config`` again; return what stands then, and what was changed on the way.
+def changes(deployment: Deployment, config: StackConfig) -> tuple[Change, ...]:
+    """Run the program of ``config`` again and return what ``up`` would change; nothing is touched.
+
+    What depends on a resource that is new sees its outputs as unknown, as in a preview. Whether AWS would
+    change a resource in place or replace it is not told.
+
+    Example::
+
+        assert changes(shop, load("shop", "dev")) == ()
+        [change] = changes(shop, load("shop", "dev", {"retentionDays": 7}))
+        assert change.inputs == {"retentionInDays"}
 
     Raises:
-        LocalCloudError: a difference cannot be carried out in place here.
+        LocalCloudError: an input with a path (``tags["x"]``) is ignored by the program: whole inputs only.
     """
-    monitor = _SecondMonitor(clients, default_tags(config), before)
-    after = run_with(monitor, clients, config)
-    declared = {resource.urn for resource in after.resources}
-    gone = (
-        Change(resource.type, resource.name, gone=True)
-        for resource in before.resources
-        if resource.urn not in declared
+    monitor = _Comparing(deployment, config)
+    run(monitor, deployment.clients, config)
+    return monitor.found()
+
+
+def up(deployment: Deployment, config: StackConfig) -> tuple[Deployment, tuple[Change, ...]]:
+    """Run the program of ``config`` again and change what stands; return what stands then, and the changes.
+
+    New resources are created. Launch templates, Auto Scaling groups, parameters and alarms change in place;
+    nothing is ever replaced or deleted here, and functions keep their code.
+
+    Raises:
+        LocalCloudError: a difference cannot be carried out in place here; the text names it.
+    """
+    monitor = _Applying(deployment, config)
+    run(monitor, deployment.clients, config)
+    after = replace(
+        deployment,
+        resources=tuple(monitor.recorded),
+        outputs=monitor.exports,
+        secret_outputs=monitor.secret_exports,
     )
-    return replace(after, code=before.code), (*monitor.changes, *gone)
+    return after, monitor.found()
 
 
-class _SecondMonitor(Monitor):
+class _Comparing(Monitor):
     """Compares what is registered with what stands, as the engine does after a refresh."""
 
-    def __init__(self, clients: AwsClients, tags: dict[str, str], before: Deployment) -> None:
-        super().__init__(clients, Lookups(clients), tags)
-        self.changes: list[Change] = []
+    def __init__(self, before: Deployment, config: StackConfig) -> None:
+        super().__init__(before.clients, config.default_tags)
+        self._changes: list[Change] = []
         self._before = {resource.urn: resource for resource in before.resources}
+
+    def found(self) -> tuple[Change, ...]:
+        """Return the changes in the order of the program, then what is gone."""
+        declared = {resource.urn for resource in self.recorded}
+        gone = (
+            Change(resource.type, resource.name, gone=True)
+            for resource in self._before.values()
+            if resource.urn not in declared
+        )
+        return (*self._changes, *gone)
 
     def _register(self, request: Any, urn: str, inputs: dict[str, Any]) -> Resource:
         old = self._before.get(urn)
+        if request.type.startswith(PROVIDER_PREFIX):
+            self._provider(request.type, request.name, inputs)  # its tags hold for what is new
         if old is None:
-            self.changes.append(Change(request.type, request.name))
-            return super()._register(request, urn, inputs)
+            self._changes.append(Change(request.type, request.name))
+            return self._new(request, urn, inputs)
         if old.is_component:
             return self._keep(replace(old, inputs=inputs, outputs=inputs))
         old = _refreshed(self._clients, old)
@@ -84,15 +115,32 @@ class _SecondMonitor(Monitor):
         )
         if not differing:
             return self._keep(old)
-        self.changes.append(Change(old.type, old.name, differing))
+        self._changes.append(Change(old.type, old.name, differing))
+        return self._keep(self._changed(old, wanted, differing))
+
+    def _new(self, request: Any, urn: str, inputs: dict[str, Any]) -> Resource:
+        """Return a resource without an id: what AWS would compute for it is unknown."""
+        return self._keep(Resource(urn, request.type, request.name, request.parent, "", inputs, inputs, {}))
+
+    def _changed(self, old: Resource, wanted: dict[str, Any], differing: frozenset[str]) -> Resource:
+        return replace(old, inputs=wanted, outputs={**old.outputs, **wanted})
+
+
+class _Applying(_Comparing):
+    """Carries out what differs."""
+
+    def _new(self, request: Any, urn: str, inputs: dict[str, Any]) -> Resource:
+        return Monitor._register(self, request, urn, inputs)
+
+    def _changed(self, old: Resource, wanted: dict[str, Any], differing: frozenset[str]) -> Resource:
         update = _UPDATES.get(old.type)
         if update is None:
             raise LocalCloudError(
                 f'{old.type} "{old.name}": {", ".join(sorted(differing))} cannot be changed in place here'
             )
-        draft = Draft(old.type, old.name, urn, self._clients, {key: wanted.get(key) for key in differing})
+        draft = Draft(old.type, old.name, old.urn, self._clients, {key: wanted.get(key) for key in differing})
         seen = update(draft, old, wanted)
-        return self._keep(replace(old, inputs=wanted, outputs={**old.outputs, **wanted, **seen}))
+        return replace(old, inputs=wanted, outputs={**old.outputs, **wanted, **seen})
 
 
 def _refreshed(clients: AwsClients, old: Resource) -> Resource:

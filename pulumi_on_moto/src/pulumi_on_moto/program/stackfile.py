@@ -50,6 +50,12 @@ class StackConfig:
             )
         return region
 
+    @property
+    def default_tags(self) -> dict[str, str]:
+        """The tags that the stack's aws provider gives to everything (``aws:defaultTags``)."""
+        tags = self.values.get("aws:defaultTags") or {}
+        return dict(tags.get("tags") or {}) if isinstance(tags, dict) else {}
+
     def encoded(self) -> dict[str, str]:
         """Return the values in the engine's encoding: text as it is, everything else as JSON."""
         return {
@@ -57,7 +63,7 @@ class StackConfig:
         }
 
 
-def load(project_dir: Path, stack: str, overrides: Mapping[str, Any] | None = None) -> StackConfig:
+def load(project_dir: Path | str, stack: str, overrides: Mapping[str, Any] | None = None) -> StackConfig:
     """Read a stack's configuration.
 
     Args:
@@ -69,6 +75,7 @@ def load(project_dir: Path, stack: str, overrides: Mapping[str, Any] | None = No
     Raises:
         LocalCloudError: a file is missing or malformed, a value is a secret, or a path leads nowhere.
     """
+    project_dir = Path(project_dir)
     project_file = project_dir / "Pulumi.yaml"
     project = _mapping(project_file)
     name = project.get("name")

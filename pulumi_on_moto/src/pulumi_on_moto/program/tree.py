@@ -13,8 +13,8 @@ from rich.tree import Tree
 from pulumi_on_moto.program.record import Deployment, Resource
 
 
-def render(deployment: Deployment) -> RenderableType:
-    """Return the tree of a deployment's resources with its outputs below."""
+def tree(deployment: Deployment) -> RenderableType:
+    """Return the tree of a deployment's resources with its outputs below, for ``rich.print``."""
     root = Tree(_label("pulumi:pulumi:Stack", f"{deployment.project}-{deployment.stack}", ""))
     children: dict[str, list[Resource]] = {}
     known = {resource.urn for resource in deployment.resources}

@@ -1,35 +1,40 @@
-"""EventBridge: AWS's events in their shape, matched by the deployed rules, put on the deployed queues."""
+"""EventBridge: AWS's events in their shape, brought by the deployed rules to queues and functions."""
 
 from __future__ import annotations
 
 import copy
-import fnmatch
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, cast
+from typing import Any, cast
 
+from moto.awslambda.exceptions import UnknownFunctionException
+from moto.awslambda.models import lambda_backends
 from moto.events.models import Rule, events_backends
 from moto.events.utils import EventMessageType, EventTemplateParser
 from moto.moto_api._internal import mock_random
 from moto.sqs.models import sqs_backends
 
 from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.running.functions import FunctionRuntime
+from pulumi_on_moto.running.resource_policy import admits
 from pulumi_on_moto.sandbox import ACCOUNT
 
 Event = dict[str, Any]
 
 
 class EventBus:
-    """The default event bus of the sandbox.
+    """The default event bus of the sandbox; ``functions`` are what its rules may invoke.
 
     Unlike AWS, it is loud: a rule whose target cannot be delivered raises, where AWS would count a failed
     invocation.
     """
 
-    def __init__(self, region: str) -> None:
+    def __init__(self, region: str, functions: FunctionRuntime) -> None:
         self._region = region
+        self._functions = functions
         self._events = events_backends[ACCOUNT][region]
+        self._lambda = lambda_backends[ACCOUNT][region]
         self._queues = sqs_backends[ACCOUNT][region]
         self._allowed: dict[tuple[str, str], str] = {}
 
@@ -143,13 +148,16 @@ class EventBus:
 
     def _deliver(self, rule: Rule, event: Event) -> int:
         for target in rule.targets:
-            arn = target["Arn"]
-            if arn.split(":")[2] != "sqs":
+            arn, shaped = target["Arn"], _shaped(target, event)
+            service = arn.split(":")[2]
+            if service == "sqs":
+                self._queues.send_message(self._queue(rule, arn), json.dumps(shaped))
+            elif service == "lambda":
+                self._functions.enqueue(self._function(rule, arn), shaped)
+            else:
                 raise LocalCloudError(
-                    f"rule {rule.name!r}: target {arn} is not emulated, only SQS queues are"
+                    f"rule {rule.name!r}: target {arn} is not emulated, SQS queues and Lambda functions are"
                 )
-            queue = self._queue(rule, arn)
-            self._queues.send_message(queue, json.dumps(_shaped(target, event)))
         return len(rule.targets)
 
     def _queue(self, rule: Rule, arn: str) -> str:
@@ -162,9 +170,21 @@ class EventBus:
             raise LocalCloudError(f"rule {rule.name!r}: its target queue {name!r} does not exist")
         if str(getattr(queue, "kms_master_key_id", None)).startswith("alias/aws/"):
             raise LocalCloudError(f"queue {name!r}: EventBridge cannot use the AWS managed key of the queue")
-        if not _admits(queue.policy, rule.arn):
+        if not admits(queue.policy, "sqs:SendMessage", rule.arn):
             raise LocalCloudError(f"queue {name!r}: its policy does not let rule {rule.name!r} send messages")
         self._allowed[rule.arn, arn] = name
+        return name
+
+    def _function(self, rule: Rule, arn: str) -> str:
+        name = arn.split(":")[6]
+        try:
+            function = self._lambda.get_function(name)
+        except UnknownFunctionException:
+            raise LocalCloudError(
+                f"rule {rule.name!r}: its target function {name!r} does not exist"
+            ) from None
+        if not admits({"Statement": function.policy.statements}, "lambda:InvokeFunction", rule.arn):
+            raise LocalCloudError(f"function {name!r}: its policy does not let rule {rule.name!r} invoke it")
         return name
 
 
@@ -179,38 +199,3 @@ def _shaped(target: Mapping[str, Any], event: Event) -> Any:
         paths = transformer.get("InputPathsMap") or {}
         return EventTemplateParser.parse(transformer["InputTemplate"], paths, cast(EventMessageType, dated))
     return event
-
-
-_MATCHES: Final = ("ArnEquals", "ArnLike", "StringEquals", "StringLike")
-_SENDS: Final = ("sqs:sendmessage", "sqs:*", "*")
-
-
-def _admits(policy: Any, rule_arn: str) -> bool:
-    """Whether a queue policy lets EventBridge send for a rule (conditions on ``aws:SourceArn`` only)."""
-    document = json.loads(policy) if isinstance(policy, str) else policy or {}
-    for statement in _each(document.get("Statement")):
-        principal = statement.get("Principal")
-        services = _each(principal.get("Service")) if isinstance(principal, dict) else _each(principal)
-        actions = [action.lower() for action in _each(statement.get("Action"))]
-        if (
-            statement.get("Effect") == "Allow"
-            and ("events.amazonaws.com" in services or "*" in services)
-            and any(action in _SENDS for action in actions)
-            and _source_matches(statement.get("Condition") or {}, rule_arn)
-        ):
-            return True
-    return False
-
-
-def _source_matches(condition: Mapping[str, Mapping[str, Any]], rule_arn: str) -> bool:
-    for operator, tests in condition.items():
-        for key, patterns in tests.items():
-            if key.lower() != "aws:sourcearn" or operator not in _MATCHES:
-                continue  # account conditions and the like hold: there is one account here
-            if not any(fnmatch.fnmatchcase(rule_arn, pattern) for pattern in _each(patterns)):
-                return False
-    return True
-
-
-def _each(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [] if value is None else [value]

@@ -1,54 +1,27 @@
-"""The Lambda service of the local cloud: deployed archives, run in this process.
-
-Each function is unpacked from the archive that was deployed and imported into a module space of its own, so
-that it never sees the source tree's modules of the same name, and sees its own environment variables.
-"""
+"""The Lambda service of the local cloud: runs deployed functions on calls, events and messages."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-import importlib
-import io
-import os
-import sys
+import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 from unittest import mock
 
 from botocore.client import BaseClient
 from moto.awslambda.models import EventSourceMapping, lambda_backends
-from moto.moto_api._internal import mock_random
 from moto.sqs.models import sqs_backends
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.program.archives import unpack
-from pulumi_on_moto.sandbox import ACCOUNT
+from pulumi_on_moto.running.function import DeployedFunction
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 _RECEIVE_LIMIT: Final = 10
 """Messages that one ``ReceiveMessage`` returns at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Context:
-    """What a handler receives as ``context``; the names are Lambda's."""
-
-    function_name: str
-    function_version: str
-    invoked_function_arn: str
-    memory_limit_in_mb: str
-    aws_request_id: str
-    log_group_name: str
-    log_stream_name: str
-    timeout_ms: int
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Return the whole timeout: simulated time stands still during an invocation."""
-        return self.timeout_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +29,12 @@ class Invocation:
     """One run of a function.
 
     Attributes:
-        function: the function's name.
-        messages: how many messages it was given.
+        function: the function's name in AWS.
+        messages: how many messages of a queue it was given.
         failed: ids of the messages that stay on the queue.
         log: what it wrote, line by line.
         error: the exception that ended it, as one line; empty if none did.
+        result: what the handler returned.
     """
 
     function: str
@@ -68,6 +42,7 @@ class Invocation:
     failed: tuple[str, ...]
     log: tuple[str, ...]
     error: str = ""
+    result: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,126 +55,81 @@ class Call:
     params: Mapping[str, Any]
 
 
-class DeployedFunction:
-    """One function, loaded from its deployed archive when it is first invoked."""
-
-    def __init__(self, configuration: Any, code: bytes, folder: Path, region: str) -> None:
-        self.name: str = configuration.function_name
-        self._code = code
-        self._folder = folder
-        self._handler_path: str = configuration.handler
-        self._arn: str = configuration.function_arn
-        self._memory = str(configuration.memory_size)
-        self._timeout_ms = int(configuration.timeout) * 1000
-        variables: Mapping[str, str] = configuration.environment_vars or {}
-        self._environment = {
-            "AWS_REGION": region,
-            "AWS_DEFAULT_REGION": region,
-            "AWS_LAMBDA_FUNCTION_NAME": self.name,
-            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": self._memory,
-            "AWS_LAMBDA_FUNCTION_VERSION": "$LATEST",
-            "_HANDLER": self._handler_path,
-            **variables,
-        }
-        self._space: dict[str, ModuleType] = {}
-        self._owned: frozenset[str] = frozenset()
-        self._handler: Any = None
-        self._out = _Log()
-
-    def invoke(self, event: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
-        """Call the handler; return its result and the lines that it wrote. What it raises comes out."""
-        with self._inside():
-            if self._handler is None:
-                self._handler = self._load()
-            result = self._handler(event, self._context())
-        return result, self._out.drain()
-
-    def drain(self) -> tuple[str, ...]:
-        """Return the lines written so far: after an exception."""
-        return self._out.drain()
-
-    def module(self, name: str) -> ModuleType:
-        """Return a module of the function's own space, for inspection."""
-        return self._space[name]
-
-    @contextlib.contextmanager
-    def _inside(self) -> Iterator[None]:
-        if not self._owned:
-            unpack(self._code, self._folder)
-            self._owned = frozenset(entry.name.removesuffix(".py") for entry in self._folder.iterdir())
-        outside = {name: module for name, module in sys.modules.items() if self._owns(name)}
-        for name in outside:
-            del sys.modules[name]
-        sys.modules.update(self._space)
-        sys.path.insert(0, str(self._folder))
-        try:
-            with mock.patch.dict(os.environ, self._environment), contextlib.redirect_stdout(self._out):
-                yield
-        finally:
-            sys.path.remove(str(self._folder))
-            self._space = {name: module for name, module in sys.modules.items() if self._owns(name)}
-            for name in self._space:
-                del sys.modules[name]
-            sys.modules.update(outside)
-
-    def _owns(self, module: str) -> bool:
-        return module.partition(".")[0] in self._owned
-
-    def _load(self) -> Any:
-        module_name, _, attribute = self._handler_path.rpartition(".")
-        importlib.invalidate_caches()
-        module = importlib.import_module(module_name)
-        return getattr(module, attribute)
-
-    def _context(self) -> Context:
-        return Context(
-            function_name=self.name,
-            function_version="$LATEST",
-            invoked_function_arn=self._arn,
-            memory_limit_in_mb=self._memory,
-            aws_request_id=str(mock_random.uuid4()),
-            log_group_name=f"/aws/lambda/{self.name}",
-            log_stream_name="local",
-            timeout_ms=self._timeout_ms,
-        )
-
-
 class FunctionRuntime:
-    """Polls the queues of the deployed event source mappings and runs the functions behind them."""
+    """The deployed functions, and what waits for them.
 
-    def __init__(self, region: str, code: Mapping[str, bytes], folder: Path | None = None) -> None:
-        self._holder = tempfile.TemporaryDirectory(prefix="gpu-spot-functions-") if folder is None else None
-        root = folder if folder is not None else Path(self._holder.name if self._holder else "")
-        self._lambda = lambda_backends[ACCOUNT][region]
-        self._queues = sqs_backends[ACCOUNT][region]
-        self._region = region
+    Attributes:
+        functions: by name in AWS.
+        listener: told of every AWS call that a function makes.
+    """
+
+    def __init__(self, clients: AwsClients, code: Mapping[str, bytes]) -> None:
+        self._lambda = lambda_backends[ACCOUNT][clients.region]
+        self._queues = sqs_backends[ACCOUNT][clients.region]
+        self._region = clients.region
+        self._waiting: list[tuple[str, Any]] = []
         self.functions: dict[str, DeployedFunction] = {}
         self.listener: Callable[[Call], None] | None = None
+        folder = tempfile.TemporaryDirectory(prefix="pulumi-on-moto-")
+        root = Path(clients.closing.enter_context(folder))
         for name, archive in code.items():
             configuration = self._lambda.get_function(name)
-            self.functions[name] = DeployedFunction(configuration, archive, root / name, region)
+            self.functions[name] = DeployedFunction(configuration, archive, root / name, clients.region)
 
-    def close(self) -> None:
-        """Remove the unpacked archives."""
-        if self._holder is not None:
-            self._holder.cleanup()
+    def cool(self) -> None:
+        """Forget what functions have loaded and what waits for them: the next runs are cold starts."""
+        self._waiting.clear()
+        for function in self.functions.values():
+            function.cool()
+
+    def invoke(self, name: str, payload: Any = None) -> Invocation:
+        """Run a function on a payload, which travels as JSON, as its result does."""
+        event, function = json.loads(json.dumps(payload)), self._function(name, "is not deployed")
+        error, result = self._called(function, event)
+        if not error:
+            try:
+                result = json.loads(json.dumps(result))
+            except (TypeError, ValueError) as problem:
+                error, result = f"Runtime.MarshalError: Unable to marshal response: {problem}", None
+        return Invocation(name, 0, (), function.drain(), error, result)
+
+    def enqueue(self, name: str, event: Any) -> None:
+        """Let an event wait for a function, as Lambda's asynchronous invocation does."""
+        self._waiting.append((name, event))
 
     def run(self) -> list[Invocation]:
-        """Feed every function the messages that are visible now, batch by batch, until none is left."""
+        """Run every function on what waits for it: events, and messages that are visible now, batch by batch.
+
+        It ends when nothing is left.
+        """
         done: list[Invocation] = []
+        while ran := [*self._run_events(), *self._run_messages()]:
+            done += ran
+        return done
+
+    def _run_events(self) -> Iterator[Invocation]:
+        while self._waiting:
+            yield self.invoke(*self._waiting.pop(0))
+
+    def _run_messages(self) -> Iterator[Invocation]:
         for mapping in self._lambda.list_event_source_mappings("", ""):
             if mapping.enabled and ":sqs:" in mapping.event_source_arn:
-                done.extend(self._drain(mapping))
-        return done
+                yield from self._drain(mapping)
+
+    def _function(self, name: str, problem: str) -> DeployedFunction:
+        function = self.functions.get(name)
+        if function is None:
+            raise LocalCloudError(
+                f"function {name!r} {problem}; deployed: {', '.join(self.functions) or 'none'}"
+            )
+        return function
 
     def _drain(self, mapping: EventSourceMapping) -> Iterator[Invocation]:
         queue = self._queues.get_queue(mapping.event_source_arn.rpartition(":")[2])
         name = mapping.function_arn.split(":")[6]
-        function = self.functions.get(name)
-        if function is None:
-            raise LocalCloudError(f"function {name!r} has an event source, but no deployed archive")
+        function = self._function(name, "has an event source, but no deployed archive")
         while batch := self._receive(queue, mapping.batch_size):
-            yield self._invoke(function, mapping, queue, batch)
+            yield self._feed(function, mapping, queue, batch)
 
     def _receive(self, queue: Any, size: int) -> list[Any]:
         # SQS drops what is older than the retention; moto stops receiving at it.
@@ -217,23 +147,28 @@ class FunctionRuntime:
             batch.extend(received)
         return batch
 
-    def _invoke(
+    def _feed(
         self, function: DeployedFunction, mapping: EventSourceMapping, queue: Any, batch: list[Any]
     ) -> Invocation:
-        event = {"Records": [_record(message, mapping.event_source_arn, self._region) for message in batch]}
-        error = ""
+        records = [_record(message, mapping.event_source_arn, self._region) for message in batch]
         ids = [message.id for message in batch]
-        try:
-            with self._overheard(function.name):
-                result, log = function.invoke(event)
+        error, result = self._called(function, {"Records": records})
+        if error:
+            failed = tuple(ids)
+        else:
             failed = _failures(result, ids) if "ReportBatchItemFailures" in _response_types(mapping) else ()
-        except Exception as raised:  # what a handler raises fails its batch, as on Lambda; the caller is told
-            error = f"{type(raised).__name__}: {' '.join(str(raised).split())}"
-            log, failed = function.drain(), tuple(ids)
         for message in batch:
             if message.id not in failed:
                 self._queues.delete_message(queue.name, message.receipt_handle)
-        return Invocation(function.name, len(batch), failed, log, error)
+        return Invocation(function.name, len(batch), failed, function.drain(), error, result)
+
+    def _called(self, function: DeployedFunction, event: Any) -> tuple[str, Any]:
+        """Return the error of a call as one line, empty if there is none, and its result."""
+        try:
+            with self._overheard(function.name):
+                return "", function.call(event)
+        except Exception as raised:  # what a handler raises fails its event, as on Lambda; the caller is told
+            return f"{type(raised).__name__}: {' '.join(str(raised).split())}", None
 
     @contextlib.contextmanager
     def _overheard(self, function: str) -> Iterator[None]:
@@ -249,25 +184,6 @@ class FunctionRuntime:
 
         with mock.patch.object(BaseClient, "_make_api_call", heard):
             yield
-
-
-class _Log(io.TextIOBase):
-    """Collects what a function prints; a logger may keep it across invocations."""
-
-    def __init__(self) -> None:
-        self._text: list[str] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, text: str) -> int:
-        self._text.append(text)
-        return len(text)
-
-    def drain(self) -> tuple[str, ...]:
-        lines = tuple("".join(self._text).splitlines())
-        self._text.clear()
-        return lines
 
 
 def _response_types(mapping: EventSourceMapping) -> list[str]:

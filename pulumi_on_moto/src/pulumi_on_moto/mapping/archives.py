@@ -38,12 +38,6 @@ def zip_bytes(archive: pulumi.Archive | pulumi.Asset) -> bytes:
     return buffer.getvalue()
 
 
-def unpack(code: bytes, folder: Path) -> None:
-    """Unpack zip bytes into ``folder``."""
-    with zipfile.ZipFile(io.BytesIO(code)) as source:
-        source.extractall(folder)
-
-
 def asset_bytes(asset: pulumi.Asset) -> bytes:
     """Return the content of a single asset."""
     if isinstance(asset, pulumi.StringAsset):

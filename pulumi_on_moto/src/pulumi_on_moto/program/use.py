@@ -1,0 +1,71 @@
+"""Put a deployment to use: call its functions, let events happen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.program.record import Deployment
+from pulumi_on_moto.running.events import EventBus
+from pulumi_on_moto.running.functions import Invocation
+
+_NEEDED: Final = ("source", "detail-type", "detail")
+
+
+def invoke(deployment: Deployment, function: str, payload: Any = None) -> Invocation:
+    """Run a deployed function from its archive and return its result, its log and its error.
+
+    Example::
+
+        assert invoke(shop, "price", {"items": 3}).result == {"total": 29.7}
+
+    Args:
+        deployment: what ``deploy`` returned.
+        function: its logical name, as the program calls it.
+        payload: anything that JSON can carry.
+
+    Raises:
+        LocalCloudError: there is no such function.
+    """
+    found = deployment.resource("aws:lambda/function:Function", function)
+    return deployment.functions.invoke(found.id, payload)
+
+
+def deliver(deployment: Deployment, event: Mapping[str, Any]) -> tuple[Invocation, ...]:
+    """Let an event happen: the deployed rules that match bring it to queues and functions, which then run.
+
+    Functions run until nothing waits for them; messages that they send are delivered, too.
+
+    Example::
+
+        event = {"source": "shop", "detail-type": "Order placed", "detail": {"id": "7"}}
+        [run] = deliver(shop, event)
+        assert not run.error, run.log
+
+    Args:
+        deployment: what ``deploy`` returned.
+        event: as EventBridge carries it. ``source``, ``detail-type`` and ``detail`` are needed, the rest of
+            the envelope is filled in.
+
+    Returns:
+        The runs of functions, in their order.
+
+    Raises:
+        LocalCloudError: the event lacks a field, or a target cannot be reached: it does not exist, its policy
+            does not admit the rule, or it is neither a queue nor a function.
+    """
+    for key in _NEEDED:
+        if key not in event:
+            raise LocalCloudError(f"event: {key!r} is missing; {', '.join(_NEEDED)} are needed")
+    bus = EventBus(deployment.region, deployment.functions)
+    envelope = bus.event(event["detail-type"], event["source"], event["detail"], time.time(), [])
+    bus.publish({**envelope, **event})
+    return tuple(deployment.functions.run())
+
+
+def tick(deployment: Deployment) -> tuple[Invocation, ...]:
+    """Let every rule with a schedule fire once; return the runs of functions, as ``deliver`` does."""
+    EventBus(deployment.region, deployment.functions).tick(time.time())
+    return tuple(deployment.functions.run())

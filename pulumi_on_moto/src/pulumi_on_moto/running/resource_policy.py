@@ -1,0 +1,47 @@
+"""Whether the policy of a queue or function lets EventBridge in for a rule."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+_MATCHES: Final = ("ArnEquals", "ArnLike", "StringEquals", "StringLike")
+_EVENTS: Final = "events.amazonaws.com"
+
+
+def admits(policy: Any, action: str, rule_arn: str) -> bool:
+    """Return whether a policy, as text or as an object, allows EventBridge an action for a rule.
+
+    ``action`` is spelled like ``sqs:SendMessage``. Of the conditions, those on ``aws:SourceArn`` are read.
+    """
+    document = json.loads(policy) if isinstance(policy, str) else policy or {}
+    service = action.partition(":")[0]
+    allowing = {one.lower() for one in (action, f"{service}:*", "*")}
+    for statement in _each(document.get("Statement")):
+        principal = statement.get("Principal")
+        services = _each(principal.get("Service")) if isinstance(principal, dict) else _each(principal)
+        actions = {one.lower() for one in _each(statement.get("Action"))}
+        if (
+            statement.get("Effect") == "Allow"
+            and (_EVENTS in services or "*" in services)
+            and actions & allowing
+            and _source_matches(statement.get("Condition") or {}, rule_arn)
+        ):
+            return True
+    return False
+
+
+def _source_matches(condition: Mapping[str, Mapping[str, Any]], rule_arn: str) -> bool:
+    for operator, tests in condition.items():
+        for key, patterns in tests.items():
+            if key.lower() != "aws:sourcearn" or operator not in _MATCHES:
+                continue  # account conditions and the like hold: there is one account here
+            if not any(fnmatch.fnmatchcase(rule_arn, pattern) for pattern in _each(patterns)):
+                return False
+    return True
+
+
+def _each(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [] if value is None else [value]

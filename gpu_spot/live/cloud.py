@@ -17,8 +17,8 @@ from gpu_spot.live.instances import Instances
 from lambdas.core import names
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes import fleets as moto_fleets
-from pulumi_on_moto.fixes import groups as moto_groups
+from pulumi_on_moto.fixes import terminations
+from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, TAKEN, request_of
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedClock
@@ -76,7 +76,7 @@ class LocalCloud:
         self._heartbeats = Heartbeats(clients, self._registry_table())
         self._deadlines: dict[str, float] = {}
         moto_groups.listen(self._instances.autoscaling, self._terminated_by_client, self._in_service)
-        moto_fleets.listen(self._instances.ec2, self._terminated_by_client)
+        terminations.listen(self._instances.ec2, self._terminated_by_client)
 
     def set_time(self, now: float) -> None:
         """Move time on; what ended long ago disappears from the APIs."""

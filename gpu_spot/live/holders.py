@@ -10,9 +10,9 @@ from moto.autoscaling.models import FakeAutoScalingGroup
 
 from lambdas.core.model import RefusalKind
 from lambdas.core.refusals import classify
-from pulumi_on_moto.fixes import fleets as moto_fleets
-from pulumi_on_moto.fixes import groups as moto_groups
-from pulumi_on_moto.fixes.fleets import FleetRequest
+from pulumi_on_moto.fixes.fleets import request as moto_fleets
+from pulumi_on_moto.fixes.fleets.request import FleetRequest
+from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.running.events import Event, EventBus
 
 

@@ -15,9 +15,9 @@ from moto.ec2.models.instances import StateReason
 from gpu_spot.live.holders import Holder, LaunchOption, ScalingGroupHolder, SpotFleetHolder
 from lambdas.core.model import Market
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes import groups as moto_groups
-from pulumi_on_moto.fixes.answers import changed
-from pulumi_on_moto.fixes.fleets import FleetRequest
+from pulumi_on_moto.fixes.fleets.request import FleetRequest
+from pulumi_on_moto.fixes.groups import members as moto_groups
+from pulumi_on_moto.fixes.speedups.answers import changed
 from pulumi_on_moto.fixes.spot_requests import GroupSpotRequest, request_of
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients

@@ -25,7 +25,7 @@ from moto.ec2.utils import generic_filter
 from gpu_spot.nodes.journal import Entry, Journal, Kind
 from gpu_spot.nodes.times import Times
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes.answers import changed
+from pulumi_on_moto.fixes.speedups.answers import changed
 
 _PROGRESS_STEPS: Final = 10
 

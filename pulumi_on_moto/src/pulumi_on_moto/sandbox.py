@@ -17,8 +17,8 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_api._internal import mock_random
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes import answers
 from pulumi_on_moto.fixes.everything import applied
+from pulumi_on_moto.fixes.speedups import answers
 
 ACCOUNT: Final = DEFAULT_ACCOUNT_ID
 
@@ -72,13 +72,12 @@ def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
     if _active:
         raise LocalCloudError("a local cloud is already running in this process")
     _active = True
-    guard = _guarded(answers.remembered(BotocoreStubber.process_request))
     answers.changed()
     try:
         with (
             mock_aws(config={"iam": {"load_aws_managed_policies": True}}),
-            mock.patch.object(BotocoreStubber, "process_request", guard),
             applied(),
+            mock.patch.object(BotocoreStubber, "process_request", _guarded(BotocoreStubber.process_request)),
             contextlib.ExitStack() as closing,
         ):
             mock_random.seed(seed)

@@ -11,6 +11,10 @@ from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from moto.core.botocore_stubber import BotocoreStubber
+
+from pulumi_on_moto.fixes.fix import Patch
+
 _SERVICES: Final = ("ec2.", "autoscaling.")
 _READ: Final = "Action=Describe"
 
@@ -22,7 +26,7 @@ def changed() -> None:
     _known.clear()
 
 
-def remembered(process: Callable[..., Any]) -> Callable[..., Any]:
+def _remembered(process: Callable[..., Any]) -> Callable[..., Any]:
     """Return moto's request handler with a memory in front."""
 
     def answer(stubber: Any, request: Any) -> Any:
@@ -41,3 +45,10 @@ def remembered(process: Callable[..., Any]) -> Callable[..., Any]:
         return _known[key]
 
     return answer
+
+
+ANSWERS: Final[Patch] = (
+    BotocoreStubber,
+    "process_request",
+    _remembered(BotocoreStubber.process_request),
+)

@@ -1,0 +1,1 @@
+"""Spot Fleets: recorded requests with members, and what moto gets wrong about them."""

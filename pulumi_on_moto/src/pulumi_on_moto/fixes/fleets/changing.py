@@ -1,0 +1,113 @@
+"""Spot Fleets are requested, modified and cancelled; nothing is launched or ended by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moto.core.responses import ActionResult
+from moto.core.utils import utcnow
+from moto.ec2.exceptions import EC2ClientError
+from moto.ec2.responses.spot_fleets import SpotFleets
+from moto.ec2.utils import random_spot_fleet_request_id
+
+from pulumi_on_moto.fixes.fix import Fix
+from pulumi_on_moto.fixes.fleets.request import FleetRequest, find
+from pulumi_on_moto.fixes.terminations import released
+
+_ENDED: Final = ("cancelled_running", "cancelled_terminating")
+_MODIFIABLE: Final = ("TargetCapacity", "OnDemandTargetCapacity", "ExcessCapacityTerminationPolicy")
+
+
+def _request(response: SpotFleets) -> ActionResult:
+    config: dict[str, Any] = dict(response._get_param("SpotFleetRequestConfig", {}))
+    if bool(config.get("LaunchTemplateConfigs")) == bool(config.get("LaunchSpecifications")):
+        raise _refused("exactly one of LaunchTemplateConfigs and LaunchSpecifications is needed")
+    if config.get("LaunchSpecifications"):
+        raise NotImplementedError("LaunchSpecifications are not emulated, LaunchTemplateConfigs are")
+    for key, default in (("Type", "maintain"), ("AllocationStrategy", "lowestPrice")):
+        config.setdefault(key, default)
+    config.setdefault("OnDemandTargetCapacity", 0)
+    _check_targets(config)
+    fleet = FleetRequest(random_spot_fleet_request_id(), config, utcnow())
+    for specification in config.pop("TagSpecifications", []):
+        if specification.get("ResourceType") != "spot-fleet-request":
+            raise _refused(f"tags for {specification.get('ResourceType')}, spot-fleet-request is allowed")
+        tags = {tag["Key"]: tag["Value"] for tag in specification["Tags"]}
+        response.ec2_backend.create_tags([fleet.id], tags)
+    response.ec2_backend.spot_fleet_requests[fleet.id] = fleet
+    fleet.record("fleetRequestChange", "active", "")
+    return ActionResult({"SpotFleetRequestId": fleet.id})
+
+
+def _modify(response: SpotFleets) -> ActionResult:
+    fleet = find(response.ec2_backend, response._get_param("SpotFleetRequestId"))
+    if fleet.state != "active" or fleet.config["Type"] != "maintain":
+        raise EC2ClientError(
+            "InvalidState",
+            f"Spot Fleet {fleet.id} is {fleet.state} and of type {fleet.config['Type']}: "
+            "only active fleets of type maintain can be modified.",
+        )
+    given = {key: value for key in _MODIFIABLE if (value := response._get_param(key)) is not None}
+    config = {**fleet.config, **given}
+    _check_targets(config)
+    if config.get("ExcessCapacityTerminationPolicy") != "noTermination" and len(fleet.members) > int(
+        config["TargetCapacity"]
+    ):
+        raise NotImplementedError("excess capacity is not terminated locally: use the policy noTermination")
+    fleet.config = config
+    fleet.record("fleetRequestChange", "modify_successful", json.dumps(given))
+    return ActionResult({"Return": True})
+
+
+def _cancel(response: SpotFleets) -> ActionResult:
+    terminate = response._get_bool_param("TerminateInstances")
+    done = []
+    for fleet_id in response._get_param("SpotFleetRequestIds", []):
+        fleet = find(response.ec2_backend, fleet_id)
+        before, fleet.state = fleet.state, _ENDED[bool(terminate)]
+        fleet.record("fleetRequestChange", fleet.state, "")
+        if terminate:
+            members = list(fleet.members)
+            response.ec2_backend.terminate_instances(members)
+            released(response.ec2_backend, members)
+        done.append(
+            {
+                "SpotFleetRequestId": fleet_id,
+                "CurrentSpotFleetRequestState": fleet.state,
+                "PreviousSpotFleetRequestState": before,
+            }
+        )
+    return ActionResult({"SuccessfulFleetRequests": done, "UnsuccessfulFleetRequests": []})
+
+
+def _check_targets(config: Mapping[str, Any]) -> None:
+    target, on_demand = int(config["TargetCapacity"]), int(config["OnDemandTargetCapacity"])
+    if not 0 <= on_demand <= target:
+        raise _refused(f"0 ≤ OnDemandTargetCapacity {on_demand} ≤ TargetCapacity {target} does not hold")
+
+
+def _refused(problem: str) -> EC2ClientError:
+    return EC2ClientError("InvalidSpotFleetRequestConfig", problem)
+
+
+REQUEST: Final = Fix(
+    "spot fleet requests",
+    moto="RequestSpotFleet launches at once, spot only, from the first override, and ignores the rest",
+    aws="both kinds over all overrides, later, as its market allows; here nothing is launched",
+    known="launch templates: getmoto/moto#5084",
+    patches=((SpotFleets, "request_spot_fleet", _request),),
+)
+MODIFY: Final = Fix(
+    "spot fleet changes",
+    moto="ModifySpotFleetRequest launches and ends instances at once, in any state and of any type",
+    aws="only active fleets of type maintain; launches and terminations follow later",
+    patches=((SpotFleets, "modify_spot_fleet_request", _modify),),
+)
+CANCEL: Final = Fix(
+    "spot fleet ends",
+    moto="CancelSpotFleetRequests forgets a request whose instances shall end",
+    aws="keeps it, in the state cancelled_terminating",
+    patches=((SpotFleets, "cancel_spot_fleet_requests", _cancel),),
+)

@@ -1,0 +1,91 @@
+"""What Spot Fleets show: requests, members and history, in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from moto.core.responses import ActionResult
+from moto.core.utils import utcnow
+from moto.ec2.responses.spot_fleets import SpotFleets
+
+from pulumi_on_moto.fixes.fix import Fix
+from pulumi_on_moto.fixes.fleets.request import find
+
+_PAGE: Final = 1000
+"""Members or history records in a page: the default and the maximum."""
+
+
+def _describe_requests(response: SpotFleets) -> ActionResult:
+    wanted = response._get_param("SpotFleetRequestIds", [])
+    fleets = [find(response.ec2_backend, fleet_id) for fleet_id in wanted] or list(
+        response.ec2_backend.spot_fleet_requests.values()
+    )
+    shown = []
+    for fleet in fleets:
+        tags = response.ec2_backend.tags.get(fleet.id, {})
+        shown.append({**fleet.shown(), "Tags": [{"Key": key, "Value": tags[key]} for key in tags]})
+    return _page(response, "SpotFleetRequestConfigs", shown, {})
+
+
+def _describe_instances(response: SpotFleets) -> ActionResult:
+    fleet = find(response.ec2_backend, response._get_param("SpotFleetRequestId"))
+    members = []
+    for instance in fleet.members.values():
+        member = {
+            "InstanceId": instance.id,
+            "InstanceType": instance.instance_type,
+            "InstanceHealth": "healthy",
+        }
+        if getattr(instance, "spot_instance_request_id", None):
+            member["SpotInstanceRequestId"] = instance.spot_instance_request_id
+        members.append(member)
+    return _page(response, "ActiveInstances", members, {"SpotFleetRequestId": fleet.id})
+
+
+def _describe_history(response: SpotFleets) -> ActionResult:
+    fleet = find(response.ec2_backend, response._get_param("SpotFleetRequestId"))
+    kind, start = response._get_param("EventType"), _naive(response._get_param("StartTime"))
+    records = [
+        record
+        for record in fleet.history
+        if kind in (None, record["EventType"]) and _naive(record["Timestamp"]) >= start
+    ]
+    extras = {"SpotFleetRequestId": fleet.id, "StartTime": start, "LastEvaluatedTime": utcnow()}
+    return _page(response, "HistoryRecords", records, extras)
+
+
+def _page(response: SpotFleets, key: str, items: list[Any], extras: Mapping[str, Any]) -> ActionResult:
+    start = int(response._get_param("NextToken") or 0)
+    size = min(response._get_int_param("MaxResults") or _PAGE, _PAGE)
+    more = len(items) > start + size
+    return ActionResult(
+        {key: items[start : start + size], "NextToken": str(start + size) if more else None, **extras}
+    )
+
+
+def _naive(moment: datetime | str) -> datetime:
+    """Return a time in UTC without its zone, as moto's ``utcnow`` has it."""
+    parsed = datetime.fromisoformat(moment.replace("Z", "+00:00")) if isinstance(moment, str) else moment
+    return parsed.replace(tzinfo=None)
+
+
+REQUESTS: Final = Fix(
+    "spot fleet capacity",
+    moto="DescribeSpotFleetRequests shows no on-demand capacity, no activity, no pages",
+    aws="shows what is fulfilled, of it on-demand, in pages",
+    patches=((SpotFleets, "describe_spot_fleet_requests", _describe_requests),),
+)
+MEMBERS: Final = Fix(
+    "spot fleet members",
+    moto="DescribeSpotFleetInstances shows spot instances only, without their health, without pages",
+    aws="shows each member with its health, in pages",
+    patches=((SpotFleets, "describe_spot_fleet_instances", _describe_instances),),
+)
+HISTORY: Final = Fix(
+    "spot fleet history",
+    moto="DescribeSpotFleetRequestHistory is missing",
+    aws="shows launches, terminations, changes and errors of the last 48 hours; here the last 200 records",
+    patches=((SpotFleets, "describe_spot_fleet_request_history", _describe_history),),
+)

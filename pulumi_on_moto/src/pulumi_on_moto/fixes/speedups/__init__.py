@@ -1,0 +1,1 @@
+"""What makes moto faster and changes no answer."""

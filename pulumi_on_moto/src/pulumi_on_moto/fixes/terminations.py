@@ -1,0 +1,59 @@
+"""An instance that a client terminates leaves the group or fleet that holds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from moto.core.responses import ActionResult
+from moto.ec2.responses.instances import InstanceResponse
+
+from pulumi_on_moto.fixes.fix import Fix
+from pulumi_on_moto.fixes.fleets.request import FleetRequest
+from pulumi_on_moto.fixes.groups.members import leave
+
+_GONE: Final = ("shutting-down", "terminated")
+
+
+def listen(backend: Any, listener: Callable[[Any], None]) -> None:
+    """Call ``listener(instance)`` whenever a client terminates an instance that a group or fleet holds."""
+    backend.local_listener = listener
+
+
+def released(backend: Any, instance_ids: list[str]) -> None:
+    """Take terminated instances out of what holds them, and tell the listener."""
+    listener: Callable[[Any], None] | None = getattr(backend, "local_listener", None)
+    for instance_id in instance_ids:
+        instance = backend.get_instance(instance_id)
+        holder = _holder(instance)
+        if isinstance(holder, FleetRequest):
+            holder.leave(instance)
+        else:
+            leave(holder, instance, "an EC2 health check indicating it has been terminated")
+        if listener is not None:
+            listener(instance)
+
+
+def _holder(instance: Any) -> Any:
+    """Return the fleet or group that an instance was launched for, None for one of neither."""
+    return getattr(instance, "local_fleet", None) or getattr(instance, "autoscaling_group", None)
+
+
+def _releasing(terminate: Callable[[InstanceResponse], ActionResult]) -> Callable[..., ActionResult]:
+    def terminated(response: InstanceResponse) -> ActionResult:
+        wanted = response._get_param("InstanceIds", [])
+        instances = [response.ec2_backend.get_instance(instance_id) for instance_id in wanted]
+        held = [i.id for i in instances if i.state not in _GONE and _holder(i) is not None]
+        result = terminate(response)
+        released(response.ec2_backend, held)
+        return result
+
+    return terminated
+
+
+TERMINATION: Final = Fix(
+    "terminated members",
+    moto="TerminateInstances leaves the instance in its fleet, and its group refills itself",
+    aws="group or fleet finds out, lets it go and says so in its activities or history",
+    patches=((InstanceResponse, "terminate_instances", _releasing(InstanceResponse.terminate_instances)),),
+)

@@ -1,0 +1,72 @@
+"""pytest's fixture for pulumi_on_moto: one Pulumi program, deployed once, for all tests of a process.
+
+pytest loads this module in every run where the package is installed; moto and pulumi are imported when a test
+asks for the fixture, not before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pulumi_on_moto import Deployment, StackConfig
+
+
+class OneProgram:
+    """Deploys the first stack that a test asks for, and refuses another: Pulumi's runtime is global."""
+
+    def __init__(self, closing: contextlib.ExitStack) -> None:
+        self._closing = closing
+        self._stack: StackConfig | None = None
+        self._deployment: Deployment | None = None
+
+    def deployed(self, stack: StackConfig) -> Deployment:
+        """Return the deployment of a stack: the same for all tests."""
+        if self._deployment is None:
+            self._stack, self._deployment = stack, self._deploy(stack)
+        elif stack != self._stack:
+            raise pytest.UsageError(
+                f"stack {stack.project}/{stack.stack}: this process has deployed "
+                f"{self._deployment.project}/{self._deployment.stack}, and holds one program only; "
+                "run these tests in a pytest of their own"
+            )
+        return self._deployment
+
+    def _deploy(self, stack: StackConfig) -> Deployment:
+        from pulumi_on_moto import deploy, sandbox
+
+        clients = self._closing.enter_context(sandbox(stack.region))
+        with warnings.catch_warnings():
+            # pulumi-aws warns of its own old classes when it is imported.
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
+            return deploy(clients, stack)
+
+
+@pytest.fixture(scope="session")
+def pulumi_stack() -> StackConfig:
+    """The stack to deploy; a conftest.py or test module says which: ``return load("shop", "dev")``."""
+    raise pytest.UsageError("pulumi_deployment needs a session fixture pulumi_stack that returns load(…)")
+
+
+@pytest.fixture(scope="session")
+def pulumi_program() -> Iterator[OneProgram]:
+    """What holds the one deployment of this process, and closes its sandbox at the end of the session."""
+    with contextlib.ExitStack() as closing:
+        yield OneProgram(closing)
+
+
+@pytest.fixture
+def pulumi_deployment(pulumi_program: OneProgram, pulumi_stack: StackConfig) -> Deployment:
+    """The deployment of ``pulumi_stack`` in moto: clients, outputs, resources, functions.
+
+    It is made once and shared by all tests of the process, so what one test writes the next one sees. Loaded
+    functions are forgotten before each test.
+    """
+    deployment = pulumi_program.deployed(pulumi_stack)
+    deployment.functions.cool()
+    return deployment

@@ -41,7 +41,6 @@ _TIER_OF: Final = {
     "lambdas/test_bench.py": "adapter long",
     "live": "program",
     "live/test_scheduler.py": "pure",
-    "live/test_stackfile.py": "pure",
     "live/test_travels.py": "pure",
     "market": "pure",
     "market/test_capacity_bench.py": "pure long",

@@ -11,7 +11,7 @@ from gpu_spot.live.cloud import LocalCloud
 from pulumi_on_moto import deploy, load
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
-from tests.live.world import SAMPLE, START, Deployed, Running, empty
+from tests.live.world import OURS, SAMPLE, START, Deployed, Running, empty
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def deployed() -> Iterator[Deployed]:
         with warnings.catch_warnings():
             # pulumi-aws warns of its own old classes when it is imported.
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
-            deployment = deploy(clients, load(SAMPLE, "dev"))
+            deployment = deploy(clients, load(SAMPLE, "dev", OURS))
         yield Deployed(clients, deployment)
 
 

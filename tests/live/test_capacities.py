@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.mapping.base import Draft
-from pulumi_on_moto.mapping.requirements import expand
 from tests.live.apart import printed_by
 
 
@@ -32,10 +29,3 @@ def test_requirements_become_the_types_that_meet_them(seen: dict[str, Any]) -> N
 def test_a_request_fleet_asks_at_once_and_has_no_group_behind_it(seen: dict[str, Any]) -> None:
     assert seen["fleets"] == {"gpu-spot-dev-batch-primary": 2, "gpu-spot-dev-fleet-primary": 0}
     assert not [name for name in seen["groups"] if name.startswith("batch")]
-
-
-def test_a_requirement_that_is_not_emulated_is_named() -> None:
-    draft = Draft("aws:autoscaling/group:Group", "g", "urn", None, {})  # type: ignore[arg-type]
-    wanted = {"instanceRequirements": {"allowedInstanceTypes": ["g5.xlarge"], "localStorage": "required"}}
-    with pytest.raises(LocalCloudError, match=r"instanceRequirements\.localStorage is not emulated locally"):
-        expand(draft, [wanted])

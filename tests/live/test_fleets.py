@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from gpu_spot.live.cloud import GroupView, LocalCloud
 from lambdas.core.model import Market, Side
-from tests.live.test_functions import bodies
+from tests.live.test_announcements import bodies
 from tests.live.world import START, Deployed, Running, empty
 
 GROUP = "fleet"

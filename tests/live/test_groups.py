@@ -9,7 +9,7 @@ from gpu_spot.live.instances import TERMINATED_VISIBLE_SECONDS
 from gpu_spot.market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
-from tests.live.test_functions import bodies
+from tests.live.test_announcements import bodies
 from tests.live.world import START, Running
 
 
@@ -53,8 +53,8 @@ def test_a_launched_instance_looks_as_on_aws(running: Running) -> None:
     assert seen["MetadataOptions"]["HttpTokens"] == "required"
     assert "instance-profile/node-" in seen["IamInstanceProfile"]["Arn"]
     tags = {tag["Key"]: tag["Value"] for tag in seen["Tags"]}
-    assert tags["gpu-spot:group"] == "inference"
-    assert tags["gpu-spot:side"] == "primary"
+    assert tags["sample:group"] == "inference"
+    assert tags["sample:side"] == "primary"
     assert tags["aws:autoscaling:groupName"] == running.cloud.group("inference").primary
     assert "InstanceLifecycle" not in running.instance(owned)
     assert [(item["InstanceId"], item["LifecycleState"]) for item in running.primary["Instances"]] == [

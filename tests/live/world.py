@@ -9,11 +9,14 @@ from typing import Any
 from moto.sqs.models import sqs_backends
 
 from gpu_spot.live.cloud import LocalCloud
+from lambdas.core import names
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedClock
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
-SAMPLE = Path(__file__).with_name("sample")
+SAMPLE = Path(__file__).parents[2] / "pulumi_on_moto/tests/sample"
+OURS = {"prefix": "/gpu-spot", "tableVariable": names.ENV_REGISTRY_TABLE}
+"""What gpu-spot reads of a deployment, under the names that it reads."""
 START = 1_700_000_000.0
 
 

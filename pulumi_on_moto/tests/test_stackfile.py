@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.program import stackfile
+from pulumi_on_moto import LocalCloudError, load
 
 SAMPLE = Path(__file__).with_name("sample")
 
 
 def test_values_defaults_and_encoding() -> None:
-    config = stackfile.load(SAMPLE, "dev")
+    config = load(SAMPLE, "dev")
     assert (config.project, config.region) == ("sample", "us-west-2")
     assert config.values["sample:size"] == 6
     assert config.encoded()["sample:size"] == "6"
@@ -22,11 +21,11 @@ def test_values_defaults_and_encoding() -> None:
 
 def test_overrides_by_path() -> None:
     overrides = {"services[0].capacity.target": 4, "size": 9, "aws:region": "eu-west-1"}
-    config = stackfile.load(SAMPLE, "dev", overrides)
+    config = load(SAMPLE, "dev", overrides)
     assert config.values["sample:services"][0]["capacity"]["target"] == 4
     assert config.values["sample:size"] == 9
     assert config.region == "eu-west-1"
-    assert stackfile.load(SAMPLE, "dev").values["sample:size"] == 6
+    assert load(SAMPLE, "dev").values["sample:size"] == 6
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,7 @@ def test_overrides_by_path() -> None:
 )
 def test_wrong_configuration_is_one_line(stack: str, overrides: dict[str, object], message: str) -> None:
     with pytest.raises(LocalCloudError) as caught:
-        stackfile.load(SAMPLE, stack, overrides)
+        load(SAMPLE, stack, overrides)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -52,10 +51,10 @@ def test_malformed_yaml_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: small\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config: [\n")
     with pytest.raises(LocalCloudError, match=r"Pulumi\.dev\.yaml is not valid YAML") as caught:
-        stackfile.load(tmp_path, "dev")
+        load(tmp_path, "dev")
     assert "\n" not in str(caught.value)
 
 
 def test_missing_project_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(LocalCloudError, match=r"no Pulumi\.yaml in"):
-        stackfile.load(tmp_path, "dev")
+        load(tmp_path, "dev")

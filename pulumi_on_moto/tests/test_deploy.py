@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 from rich.console import Console
 
-from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.program.tree import tree
-from pulumi_on_moto.sandbox import sandbox
-from tests.live.world import Deployed
+from pulumi_on_moto import Deployment, LocalCloudError, sandbox, tree
 
 
-def test_network_is_there(deployed: Deployed) -> None:
-    ec2 = deployed.clients("ec2")
-    vpc = deployed.deployment.resource("aws:ec2/vpc:Vpc", "sample").id
+def test_network_is_there(deployment: Deployment) -> None:
+    ec2 = deployment.clients("ec2")
+    vpc = deployment.resource("aws:ec2/vpc:Vpc", "sample").id
     here = [{"Name": "vpc-id", "Values": [vpc]}]
     assert {s["AvailabilityZone"] for s in ec2.describe_subnets(Filters=here)["Subnets"]} == {
         "us-west-2a",
@@ -27,15 +23,15 @@ def test_network_is_there(deployed: Deployed) -> None:
     attribute = ec2.describe_vpc_attribute(VpcId=vpc, Attribute="enableDnsHostnames")
     assert attribute["EnableDnsHostnames"]["Value"] is True
     group = ec2.describe_security_groups(
-        GroupIds=[deployed.deployment.resource("aws:ec2/securityGroup:SecurityGroup", "sample").id]
+        GroupIds=[deployment.resource("aws:ec2/securityGroup:SecurityGroup", "sample").id]
     )["SecurityGroups"][0]
     assert [rule["IpRanges"][0]["CidrIp"] for rule in group["IpPermissionsEgress"]] == ["0.0.0.0/0"]
     assert group["IpPermissions"][0]["UserIdGroupPairs"][0]["GroupId"] == group["GroupId"]
 
 
-def test_queue_attributes_reach_aws(deployed: Deployed) -> None:
-    url = deployed.deployment.outputs["queue"]
-    attributes = deployed.clients("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])[
+def test_queue_attributes_reach_aws(deployment: Deployment) -> None:
+    url = deployment.outputs["queue"]
+    attributes = deployment.clients("sqs").get_queue_attributes(QueueUrl=url, AttributeNames=["All"])[
         "Attributes"
     ]
     assert attributes["VisibilityTimeout"] == "60"
@@ -43,9 +39,9 @@ def test_queue_attributes_reach_aws(deployed: Deployed) -> None:
     assert "events.amazonaws.com" in attributes["Policy"]
 
 
-def test_group_records_capacity_and_launches_nothing(deployed: Deployed) -> None:
-    name = deployed.deployment.resource("aws:autoscaling/group:Group", "inference").id
-    group = deployed.clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
+def test_group_records_capacity_and_launches_nothing(deployment: Deployment) -> None:
+    name = deployment.resource("aws:autoscaling/group:Group", "inference").id
+    group = deployment.clients("autoscaling").describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
         "AutoScalingGroups"
     ][0]
     overrides = group["MixedInstancesPolicy"]["LaunchTemplate"]["Overrides"]
@@ -54,8 +50,8 @@ def test_group_records_capacity_and_launches_nothing(deployed: Deployed) -> None
     assert group["MaxSize"] == 6
 
 
-def test_function_identity_and_tables_are_there(deployed: Deployed) -> None:
-    clients, deployment = deployed.clients, deployed.deployment
+def test_function_identity_and_tables_are_there(deployment: Deployment) -> None:
+    clients = deployment.clients
     function = deployment.resource("aws:lambda/function:Function", "controller")
     configuration = clients("lambda").get_function_configuration(FunctionName=function.id)
     assert configuration["Handler"] == "handlers.echo.handler"
@@ -70,39 +66,39 @@ def test_function_identity_and_tables_are_there(deployed: Deployed) -> None:
     assert groups[0]["retentionInDays"] == 30
 
 
-def test_components_are_recorded_and_parents_kept(deployed: Deployed) -> None:
-    component = deployed.deployment.resource("sample:index:Network", "sample")
-    vpc = deployed.deployment.resource("aws:ec2/vpc:Vpc", "sample")
+def test_components_are_recorded_and_parents_kept(deployment: Deployment) -> None:
+    component = deployment.resource("sample:index:Network", "sample")
+    vpc = deployment.resource("aws:ec2/vpc:Vpc", "sample")
     assert component.is_component
     assert vpc.parent == component.urn
 
 
-def test_every_resource_with_a_tag_input_carries_it(deployed: Deployed) -> None:
-    tags = deployed.clients("ssm").list_tags_for_resource(
-        ResourceType="Parameter", ResourceId="/gpu-spot/dev/groups/inference/target"
+def test_every_resource_with_a_tag_input_carries_it(deployment: Deployment) -> None:
+    tags = deployment.clients("ssm").list_tags_for_resource(
+        ResourceType="Parameter", ResourceId="/sample/dev/groups/inference/target"
     )["TagList"]
-    assert tags == [{"Key": "gpu-spot:group", "Value": "inference"}]
+    assert tags == [{"Key": "sample:group", "Value": "inference"}]
 
 
-def test_secrets_are_unwrapped_for_resources_and_hidden_in_the_tree(deployed: Deployed) -> None:
-    assert deployed.deployment.outputs["secret"] == "hush"
+def test_secrets_are_unwrapped_for_resources_and_hidden_in_the_tree(deployment: Deployment) -> None:
+    assert deployment.outputs["secret"] == "hush"
     console = Console(width=160)
     with console.capture() as shown:
-        console.print(tree(deployed.deployment))
+        console.print(tree(deployment))
     text = shown.get()
     assert "hush" not in text
     assert "[secret]" in text
     assert "aws:autoscaling:Group  inference-fallback" in text
 
 
-def test_requests_are_validated_and_unknown_services_stay_inside(deployed: Deployed) -> None:
+def test_requests_are_validated_and_unknown_services_stay_inside(deployment: Deployment) -> None:
     with pytest.raises(ParamValidationError):
-        deployed.clients("ec2").run_instances(MinCount="many", MaxCount=1)
+        deployment.clients("ec2").run_instances(MinCount="many", MaxCount=1)
     with pytest.raises((ClientError, LocalCloudError)):
-        deployed.clients("pricing").get_products(ServiceCode="AmazonEC2")
+        deployment.clients("pricing").get_products(ServiceCode="AmazonEC2")
 
 
-def test_a_second_sandbox_is_refused(deployed: Deployed) -> None:
+def test_a_second_sandbox_is_refused(deployment: Deployment) -> None:
     with pytest.raises(LocalCloudError, match="already running"), sandbox("us-west-2"):
         pass
 
@@ -110,7 +106,8 @@ def test_a_second_sandbox_is_refused(deployed: Deployed) -> None:
 FAILING = {
     "unknown type": (
         'aws.kinesis.Stream("s", shard_count=1)',
-        'aws:kinesis/stream:Stream "s": this resource type is not emulated by the local cloud',
+        'aws:kinesis/stream:Stream "s": this resource type is not emulated by the local cloud; '
+        'pulumi_on_moto.register("aws:kinesis/stream:Stream", Spec("service.method", …)) adds it',
     ),
     "unmapped input": (
         'aws.dynamodb.Table("t", attributes=[{"name": "k", "type": "S"}], hash_key="k",'
@@ -145,9 +142,7 @@ CALLER = """
 import os, sys
 from pathlib import Path
 import pulumi_aws
-from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto import deploy, load
-from pulumi_on_moto.sandbox import sandbox
+from pulumi_on_moto import LocalCloudError, deploy, load, sandbox
 for folder in sys.argv[1:]:
     if os.fork():
         os.wait()
@@ -162,21 +157,14 @@ for folder in sys.argv[1:]:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def said(tmp_path_factory: pytest.TempPathFactory, python: Callable[..., str]) -> dict[str, str]:
     """What each failing program ends with: one process each, for Pulumi's runtime is global."""
     folders = {case: tmp_path_factory.mktemp("program") for case in FAILING}
     for case, folder in folders.items():
         (folder / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
         (folder / "Pulumi.dev.yaml").write_text("config:\n  aws:region: us-west-2\n")
         (folder / "__main__.py").write_text(f"import pulumi_aws as aws\n{FAILING[case][0]}\n")
-    done = subprocess.run(
-        [sys.executable, "-c", CALLER, *map(str, folders.values())],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    python(CALLER, *folders.values())
     return {case: (folder / "said").read_text() for case, folder in folders.items()}
 
 

@@ -1,4 +1,4 @@
-"""A small program with the resource types of the real one."""
+"""A program with resources of many types."""
 
 from pathlib import Path
 
@@ -8,6 +8,8 @@ import pulumi_aws as aws
 STACK = pulumi.get_stack()
 SIZE = pulumi.Config().require_int("size")
 SERVICES = pulumi.Config().require_object("services")
+PREFIX = pulumi.Config().require("prefix")
+TABLE_VARIABLE = pulumi.Config().require("tableVariable")
 
 
 class Network(pulumi.ComponentResource):
@@ -82,7 +84,7 @@ template = aws.ec2.LaunchTemplate(
     },
     user_data="IyEvYmluL3NoCg==",
     block_device_mappings=[{"device_name": "/dev/sda1", "ebs": {"encrypted": "true", "volume_size": 100}}],
-    tag_specifications=[{"resource_type": "instance", "tags": {"gpu-spot:group": "inference"}}],
+    tag_specifications=[{"resource_type": "instance", "tags": {"sample:group": "inference"}}],
 )
 spec = {"launch_template_id": template.id, "version": template.latest_version.apply(str)}
 primary = aws.autoscaling.Group(
@@ -104,7 +106,7 @@ primary = aws.autoscaling.Group(
             "overrides": [{"instance_type": "g5.xlarge"}, {"instance_type": "g6.xlarge"}],
         },
     },
-    tags=[{"key": "gpu-spot:side", "value": "primary", "propagate_at_launch": True}],
+    tags=[{"key": "sample:side", "value": "primary", "propagate_at_launch": True}],
 )
 fallback = aws.autoscaling.Group(
     "inference-fallback",
@@ -180,7 +182,7 @@ function = aws.lambda_.Function(
             "helper_of_sample.py": pulumi.StringAsset("SEEN = []\n"),
         }
     ),
-    environment={"variables": {"GROUP": "inference", "GPU_SPOT_REGISTRY_TABLE": registry.name}},
+    environment={"variables": {"GROUP": "inference", TABLE_VARIABLE: registry.name}},
     reserved_concurrent_executions=2,
 )
 aws.lambda_.EventSourceMapping(
@@ -209,13 +211,26 @@ for leaf, value in {
 }.items():
     aws.ssm.Parameter(
         f"inference-{leaf}",
-        name=f"/gpu-spot/{STACK}/groups/inference/{leaf}",
+        name=f"{PREFIX}/{STACK}/groups/inference/{leaf}",
         type="String",
         value=value,
-        tags={"gpu-spot:group": "inference"},
+        tags={"sample:group": "inference"},
     )
+echo = aws.lambda_.Function(
+    "echo",
+    role=role.arn,
+    runtime="python3.13",
+    handler="echo.handler",
+    code=pulumi.AssetArchive({"echo.py": pulumi.FileAsset(str(Path(__file__).with_name("echo_source.py")))}),
+)
+call = aws.cloudwatch.EventRule("call", event_pattern=pulumi.Output.json_dumps({"detail-type": ["call"]}))
+aws.cloudwatch.EventTarget("call", rule=call.name, arn=echo.arn)
 aws.lambda_.Permission(
-    "alarm", action="lambda:InvokeFunction", function=function.name, principal="events.amazonaws.com"
+    "call",
+    action="lambda:InvokeFunction",
+    function=echo.name,
+    principal="events.amazonaws.com",
+    source_arn=call.arn,
 )
 policy = aws.iam.Policy(
     "read",

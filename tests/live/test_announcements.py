@@ -1,0 +1,62 @@
+"""What the market does is announced in events, in AWS's shape, over the deployed rules."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpu_spot.market.replay.groups import SPOT_REFUSAL
+from lambdas.core.model import Market, Side
+from tests.live.world import START, Running
+
+
+def bodies(running: Running) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    url = running.deployment.outputs["queue"]
+    while (
+        found := running.clients("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages")
+    ):
+        messages.extend(json.loads(message["Body"]) for message in found)
+    return messages
+
+
+def test_a_notice_has_the_shape_that_aws_gives_it(running: Running) -> None:
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    bodies(running)
+    running.cloud.notice(instance, START + 120)
+    (event,) = bodies(running)
+    assert event.pop("id")
+    assert event == {
+        "version": "0",
+        "detail-type": "EC2 Spot Instance Interruption Warning",
+        "source": "aws.ec2",
+        "account": "123456789012",
+        "time": "2023-11-14T22:13:20Z",
+        "region": "us-west-2",
+        "resources": [f"arn:aws:ec2:us-west-2a:instance/{instance}"],
+        "detail": {"instance-id": instance, "instance-action": "terminate"},
+    }
+
+
+def test_only_matching_rules_deliver(running: Running) -> None:
+    # The sample has no rule for state changes and recommendations, and one for scaling by name prefix.
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    running.cloud.rebalance(instance)
+    running.cloud.refuse("inference", Side.PRIMARY, SPOT_REFUSAL)
+    running.cloud.kill([instance])
+    assert [event["detail-type"] for event in bodies(running)] == [
+        "EC2 Instance Launch Successful",
+        "EC2 Instance Launch Unsuccessful",
+        "EC2 Instance Terminate Successful",
+    ]
+
+
+def test_a_termination_by_a_client_is_announced(running: Running) -> None:
+    instance = running.cloud.launch("inference", Side.PRIMARY, "g5.xlarge", "us-west-2a", Market.SPOT)
+    bodies(running)
+    running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=instance, ShouldDecrementDesiredCapacity=True
+    )
+    (event,) = bodies(running)
+    assert event["detail"]["EC2InstanceId"] == instance
+    assert event["detail"]["AutoScalingGroupName"] == running.cloud.group("inference").primary

@@ -193,7 +193,7 @@ def _group(draft: Draft, old: Resource, wanted: Mapping[str, Any]) -> dict[str, 
 
 
 def _parameter(draft: Draft, old: Resource, wanted: Mapping[str, Any]) -> dict[str, Any]:
-    value = draft.take("insecureValue")
+    value = draft.take("insecureValue") or draft.take("value")
     if value is None or draft.inputs:
         raise draft.fail(f"{', '.join(sorted(draft.inputs)) or 'value'} cannot be changed in place here")
     draft.clients("ssm").put_parameter(Name=wanted["name"], Value=value, Overwrite=True)
@@ -234,7 +234,7 @@ def _read_fleet(clients: AwsClients, old: Resource) -> dict[str, Any]:
 
 def _read_parameter(clients: AwsClients, old: Resource) -> dict[str, Any]:
     parameter = clients("ssm").get_parameter(Name=old.inputs["name"])["Parameter"]
-    return {"insecureValue": parameter["Value"]}
+    return {"insecureValue": parameter["Value"], "value": parameter["Value"]}
 
 
 _READ: Final[dict[str, Callable[[AwsClients, Resource], dict[str, Any]]]] = {

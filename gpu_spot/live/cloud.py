@@ -22,7 +22,6 @@ from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, TAKEN, request_of
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedClock
-from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import Call, Invocation
 from pulumi_on_moto.sandbox import AwsClients
 
@@ -70,7 +69,7 @@ class LocalCloud:
         self.deployment = deployment
         self.clock = clock
         self._instances = Instances(clients)
-        self._bus = EventBus(deployment.region, deployment.functions)
+        self._bus = deployment.bus
         self._groups = self._read_groups()
         self._group_of = {name: group for group in self._groups for name in group.holders}
         self._heartbeats = Heartbeats(clients, self._registry_table())

@@ -13,7 +13,6 @@ import pytest
 
 from pulumi_on_moto import Deployment, LocalCloudError, deliver, invoke, tick
 from pulumi_on_moto.running.clock import SimulatedClock
-from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.server import command_line, serve
 
 FUNCTION = "aws:lambda/function:Function"
@@ -34,7 +33,7 @@ def dead(deployment: Deployment) -> int:
 
 
 def test_a_scheduled_event_names_its_rule(deployment: Deployment) -> None:
-    assert EventBus(deployment.region, deployment.functions).tick(0) == 1
+    assert deployment.bus.tick(0) == 1
     url = deployment.outputs["queue"]
     [message] = deployment.clients("sqs").receive_message(QueueUrl=url)["Messages"]
     event = json.loads(message["Body"])
@@ -89,6 +88,25 @@ def test_a_call_returns_result_log_and_error(deployment: Deployment) -> None:
     assert "Runtime.MarshalError" in invoke(deployment, "echo", {"return": "set"}).error
     with pytest.raises(LocalCloudError, match="has no aws:lambda/function:Function named 'none'"):
         invoke(deployment, "none")
+
+
+def test_clients_and_topics_call_functions_without_docker(deployment: Deployment) -> None:
+    function = deployment.resource(FUNCTION, "echo")
+    reply = deployment.clients("lambda").invoke(FunctionName=function.id, Payload=b'{"x": 1}')
+    assert json.loads(reply["Payload"].read()) == {"x": 1}
+    reply = deployment.clients("lambda").invoke(FunctionName=function.id, Payload=b'{"raise": "no"}')
+    assert json.loads(reply["Payload"].read()) == {"errorType": "ValueError", "errorMessage": "no"}
+    assert reply["FunctionError"]
+    sns, topic = deployment.clients("sns"), deployment.resource("aws:sns/topic:Topic", "people").id
+    sns.subscribe(TopicArn=topic, Protocol="lambda", Endpoint=function.outputs["arn"])
+    sns.publish(TopicArn=topic, Message="hello")
+
+
+def test_an_event_that_a_function_puts_wakes_another(deployment: Deployment) -> None:
+    first, second = deliver(deployment, {**CALLED, "detail": {"put": "call"}})
+    assert first.error == second.error == ""
+    assert (second.result["source"], second.result["detail"]) == ("echo", {})
+    assert second.result["time"].endswith("Z")
 
 
 def test_functions_run_from_the_archive_with_their_own_environment(deployment: Deployment) -> None:

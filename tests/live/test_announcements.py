@@ -2,22 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from gpu_spot.market.replay.groups import SPOT_REFUSAL
 from lambdas.core.model import Market, Side
-from tests.live.world import START, Running
-
-
-def bodies(running: Running) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
-    url = running.deployment.outputs["queue"]
-    while (
-        found := running.clients("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages")
-    ):
-        messages.extend(json.loads(message["Body"]) for message in found)
-    return messages
+from tests.live.world import START, Running, bodies
 
 
 def test_a_notice_has_the_shape_that_aws_gives_it(running: Running) -> None:

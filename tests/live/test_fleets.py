@@ -11,8 +11,7 @@ from botocore.exceptions import ClientError
 
 from gpu_spot.live.cloud import GroupView, LocalCloud
 from lambdas.core.model import Market, Side
-from tests.live.test_announcements import bodies
-from tests.live.world import START, Deployed, Running, empty
+from tests.live.world import START, Deployed, Running, bodies, empty
 
 GROUP = "fleet"
 PARAMETER = f"/gpu-spot/dev/groups/{GROUP}/config"

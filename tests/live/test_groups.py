@@ -9,8 +9,7 @@ from gpu_spot.live.instances import TERMINATED_VISIBLE_SECONDS
 from gpu_spot.market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
-from tests.live.test_announcements import bodies
-from tests.live.world import START, Running
+from tests.live.world import START, Running, bodies
 
 
 def test_groups_are_read_from_what_was_deployed(running: Running) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,17 @@ class Running:
     def instance(self, instance_id: str) -> Any:
         reply = self.clients("ec2").describe_instances(InstanceIds=[instance_id])
         return reply["Reservations"][0]["Instances"][0]
+
+
+def bodies(running: Running) -> list[dict[str, Any]]:
+    """Take what waits in the queue."""
+    messages: list[dict[str, Any]] = []
+    url = running.deployment.outputs["queue"]
+    while (
+        found := running.clients("sqs").receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages")
+    ):
+        messages.extend(json.loads(message["Body"]) for message in found)
+    return messages
 
 
 def empty(running: Running) -> None:

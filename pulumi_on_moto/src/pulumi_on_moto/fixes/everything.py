@@ -18,6 +18,8 @@ from pulumi_on_moto.fixes.groups.lifecycle import LAUNCH_HOOK
 from pulumi_on_moto.fixes.groups.policy import KEPT_POLICY
 from pulumi_on_moto.fixes.groups.termination import NAMED_INSTANCE
 from pulumi_on_moto.fixes.groups.warm_pool import WARM_POOL
+from pulumi_on_moto.fixes.invocations import INVOKE
+from pulumi_on_moto.fixes.put_events import PUT_EVENTS
 from pulumi_on_moto.fixes.speedups.answers import ANSWERS
 from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
 from pulumi_on_moto.fixes.speedups.retention import RETENTION
@@ -25,7 +27,9 @@ from pulumi_on_moto.fixes.speedups.timestamps import TIMESTAMPS
 from pulumi_on_moto.fixes.terminations import TERMINATION
 
 FIXES: Final[tuple[Fix, ...]] = (
+    INVOKE,
     POLLING,
+    PUT_EVENTS,
     PLAIN_TEXT,
     BOUNDS,
     NO_REFILL,

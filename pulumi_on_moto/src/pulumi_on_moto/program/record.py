@@ -1,4 +1,4 @@
-"""What a deployment leaves behind: its resources, its outputs, and its functions."""
+"""What a deployment leaves behind: its resources, its outputs, its functions and its event bus."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
 from pulumi_on_moto.sandbox import AwsClients
 
@@ -53,6 +54,7 @@ class Deployment:
         outputs: the stack's exports, secrets unwrapped.
         secret_outputs: names of the exports that must not be shown.
         functions: the deployed functions.
+        bus: the default event bus.
     """
 
     clients: AwsClients
@@ -62,6 +64,7 @@ class Deployment:
     outputs: Mapping[str, Any]
     secret_outputs: frozenset[str]
     functions: FunctionRuntime
+    bus: EventBus
 
     @property
     def region(self) -> str:

@@ -16,6 +16,7 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program.provision import Monitor
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.stackfile import StackConfig
+from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
 from pulumi_on_moto.sandbox import AwsClients
 
@@ -34,6 +35,7 @@ def deploy(clients: AwsClients, config: StackConfig) -> Deployment:
     """
     monitor = Monitor(clients, config.default_tags)
     run(monitor, clients, config)
+    functions = FunctionRuntime(clients, monitor.code)
     return Deployment(
         clients=clients,
         project=config.project,
@@ -41,7 +43,8 @@ def deploy(clients: AwsClients, config: StackConfig) -> Deployment:
         resources=tuple(monitor.recorded),
         outputs=monitor.exports,
         secret_outputs=monitor.secret_exports,
-        functions=FunctionRuntime(clients, monitor.code),
+        functions=functions,
+        bus=EventBus(clients.region, functions),
     )
 
 

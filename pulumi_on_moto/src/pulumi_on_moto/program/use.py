@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import Invocation
 
 _NEEDED: Final = ("source", "detail-type", "detail")
@@ -59,13 +58,12 @@ def deliver(deployment: Deployment, event: Mapping[str, Any]) -> tuple[Invocatio
     for key in _NEEDED:
         if key not in event:
             raise LocalCloudError(f"event: {key!r} is missing; {', '.join(_NEEDED)} are needed")
-    bus = EventBus(deployment.region, deployment.functions)
-    envelope = bus.event(event["detail-type"], event["source"], event["detail"], time.time(), [])
-    bus.publish({**envelope, **event})
+    envelope = deployment.bus.event(event["detail-type"], event["source"], event["detail"], time.time(), [])
+    deployment.bus.publish({**envelope, **event})
     return tuple(deployment.functions.run())
 
 
 def tick(deployment: Deployment) -> tuple[Invocation, ...]:
     """Let every rule with a schedule fire once; return the runs of functions, as ``deliver`` does."""
-    EventBus(deployment.region, deployment.functions).tick(time.time())
+    deployment.bus.tick(time.time())
     return tuple(deployment.functions.run())

@@ -16,6 +16,7 @@ from moto.moto_api._internal import mock_random
 from moto.sqs.models import sqs_backends
 
 from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes import put_events
 from pulumi_on_moto.running.functions import FunctionRuntime
 from pulumi_on_moto.running.resource_policy import admits
 from pulumi_on_moto.sandbox import ACCOUNT
@@ -36,7 +37,7 @@ class EventBus:
         self._events = events_backends[ACCOUNT][region]
         self._lambda = lambda_backends[ACCOUNT][region]
         self._queues = sqs_backends[ACCOUNT][region]
-        self._allowed: dict[tuple[str, str], str] = {}
+        put_events.carry_by(self._events, self._carry)
 
     def publish(self, event: Event) -> int:
         """Deliver an event to the targets of every rule that matches; return the number of deliveries."""
@@ -66,7 +67,7 @@ class EventBus:
             "detail-type": detail_type,
             "source": source,
             "account": ACCOUNT,
-            "time": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "time": _stamp(now),
             "region": self._region,
             "resources": resources,
             "detail": dict(detail),
@@ -146,6 +147,11 @@ class EventBus:
         bus = self._events.event_buses["default"]
         return [rule for rule in bus.rules.values() if rule.state == "ENABLED"]
 
+    def _carry(self, rule: Rule, event: Event) -> None:
+        """Deliver an event that a client has put; moto dates it in epoch seconds."""
+        given = {key: value for key, value in event.items() if key != "ingestion-time"}
+        self._deliver(rule, given | {"time": _stamp(float(event["time"]))})
+
     def _deliver(self, rule: Rule, event: Event) -> int:
         for target in rule.targets:
             arn, shaped = target["Arn"], _shaped(target, event)
@@ -161,18 +167,14 @@ class EventBus:
         return len(rule.targets)
 
     def _queue(self, rule: Rule, arn: str) -> str:
-        known = self._allowed.get((rule.arn, arn))
-        if known is not None:
-            return known
         name = arn.rpartition(":")[2]
         queue = self._queues.queues.get(name)
         if queue is None:
             raise LocalCloudError(f"rule {rule.name!r}: its target queue {name!r} does not exist")
         if str(getattr(queue, "kms_master_key_id", None)).startswith("alias/aws/"):
             raise LocalCloudError(f"queue {name!r}: EventBridge cannot use the AWS managed key of the queue")
-        if not admits(queue.policy, "sqs:SendMessage", rule.arn):
+        if not admits(queue.policy or "{}", "sqs:SendMessage", rule.arn):
             raise LocalCloudError(f"queue {name!r}: its policy does not let rule {rule.name!r} send messages")
-        self._allowed[rule.arn, arn] = name
         return name
 
     def _function(self, rule: Rule, arn: str) -> str:
@@ -183,9 +185,15 @@ class EventBus:
             raise LocalCloudError(
                 f"rule {rule.name!r}: its target function {name!r} does not exist"
             ) from None
-        if not admits({"Statement": function.policy.statements}, "lambda:InvokeFunction", rule.arn):
+        if not admits(
+            json.dumps({"Statement": function.policy.statements}), "lambda:InvokeFunction", rule.arn
+        ):
             raise LocalCloudError(f"function {name!r}: its policy does not let rule {rule.name!r} invoke it")
         return name
+
+
+def _stamp(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _shaped(target: Mapping[str, Any], event: Event) -> Any:

@@ -17,6 +17,7 @@ from moto.awslambda.models import EventSourceMapping, lambda_backends
 from moto.sqs.models import sqs_backends
 
 from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes import invocations
 from pulumi_on_moto.running.function import DeployedFunction
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
@@ -68,6 +69,7 @@ class FunctionRuntime:
         self._queues = sqs_backends[ACCOUNT][clients.region]
         self._region = clients.region
         self._waiting: list[tuple[str, Any]] = []
+        self._aside: list[Invocation] = []
         self.functions: dict[str, DeployedFunction] = {}
         self.listener: Callable[[Call], None] | None = None
         folder = tempfile.TemporaryDirectory(prefix="pulumi-on-moto-")
@@ -75,6 +77,7 @@ class FunctionRuntime:
         for name, archive in code.items():
             configuration = self._lambda.get_function(name)
             self.functions[name] = DeployedFunction(configuration, archive, root / name, clients.region)
+        invocations.run_by(self._lambda, self._answer)
 
     def cool(self) -> None:
         """Forget what functions have loaded and what waits for them: the next runs are cold starts."""
@@ -100,12 +103,21 @@ class FunctionRuntime:
     def run(self) -> list[Invocation]:
         """Run every function on what waits for it: events, and messages that are visible now, batch by batch.
 
-        It ends when nothing is left.
+        It ends when nothing is left. Functions that others call meanwhile come last.
         """
+        self._aside.clear()
         done: list[Invocation] = []
         while ran := [*self._run_events(), *self._run_messages()]:
             done += ran
-        return done
+        return done + self._aside
+
+    def _answer(self, name: str, event: Any) -> tuple[str, bool, str]:
+        """Run a function for a caller inside the sandbox."""
+        run = self.invoke(name, event)
+        self._aside.append(run)
+        kind, _, text = run.error.partition(": ")
+        answer = {"errorType": kind, "errorMessage": text} if run.error else run.result
+        return json.dumps(answer), bool(run.error), "\n".join(run.log)
 
     def _run_events(self) -> Iterator[Invocation]:
         while self._waiting:

@@ -5,21 +5,22 @@ from __future__ import annotations
 import fnmatch
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 _MATCHES: Final = ("ArnEquals", "ArnLike", "StringEquals", "StringLike")
 _EVENTS: Final = "events.amazonaws.com"
 
 
-def admits(policy: Any, action: str, rule_arn: str) -> bool:
-    """Return whether a policy, as text or as an object, allows EventBridge an action for a rule.
+@lru_cache(maxsize=1024)
+def admits(policy: str, action: str, rule_arn: str) -> bool:
+    """Return whether a policy allows EventBridge an action for a rule.
 
     ``action`` is spelled like ``sqs:SendMessage``. Of the conditions, those on ``aws:SourceArn`` are read.
     """
-    document = json.loads(policy) if isinstance(policy, str) else policy or {}
     service = action.partition(":")[0]
     allowing = {one.lower() for one in (action, f"{service}:*", "*")}
-    for statement in _each(document.get("Statement")):
+    for statement in _each(json.loads(policy).get("Statement")):
         principal = statement.get("Principal")
         services = _each(principal.get("Service")) if isinstance(principal, dict) else _each(principal)
         actions = {one.lower() for one in _each(statement.get("Action"))}

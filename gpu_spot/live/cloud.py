@@ -21,7 +21,7 @@ from pulumi_on_moto.fixes import terminations
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, TAKEN, request_of
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.running.clock import SimulatedClock
+from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.functions import Call, Invocation
 from pulumi_on_moto.sandbox import AwsClients
 
@@ -64,7 +64,7 @@ class GroupView:
 class LocalCloud:
     """A deployment brought to life, of all its groups. All times are the ``clock``'s, in epoch seconds."""
 
-    def __init__(self, clients: AwsClients, deployment: Deployment, clock: SimulatedClock) -> None:
+    def __init__(self, clients: AwsClients, deployment: Deployment, clock: SimulatedTime) -> None:
         self.clients = clients
         self.deployment = deployment
         self.clock = clock

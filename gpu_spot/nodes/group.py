@@ -16,7 +16,7 @@ from gpu_spot.nodes.process import TrainingProfile
 from gpu_spot.nodes.scheduler import Scheduler
 from gpu_spot.nodes.times import Times
 from gpu_spot.nodes.travels import travels
-from pulumi_on_moto.running.clock import SimulatedClock
+from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent.machine import log
 
@@ -25,7 +25,7 @@ class Nodes:
     """The nodes of one rehearsal; time moves by ``advance`` alone. Made by ``playing``."""
 
     def __init__(
-        self, clients: AwsClients, clock: SimulatedClock, folder: Path, profile: TrainingProfile
+        self, clients: AwsClients, clock: SimulatedTime, folder: Path, profile: TrainingProfile
     ) -> None:
         self.journal = Journal()
         self._times = Times()
@@ -92,7 +92,7 @@ class Nodes:
 
 @contextlib.contextmanager
 def playing(
-    clients: AwsClients, clock: SimulatedClock, profile: TrainingProfile | None = None
+    clients: AwsClients, clock: SimulatedTime, profile: TrainingProfile | None = None
 ) -> Iterator[Nodes]:
     """Yield nodes whose disks are folders in a temporary one, gone at the end; EBS is patched meanwhile."""
     with (

@@ -12,7 +12,7 @@ import pytest
 from moto.sqs.models import sqs_backends
 
 from pulumi_on_moto import Deployment, StackConfig, load
-from pulumi_on_moto.running.clock import SimulatedClock, simulated
+from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.sandbox import ACCOUNT
 
 START = 1_700_000_000.0
@@ -33,7 +33,7 @@ def deployment(pulumi_deployment: Deployment) -> Deployment:
 
 
 @pytest.fixture
-def clock() -> Iterator[SimulatedClock]:
+def clock() -> Iterator[SimulatedTime]:
     with simulated(START) as clock:
         yield clock
 

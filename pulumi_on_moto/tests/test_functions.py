@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pulumi_on_moto import Deployment, LocalCloudError, deliver, invoke, tick
-from pulumi_on_moto.running.clock import SimulatedClock
+from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.server import command_line, serve
 
 FUNCTION = "aws:lambda/function:Function"
@@ -154,7 +154,7 @@ def test_batches_have_the_size_of_the_mapping(deployment: Deployment) -> None:
 
 
 def test_a_partial_failure_keeps_only_the_failed_and_retries_them_until_dead(
-    clock: SimulatedClock, deployment: Deployment
+    clock: SimulatedTime, deployment: Deployment
 ) -> None:
     start, functions = clock.now, deployment.functions
     put(deployment)

@@ -24,7 +24,7 @@ from lambdas.core import names
 from pulumi_on_moto.program import stackfile
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import deploy
-from pulumi_on_moto.running.clock import SimulatedClock, simulated
+from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.sandbox import AwsClients, sandbox
 
 REPOSITORY = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ class World:
     config: stackfile.StackConfig
     clients: AwsClients
     deployment: Deployment
-    clock: SimulatedClock
+    clock: SimulatedTime
     cloud: LocalCloud
     seed: int
 

@@ -12,7 +12,7 @@ from moto.sqs.models import sqs_backends
 from gpu_spot.live.cloud import LocalCloud
 from lambdas.core import names
 from pulumi_on_moto.program.record import Deployment
-from pulumi_on_moto.running.clock import SimulatedClock
+from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 SAMPLE = Path(__file__).parents[2] / "pulumi_on_moto/tests/sample"
@@ -31,7 +31,7 @@ class Deployed:
 class Running:
     clients: AwsClients
     deployment: Deployment
-    clock: SimulatedClock
+    clock: SimulatedTime
     cloud: LocalCloud
 
     @property

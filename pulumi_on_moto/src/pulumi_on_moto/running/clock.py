@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import time_machine
 
 
-class SimulatedClock:
+class SimulatedTime:
     """A clock that stands still until it is moved. Times are epoch seconds."""
 
     def __init__(self, now: float, move: Callable[[float], None]) -> None:
@@ -29,7 +29,7 @@ class SimulatedClock:
 
 
 @contextlib.contextmanager
-def simulated(start: float) -> Iterator[SimulatedClock]:
+def simulated(start: float) -> Iterator[SimulatedTime]:
     """Freeze ``time.time``, ``datetime.now`` and their kin at ``start``; monotonic clocks go on."""
     with time_machine.travel(start, tick=False) as coordinates:
-        yield SimulatedClock(start, coordinates.move_to)
+        yield SimulatedTime(start, coordinates.move_to)

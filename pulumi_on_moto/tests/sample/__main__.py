@@ -257,5 +257,6 @@ aws.autoscaling.LifecycleHook(
     lifecycle_transition="autoscaling:EC2_INSTANCE_TERMINATING",
     heartbeat_timeout=120,
 )
+pulumi.export("topic", topic.arn.apply(lambda arn: arn.rpartition(":")[2]))
 pulumi.export("queue", queue.url)
 pulumi.export("secret", pulumi.Output.secret("hush"))

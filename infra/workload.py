@@ -32,7 +32,6 @@ from infra.components.storage.storage import Storage
 from infra.iam.instance_statements import InstanceAccess
 from infra.schema import Capacity, Dataset, Service, Training, Work
 from infra.schema.training import ON_THE_VOLUME
-from infra.schema.work import pairs
 from infra.scope import Scope
 from lambdas.core import names
 from userdata.agent.aws.permissions import Need
@@ -87,7 +86,7 @@ def of_service(service: Service, around: Surroundings) -> Workload:
         "slotsPerGpu": service.slots_per_gpu,
         "saysReady": service.says_ready,
         "command": list(service.command),
-        "environment": pairs(service.environment),
+        "environment": dict(service.environment),
     }
     if service.image is not None:
         work["image"] = service.image
@@ -122,15 +121,15 @@ def of_training(training: Training, around: Surroundings) -> Workload:
         "revision": training.revision,
         "command": list(training.command),
         "user": _USER,
-        "environment": pairs(training.environment),
+        "environment": dict(training.environment),
         "maxRestarts": training.max_restarts,
         "targetParameter": names.group_parameter(scope.stack, training.name, names.PARAMETER_TARGET),
     }
     volume: dict[str, Any] = {
         "sizeGib": training.volume_gib,
-        "dataset": training.dataset or "",
+        "dataset": training.dataset,
         "throughputMib": training.throughput_mib,
-        "initializationRateMib": training.initialization_rate_mib or 0,
+        "initializationRateMib": training.initialization_rate_mib,
     }
     mounts, points = [], []
     files = around.storage.file_system

@@ -1,4 +1,7 @@
-"""What all settings share: a strict, frozen model and the small types that several of them use."""
+"""What all settings share: a strict, frozen model and the small types that several of them use.
+
+Types of what the node agent is told, too, stand in ``userdata.agent.config.limits``.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,12 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
-Name: TypeAlias = Annotated[str, Field(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=24)]
-
 Count: TypeAlias = Annotated[int, Field(ge=0, le=5000)]
 
 Region: TypeAlias = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
 
 Image: TypeAlias = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+)$")]
 """An AMI id, or the path of a parameter that holds one."""
-
-ContainerImage: TypeAlias = Annotated[
-    str, Field(max_length=512, pattern=r"^[a-z0-9][A-Za-z0-9_./:-]*@sha256:[0-9a-f]{64}$")
-]
-"""Pinned by digest: a tag can be moved."""
 
 TagKey: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9+\-=.,_:@]{1,128}$")]
 """What instance metadata can show: no spaces, no slashes (EC2 user guide, "Access tags using IMDS")."""

@@ -7,7 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, field_validator
 
-from infra.schema.base import Email, Model, Name, unique
+from infra.schema.base import Email, Model, unique
+from userdata.agent.config.limits import Name
 
 UserId: TypeAlias = Annotated[int, Field(ge=1, le=4_294_967_295)]
 Days: TypeAlias = Annotated[int, Field(ge=1, le=3650)]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
-from infra.schema.base import ContainerImage
 from infra.schema.capacity import Capacity
 from infra.schema.work import Work
+from userdata.agent.config import limits
 
 
 class Service(Work):
@@ -21,10 +19,10 @@ class Service(Work):
     than NVIDIA has no container toolkit here, and its whole instance counts as one GPU.
     """
 
-    slots_per_gpu: Annotated[int, Field(ge=1, le=64)] = 1
-    drain_seconds: Annotated[int, Field(ge=0, le=120)] = 0
-    image: ContainerImage | None = None
-    command: Annotated[tuple[str, ...], Field(max_length=64)] = ()
+    slots_per_gpu: limits.SlotsPerGpu = 1
+    drain_seconds: limits.DrainSeconds = 0
+    image: limits.ContainerImage | None = None
+    command: limits.Arguments = ()
     says_ready: bool = False
 
     @property

@@ -7,10 +7,10 @@ from typing import Annotated, Final
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
-from infra.schema.base import Name
 from infra.schema.capacity import Capacity
-from infra.schema.work import InitializationRate, Throughput, Work
+from infra.schema.work import Work
 from lambdas.core import policies
+from userdata.agent.config import limits
 from userdata.agent.config.model import check_places
 from userdata.agent.config.names import DATA_DIR
 
@@ -23,31 +23,21 @@ _SHORTAGE_COST: Final = 2.0
 class Training(Work):
     """A training job on one instance, which its data volume follows from zone to zone.
 
-    ``revision`` is a commit: a branch would make two starts of one job two programs. ``dataset`` is copied to
-    the volume when that is new; ``datasets`` are shared and only read. ``checkpoints`` names the access point
-    of the file system where they lie. ``initialization_rate_mib`` and ``throughput_mib`` are the
-    volume's; ``max_restarts`` failures in a row without a new checkpoint end the job as failed.
+    ``revision`` is a commit. ``dataset`` is copied to the volume when that is new; ``datasets`` are shared
+    and only read. ``checkpoints`` names the access point of the file system where they lie.
+    ``initialization_rate_mib`` and ``throughput_mib`` are the volume's; ``max_restarts`` failures in a row
+    without a new checkpoint end the job as failed.
     """
 
-    # No user and no password in it: it stands in the boot data.
-    repository: Annotated[
-        str, Field(max_length=512, pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_.~-]+)+$")
-    ]
-    revision: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
-    command: Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
-    # Whole folders, and no letter that a policy would read as a wildcard: the role may read nothing else.
-    dataset: (
-        Annotated[
-            str,
-            Field(max_length=512, pattern=r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/([A-Za-z0-9_.=-]+/)*$"),
-        ]
-        | None
-    ) = None
-    volume_gib: Annotated[int, Field(alias="volumeGiB", ge=1, le=16_384)] = 100
-    initialization_rate_mib: InitializationRate | None = None
-    throughput_mib: Throughput = 125
-    checkpoints: Name = ON_THE_VOLUME
-    max_restarts: Annotated[int, Field(ge=0, le=100)] = 5
+    repository: limits.CodeRepository
+    revision: limits.Revision
+    command: limits.Command
+    dataset: limits.DatasetFolder | None = None
+    volume_gib: Annotated[limits.VolumeGib, Field(alias="volumeGiB")] = 100
+    initialization_rate_mib: limits.InitializationRateMib | None = None
+    throughput_mib: limits.ThroughputMib = 125
+    checkpoints: limits.Name = ON_THE_VOLUME
+    max_restarts: limits.MaxRestarts = 5
 
     @field_validator("capacity")
     @classmethod

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Final, TypeAlias
+from typing import Annotated, Final
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
-from infra.schema.base import Model, Name
+from infra.schema.base import Model
 from infra.schema.capacity import Capacity
-from userdata.agent.config.model import DATASET_PATH, check_places
+from userdata.agent.config import limits
+from userdata.agent.config.model import check_places
 from userdata.agent.config.names import DATASET_DEVICES
-
-Throughput: TypeAlias = Annotated[int, Field(ge=125, le=750)]
-"""Of a gp3 volume in MiB/s: 125 is free, 750 the most that its free 3,000 IOPS allow (EBS user guide)."""
-
-InitializationRate: TypeAlias = Annotated[int, Field(ge=100, le=300)]
-"""MiB/s at which AWS fetches a snapshot's blocks ahead of reads (EC2's API, ``VolumeInitializationRate``)."""
-
-# `docker --env-file` knows neither quotes nor continued lines.
-Environment: TypeAlias = dict[
-    Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=128)],
-    Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")],
-]
 
 _OURS: Final = ("GPU_SPOT_", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _TEXT_BYTES: Final = 4096
@@ -33,19 +22,19 @@ _TEXT_BYTES: Final = 4096
 class Dataset(Model):
     """A snapshot that each instance gets a volume of, mounted read-only at ``path``."""
 
-    snapshot: Annotated[str, Field(pattern=r"^snap-[0-9a-f]{8,17}$")]
-    path: Annotated[str, Field(pattern=f"^{DATASET_PATH}$", max_length=128)]
-    initialization_rate_mib: InitializationRate | None = None
-    throughput_mib: Throughput = 125
+    snapshot: limits.Snapshot
+    path: limits.DatasetPath
+    initialization_rate_mib: limits.InitializationRateMib | None = None
+    throughput_mib: limits.ThroughputMib = 125
 
 
 class Work(Model):
     """Work on a group of instances. ``environment`` is no place for secrets: it stands in the boot data."""
 
-    name: Name
+    name: limits.Name
     capacity: Capacity
     datasets: Annotated[tuple[Dataset, ...], Field(max_length=len(DATASET_DEVICES))] = ()
-    environment: Environment = Field(default_factory=dict)
+    environment: limits.Environment = Field(default_factory=dict)
 
     @field_validator("datasets")
     @classmethod
@@ -73,18 +62,13 @@ class Work(Model):
         return command
 
 
-def pairs(environment: Mapping[str, str]) -> list[str]:
-    """Return an environment as the agent takes it: ``NAME=value``."""
-    return [f"{name}={value}" for name, value in environment.items()]
-
-
 def _check_text(command: Sequence[str], environment: Mapping[str, str]) -> None:
     """Raise ``ValueError`` for what cannot be started, and for more than the boot data holds."""
     for argument in command:
         if "\0" in argument or not command[0]:
             raise ValueError(f"argument {argument!r}, allowed: a program, arguments without NUL")
     # As it stands there: JSON in a file that is itself a string of JSON.
-    size = len(json.dumps(json.dumps([*command, *pairs(environment)], indent=1)))
+    size = len(json.dumps(json.dumps([command, environment], indent=1)))
     if size > _TEXT_BYTES:
         raise ValueError(
             f"command and environment take {size} bytes of the boot data, allowed: at most {_TEXT_BYTES}"

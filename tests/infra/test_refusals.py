@@ -104,7 +104,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", capacity(rootVolumeGiB=30), "services[0].capacity.rootVolumeGiB", "at least 75"),
     ("dev", capacity(rootVolumeGiB=20_000), "services[0].capacity.rootVolumeGiB", "at most 16384"),
     ("dev", {f"{SERVICE}/slotsPerGpu": 0}, "services[0].slotsPerGpu", "at least 1"),
-    ("dev", {f"{SERVICE}/drainSeconds": 121}, "services[0].drainSeconds", "at most 120"),
+    ("dev", {f"{SERVICE}/drainSeconds": 111}, "services[0].drainSeconds", "at most 110"),
     # the fallback
     ("dev", capacity(fallback={"warmInstances": 17}), "services[0].capacity.max", "at least 17"),
     (

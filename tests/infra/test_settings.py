@@ -148,8 +148,8 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         ),
         (
             "gpu-spot:services/0/drainSeconds",
-            121,
-            "gpu-spot:services[0].drainSeconds: 121, allowed: at most 120",
+            111,
+            "gpu-spot:services[0].drainSeconds: 111, allowed: at most 110",
         ),
         (
             "gpu-spot:network/zones",

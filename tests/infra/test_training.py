@@ -48,7 +48,7 @@ def test_the_agent_is_told_job_volume_and_whose_target_it_ends(known: Run) -> No
         "revision": training.REVISION,
         "command": ["python", "train.py", "--epochs=90"],
         "user": "ubuntu",
-        "environment": [],
+        "environment": {},
         "maxRestarts": 5,
         "targetParameter": known.the("Parameter", "resnet-target")["name"],
     }
@@ -56,7 +56,7 @@ def test_the_agent_is_told_job_volume_and_whose_target_it_ends(known: Run) -> No
         "sizeGib": 500,
         "dataset": "s3://datasets/imagenet/",
         "throughputMib": 125,
-        "initializationRateMib": 0,
+        "initializationRateMib": None,
     }
     assert "service" not in told
 
@@ -69,7 +69,7 @@ def test_what_the_stack_file_says_of_the_run_reaches_the_agent(tmp_path: Path) -
         throughputMib=500,
         initializationRateMib=300,
     ).agent("resnet-fallback")
-    assert said["training"]["environment"] == ["EPOCHS=90", "NAME=a b=c"]
+    assert said["training"]["environment"] == {"EPOCHS": "90", "NAME": "a b=c"}
     assert said["training"]["maxRestarts"] == 2
     assert said["volume"]["throughputMib"] == 500
     assert said["volume"]["initializationRateMib"] == 300
@@ -84,7 +84,7 @@ def test_a_services_command_is_the_images_or_a_process_of_nobody_special(
         config["gpu-spot:services"][0] |= more | ({"image": image} if image else {})
 
     told = run("known", variant(tmp_path, change)).agent("inference-primary")["service"]
-    assert (told["command"], told["environment"]) == (["serve", "--fast"], ["MODEL=x"])
+    assert (told["command"], told["environment"]) == (["serve", "--fast"], {"MODEL": "x"})
     assert (told.get("image"), told.get("user")) == (image, None if image else "ubuntu")
 
 

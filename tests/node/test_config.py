@@ -26,19 +26,19 @@ def test_a_training_configuration_is_read() -> None:
     ("change", "message"),
     [
         ({"drainSecond": 3}, "drainSecond: unknown key"),
-        ({"drainSeconds": True}, "drainSeconds: True is not of type float"),
-        ({"drainSeconds": 119}, "drainSeconds: 119.0; allowed: 0 to 110"),
+        ({"drainSeconds": True}, "drainSeconds: True is not of type int"),
+        ({"drainSeconds": 111}, "drainSeconds: 111; allowed: 0 to 110"),
         ({"side": "third"}, "side: 'third'; allowed: 'primary', 'fallback'"),
         ({"volume": {"sizeGib": "100"}}, "volume.sizeGib: '100' is not of type int"),
-        ({"volume": {"dataset": "datasets"}}, "volume: dataset: 'datasets'; allowed: s3://bucket/prefix/"),
-        ({"volume": {"initializationRateMib": 50}}, "allowed: 0, 100 to 300"),
+        ({"volume": {"dataset": "datasets"}}, "volume.dataset: 'datasets'; allowed: what matches ^s3://"),
+        ({"volume": {"initializationRateMib": 50}}, "volume.initializationRateMib: 50; allowed: 100 to 300"),
         ({"service": {"command": ["x"]}}, "exactly one of training and service"),
         ({"hooks": {"autoScalingGroup": "a", "terminateSeconds": 5}}, "allowed: 30 to 7200"),
         (
             {"efs": [{"fileSystem": "fs-1", "accessPoint": "nope", "path": "/x"}]},
-            "efs[0]: accessPoint: 'nope'",
+            "efs[0].accessPoint: 'nope'",
         ),
-        ({"pollSeconds": 60}, "pollSeconds: 60.0; allowed: 1 to 5"),
+        ({"pollSeconds": 60}, "pollSeconds: 60; allowed: 1 to 5"),
     ],
 )
 def test_a_wrong_key_or_value_is_named(change: dict[str, Any], message: str) -> None:
@@ -51,12 +51,12 @@ def test_a_wrong_key_or_value_is_named(change: dict[str, Any], message: str) -> 
 def test_a_branch_is_no_revision() -> None:
     body = configs.training()
     body["training"]["revision"] = "main"
-    with pytest.raises(ConfigError, match="revision: 'main'; allowed: a full commit id"):
+    with pytest.raises(ConfigError, match=r"training\.revision: 'main'; allowed: what matches"):
         configs.load(body)
 
 
 def test_an_image_needs_a_digest() -> None:
-    with pytest.raises(ConfigError, match="a tag can be moved"):
+    with pytest.raises(ConfigError, match=r"service\.image: 'repo/worker:latest'; allowed: what matches"):
         configs.load(configs.service() | {"service": {"image": "repo/worker:latest"}})
 
 

@@ -6,7 +6,7 @@ The agent may not import ``lambdas``; a test compares the names that stand in bo
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal, get_args
 
 METRIC_NAMESPACE: Final = "gpu-spot"
 
@@ -42,7 +42,8 @@ DATA_DIR: Final = Path("/dltraining")
 # On Nitro the names mean nothing but must differ (EC2 user guide, "Device names": /dev/sd[f-p] for data
 # volumes).
 VOLUME_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghij")
-DATASET_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "klmnop")
+DatasetDevice = Literal["/dev/sdk", "/dev/sdl", "/dev/sdm", "/dev/sdn", "/dev/sdo", "/dev/sdp"]
+DATASET_DEVICES: Final[tuple[DatasetDevice, ...]] = get_args(DatasetDevice)
 """Taken from the launch on, by volumes that the launch template makes."""
 
 UNIT_PREPARE: Final = "gpu-spot-prepare.service"

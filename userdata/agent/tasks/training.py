@@ -36,7 +36,7 @@ def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor
         AwsEbs(node.clients.ec2(region), config.stack, config.group, training.job, volume),
         DynamoLease(dynamodb, training.job_table, training.job, me.instance, node.clock),
         node.host,
-        S3Filler(s3, volume.dataset, node.data / "datasets"),
+        S3Filler(s3, volume.dataset or "", node.data / "datasets"),
         node.clock,
         attend,
     )

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
 from userdata.agent.machine.host import Host
-
-IMAGE: Final = re.compile(r"[\w./:-]+@sha256:[0-9a-f]{64}")
-"""An image pinned by its digest: a tag can be moved."""
 
 CONFINED: Final = (
     *("--read-only", "--tmpfs", "/tmp"),  # noqa: S108 - in there

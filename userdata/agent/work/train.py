@@ -216,13 +216,12 @@ class Trainer:
         return True
 
     def _environment(self, restarts: int) -> dict[str, str]:
-        extra = dict(e.split("=", 1) for e in self._training.environment)
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(self._code),
             "LANG": "C.UTF-8",
             "PYTHONUNBUFFERED": "1",
-            **extra,
+            **self._training.environment,
             "GPU_SPOT_JOB": self._training.job,
             "GPU_SPOT_DATASETS": str(self._data / "datasets"),
             "GPU_SPOT_CHECKPOINTS": str(self.checkpoints),

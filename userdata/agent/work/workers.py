@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -70,7 +70,7 @@ def process_command(service: Service, slot: Slot, directory: Path) -> list[str]:
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": str(slot.gpu),
     }
-    return ["env", *(f"{k}={v}" for k, v in pairs.items()), *service.environment, *service.command]
+    return ["env", *_lines({**pairs, **service.environment}), *service.command]
 
 
 def container_command(
@@ -90,7 +90,12 @@ def container_command(
     argv += ["--volume", f"{ready}:{ready}", "--env-file", str(place / f"{slot.number}.env")]
     for path in datasets:
         argv += ["--volume", f"{path}:{path}:ro"]
+    assert service.image is not None
     return [*argv, service.image, *service.command]
+
+
+def _lines(environment: Mapping[str, str]) -> list[str]:
+    return [f"{name}={value}" for name, value in environment.items()]
 
 
 @dataclass
@@ -170,10 +175,8 @@ class Workers:
         tell.make_place(self._directory, slot.number)
         ready_file(slot, self._directory).unlink(missing_ok=True)
         if self._service.image:
-            pairs = [f"{k}={v}" for k, v in environment(slot, self._directory).items()]
-            files.write_atomic(
-                place / f"{slot.number}.env", "\n".join([*pairs, *self._service.environment]) + "\n", 0o600
-            )
+            told = _lines({**environment(slot, self._directory), **self._service.environment})
+            files.write_atomic(place / f"{slot.number}.env", "\n".join(told) + "\n", 0o600)
             argv = container_command(self._service, slot, self._directory, self._datasets)
         else:
             place.mkdir(parents=True, exist_ok=True)

@@ -17,14 +17,14 @@ AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
 MAY_IMPORT: dict[str, set[str]] = {
     "infra": {
         "userdata",
-        *(f"lambdas.core.{part}" for part in ("names", "policies", "warm_pool")),
+        *(f"lambdas.core.{part}" for part in ("group_config", "names", "policies", "warm_pool")),
         *("pulumi", "pulumi_aws", "pydantic"),
     },
     "lambdas.core": set(),
     "lambdas.aws": {"lambdas.core", *AWS_SDK},
     "lambdas.handlers": {"lambdas.core", "lambdas.aws", "aws_lambda_powertools", *AWS_SDK},
     "lambdas": set(),
-    "userdata": AWS_SDK,
+    "userdata": {"lambdas.core.names", "lambdas.core.registry_item", *AWS_SDK},
     "pulumi_on_moto": {
         *("boto3", "botocore", "moto", "time_machine"),
         *("pulumi", "pulumi_aws", "google", "jmespath", "rich", "yaml", "flask", "flask_cors", "werkzeug"),
@@ -126,7 +126,7 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
         ("lambdas.aws.act", "import lambdas.handlers"),
         ("lambdas.aws.act", "import userdata"),
         ("lambdas.handlers.controller", "from gpu_spot.market import replay"),
-        ("userdata.agent", "from lambdas.core import names"),
+        ("userdata.agent", "from lambdas.core import memory"),
         ("userdata.agent", "import infra.settings"),
         ("infra.stack", "from lambdas.core.model import Group"),
         ("infra.stack", "from lambdas.core import model"),

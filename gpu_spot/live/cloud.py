@@ -6,7 +6,6 @@ send; the deployed functions answer.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +13,8 @@ from typing import Any
 from gpu_spot.live.heartbeats import Beat, Heartbeats
 from gpu_spot.live.holders import Holder
 from gpu_spot.live.instances import Instances
-from lambdas.core import names
+from lambdas.core import group_config, names
+from lambdas.core.group_config import GroupConfig
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import terminations
@@ -231,20 +231,20 @@ class LocalCloud:
         for parameter in (parameter for page in pages for parameter in page["Parameters"]):
             group, _, leaf = parameter["Name"].removeprefix(f"{root}/").partition("/")
             if leaf == names.PARAMETER_CONFIG:
-                found.append(self._read_group(group, json.loads(parameter["Value"])))
+                found.append(self._read_group(group, group_config.parse(parameter["Value"])))
         return tuple(sorted(found, key=lambda view: view.name))
 
-    def _read_group(self, name: str, config: Mapping[str, Any]) -> GroupView:
-        primary = self._instances.holder(config["primary"])
+    def _read_group(self, name: str, config: GroupConfig) -> GroupView:
+        primary = self._instances.holder(config.primary)
         return GroupView(
             name=name,
-            primary=config["primary"],
-            fallback=config.get("fallback"),
+            primary=config.primary,
+            fallback=config.fallback,
             zones=self._instances.zones(primary),
             # A group by requirements names no types; its slots do.
-            instance_types=self._instances.instance_types(primary) or tuple(config["slots"]),
-            slots={kind: int(count) for kind, count in config["slots"].items()},
-            drain_seconds=float(config["drainSeconds"]),
+            instance_types=self._instances.instance_types(primary) or tuple(config.slots),
+            slots=config.slots,
+            drain_seconds=config.drain_seconds,
         )
 
     def _registry_table(self) -> str:

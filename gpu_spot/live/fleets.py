@@ -16,7 +16,7 @@ from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.market.replay.fleet import Orders
 from gpu_spot.nodes.group import Nodes
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import Registry, ready_since
+from lambdas.aws.registry import RegistryReader, ready_since
 from lambdas.core.model import Market, Pool, Side
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.running.functions import Invocation
@@ -156,7 +156,7 @@ class TrainingFleet(CloudFleet):
     # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
 
     nodes: Nodes = field(kw_only=True)
-    registry: Registry = field(kw_only=True)
+    registry: RegistryReader = field(kw_only=True)
     boots: float = field(kw_only=True)
     warm_boots: float = field(kw_only=True)
 
@@ -173,8 +173,8 @@ class TrainingFleet(CloudFleet):
 
     def working(self) -> set[str]:
         """See ``SelfReporting``."""
-        slots = self.registry.slots(self.group)
-        return {i for i, heard in slots.items() if ready_since(heard, _ONE_JOB, self._now) is not None}
+        workers = self.registry.workers(self.group)
+        return {i for i, heard in workers.items() if ready_since(heard, _ONE_JOB, self._now) is not None}
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
         """See ``Fleet``."""

@@ -6,14 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lambdas.core import names
+from lambdas.core import registry_item
+from lambdas.core.registry_item import Worker, WorkerState
 from pulumi_on_moto.sandbox import AwsClients
 
 _BATCH: Final = 25
 """Items that one ``BatchWriteItem`` takes at most."""
-
-EXPIRES_AFTER_SECONDS: Final = 3600
-"""From a worker's last heartbeat to the expiry of its item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class Beat:
 
 
 class Heartbeats:
-    """Writes items as ``docs/architecture.md`` fixes them; ``since`` is kept from the first heartbeat on."""
+    """Writes items as workers do; ``since`` is kept from the first heartbeat on."""
 
     def __init__(self, clients: AwsClients, table: str) -> None:
         self._dynamodb = clients("dynamodb")
@@ -55,34 +53,21 @@ class Heartbeats:
         for instance in instance_ids:
             self._since.pop(instance, None)
             group, slots = self._workers.pop(instance, ("", 0))
-            for slot in range(slots):
-                key = {names.REGISTRY_KEY: {"S": group}, names.REGISTRY_SORT_KEY: {"S": f"{instance}/{slot}"}}
-                deletes.append({"DeleteRequest": {"Key": key}})
+            deletes += [
+                {"DeleteRequest": {"Key": registry_item.key(group, instance, slot)}} for slot in range(slots)
+            ]
         self._send(deletes)
 
     def _items(self, beat: Beat, now: float) -> list[dict[str, Any]]:
         since = self._since.setdefault(beat.instance, now)
         self._workers[beat.instance] = (beat.group, beat.slots)
         draining = beat.deadline is not None and now >= beat.deadline - beat.drain_seconds
-        shared: dict[str, Any] = {
-            names.REGISTRY_KEY: {"S": beat.group},
-            "instance": {"S": beat.instance},
-            "since": {"N": _number(since)},
-            "heartbeat": {"N": _number(now)},
-            "state": {"S": "draining" if draining else "ready"},
-            names.REGISTRY_TTL: {"N": str(int(now) + EXPIRES_AFTER_SECONDS)},
-        }
-        if beat.deadline is not None:
-            shared["deadline"] = {"N": _number(beat.deadline)}
+        state: WorkerState = "draining" if draining else "ready"
         return [
-            {**shared, names.REGISTRY_SORT_KEY: {"S": f"{beat.instance}/{slot}"}}
+            registry_item.dump(Worker(beat.group, beat.instance, slot, since, now, state, beat.deadline))
             for slot in range(beat.slots)
         ]
 
     def _send(self, requests: list[dict[str, Any]]) -> None:
         for start in range(0, len(requests), _BATCH):
             self._dynamodb.batch_write_item(RequestItems={self._table: requests[start : start + _BATCH]})
-
-
-def _number(value: float) -> str:
-    return str(int(value)) if float(value).is_integer() else repr(float(value))

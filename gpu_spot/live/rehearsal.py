@@ -23,7 +23,7 @@ from gpu_spot.nodes import boot, dataset
 from gpu_spot.nodes.group import Nodes, playing
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import Registry
+from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings
 from lambdas.core import names
 from pulumi_on_moto.errors import LocalCloudError
@@ -148,7 +148,7 @@ def _fleet(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rules
         view.name,
         store,
         nodes=nodes,
-        registry=Registry(dynamodb, str(tables["registryTable"])),
+        registry=RegistryReader(dynamodb, str(tables["registryTable"])),
         boots=rules.spot_cold_start,
         warm_boots=rules.on_demand_cold_start,
     )

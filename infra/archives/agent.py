@@ -31,10 +31,19 @@ PACKAGES: Final[Mapping[str, str]] = {
 }
 """What the agent imports, and what that imports: distribution → its package or module."""
 
+SHARED: Final = (
+    "lambdas/__init__.py",
+    "lambdas/core/__init__.py",
+    "lambdas/core/names.py",
+    "lambdas/core/registry_item.py",
+)
+"""What the agent shares with the controller."""
+
 SERVICES: Final = ("autoscaling", "dynamodb", "ec2", "ecr", "s3", "ssm")
 """What ``userdata.agent.aws.clients`` makes clients of. botocore describes 400 services more, in 25 MB."""
 
-_FOLDER: Final = Path(__file__).resolve().parents[2] / "out" / "agent"
+_ROOT: Final = Path(__file__).resolve().parents[2]
+_FOLDER: Final = _ROOT / "out" / "agent"
 _AGENT_FILES: Final = (".py", ".service")
 _PACKAGE_FILES: Final = (".py", ".pem")
 _MODELS: Final = ("service-2", "endpoint-rule-set-1", "paginators-1")
@@ -101,6 +110,8 @@ def _archive() -> bytes:
 
 def _agent(package: Path) -> Iterator[tuple[str, Path]]:
     yield "userdata/__init__.py", package.parent / "__init__.py"
+    for name in SHARED:
+        yield name, _ROOT / name
     for file in package.rglob("*"):
         if file.suffix in _AGENT_FILES:
             yield file.relative_to(package.parents[1]).as_posix(), file

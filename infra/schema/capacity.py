@@ -13,6 +13,7 @@ from infra import accelerators as catalogue
 from infra.accelerators import Architecture
 from infra.schema.base import Count, Image, Model
 from lambdas.core import policies, warm_pool
+from lambdas.core.group_config import GroupKind
 
 AllocationStrategy: TypeAlias = Literal[
     "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
@@ -124,7 +125,7 @@ class Capacity(Model):
     ``on_demand_ceiling`` is for the alarm: how many on-demand instances are too many for long.
     """
 
-    kind: Literal["mixed-asg", "spot-fleet"]
+    kind: GroupKind
     fleet_type: Literal["maintain", "request"] = "maintain"
     target: Count
     min: Count = 0

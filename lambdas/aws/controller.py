@@ -12,7 +12,7 @@ from lambdas.aws.alarm_clock import AlarmClock
 from lambdas.aws.auto_scaling import AutoScaling
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.observe import Observer
-from lambdas.aws.registry import Registry
+from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings
 from lambdas.aws.side import Capacity
 from lambdas.aws.spot_fleet import SpotFleet
@@ -100,7 +100,7 @@ def build(client: Callable[[str], Any], place: Place, clock: Callable[[], float]
     return Controller(
         ssm=client("ssm"),
         root=place.root,
-        observer=Observer(place.stack, capacity, ec2, Registry(dynamodb, place.registry_table)),
+        observer=Observer(place.stack, capacity, ec2, RegistryReader(dynamodb, place.registry_table)),
         store=MemoryStore(dynamodb, place.memory_table),
         actor=Actor(capacity),
         alarm_clock=AlarmClock(client("sqs"), place.queue_url),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from lambdas.aws.registry import Registry, deadline, ready_since, standing_by
+from lambdas.aws.registry import RegistryReader, deadline, ready_since, standing_by
 from lambdas.aws.settings import GroupSettings
 from lambdas.aws.side import Capacity, SideView
 from lambdas.core import names
@@ -28,7 +28,7 @@ class Observer:
     stack: str
     capacity: Mapping[str, Capacity]
     ec2: EC2Client
-    registry: Registry
+    registry: RegistryReader
 
     def observe(self, settings: GroupSettings, now: float) -> Observation:
         """Return what AWS and the worker registry say of the group now.
@@ -39,7 +39,7 @@ class Observer:
         """
         sides = self._sides(settings)
         details = self._details(settings.group.name)
-        slots = self.registry.slots(settings.group.name)
+        workers = self.registry.workers(settings.group.name)
         announced = self._announced() if details else {}
         instances: list[Instance] = []
         for side, view in sides.items():
@@ -47,7 +47,7 @@ class Observer:
                 detail = details.get(instance_id)
                 if detail is None:
                     continue
-                heard = slots.get(instance_id, [])
+                heard = workers.get(instance_id, [])
                 expected = settings.slots.get(detail["InstanceType"], 1)
                 known = (announced.get(instance_id), deadline(heard))
                 instances.append(

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from lambdas.core import names
+from lambdas.core import group_config, names
+from lambdas.core.group_config import GroupConfig, GroupKind
 from lambdas.core.model import Control, Group, Mode, Side
 from lambdas.core.plan import Policy
 from lambdas.core.policies import build
@@ -16,13 +17,13 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
 
-class SettingsError(ValueError):
+class ParameterError(ValueError):
     """A group's parameters cannot be used; the message names the parameter and what is allowed."""
 
 
 AUTO_SCALING: Final = "auto-scaling"
 SPOT_FLEET: Final = "spot-fleet"
-_PRIMARY_KINDS: Final = {"mixed-asg": AUTO_SCALING, "spot-fleet": SPOT_FLEET}
+_PRIMARY_KINDS: Final[dict[GroupKind, str]] = {"mixed-asg": AUTO_SCALING, "spot-fleet": SPOT_FLEET}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class GroupSettings:
     slots: Mapping[str, int]
 
 
-def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str, SettingsError]]:
+def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
     """Return the groups below ``root`` by name, and the errors of those whose parameters cannot be used.
 
     One broken group does not keep the others from being looked after.
@@ -58,55 +59,48 @@ def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str,
             group, leaf = parameter["Name"].removeprefix(f"{root}/").split("/", 1)
             raw.setdefault(group, {})[leaf] = parameter["Value"]
     groups: dict[str, GroupSettings] = {}
-    errors: dict[str, SettingsError] = {}
+    errors: dict[str, ParameterError] = {}
     for name, leaves in sorted(raw.items()):
         try:
             groups[name] = parse(name, leaves)
-        except SettingsError as error:
+        except ParameterError as error:
             errors[name] = error
     return groups, errors
 
 
 def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
-    """Return the settings in a group's parameters (leaf name → text); raise ``SettingsError``."""
-    config = _json(name, names.PARAMETER_CONFIG, leaves)
+    """Return the settings in a group's parameters (leaf name → text); raise ``ParameterError``."""
+    text = _leaf(name, names.PARAMETER_CONFIG, leaves)
     try:
-        policy = build(config["policy"]["name"], config["policy"].get("knobs"))
-        sides = _sides(config)
-        group = Group(
-            name=name,
-            target=_target(name, leaves),
-            maximum=int(config["max"]),
-            base=int(config["base"]),
-            spot_percentage=int(config["spotPercentage"]),
-            drain_seconds=float(config["drainSeconds"]),
-            fallback=Side.FALLBACK in sides,
-            break_before_make=bool(config.get("breakBeforeMake", False)),
-            control=_control(name, leaves),
-        )
-        return GroupSettings(group, policy, sides, {k: int(v) for k, v in config["slots"].items()})
-    except SettingsError:
-        raise
-    except KeyError as error:
-        raise SettingsError(f"parameter {name}/config has no key {error.args[0]!r}") from None
-    except (TypeError, ValueError, AttributeError) as error:
-        raise SettingsError(f"parameter {name}/config: {error}") from None
+        config = group_config.parse(text)
+        policy = build(config.policy, config.knobs)
+    except (TypeError, ValueError) as error:
+        raise ParameterError(f"parameter {name}/config: {error}") from None
+    group = Group(
+        name=name,
+        target=_target(name, leaves),
+        maximum=config.maximum,
+        base=config.base,
+        spot_percentage=config.spot_percentage,
+        drain_seconds=config.drain_seconds,
+        fallback=config.fallback is not None,
+        break_before_make=config.break_before_make,
+        control=_control(name, leaves),
+    )
+    return GroupSettings(group, policy, _sides(config), config.slots)
 
 
-def _sides(config: Mapping[str, Any]) -> dict[Side, SideHandle]:
-    kind = config["kind"]
-    if kind not in _PRIMARY_KINDS:
-        raise ValueError(f"kind is {kind!r}, allowed: {', '.join(_PRIMARY_KINDS)}")
-    sides = {Side.PRIMARY: SideHandle(_PRIMARY_KINDS[kind], config[Side.PRIMARY.value])}
-    if config.get(Side.FALLBACK.value):
-        sides[Side.FALLBACK] = SideHandle(AUTO_SCALING, config[Side.FALLBACK.value])
+def _sides(config: GroupConfig) -> dict[Side, SideHandle]:
+    sides = {Side.PRIMARY: SideHandle(_PRIMARY_KINDS[config.kind], config.primary)}
+    if config.fallback is not None:
+        sides[Side.FALLBACK] = SideHandle(AUTO_SCALING, config.fallback)
     return sides
 
 
 def _target(name: str, leaves: Mapping[str, str]) -> int:
     text = leaves.get(names.PARAMETER_TARGET, "")
     if not text.isdecimal():
-        raise SettingsError(f"parameter {name}/target is {text!r}, a whole number ≥ 0 is needed")
+        raise ParameterError(f"parameter {name}/target is {text!r}, a whole number ≥ 0 is needed")
     return int(text)
 
 
@@ -116,22 +110,26 @@ def _control(name: str, leaves: Mapping[str, str]) -> Control:
     raw = _json(name, names.PARAMETER_CONTROL, leaves)
     mode, on_demand = raw.get("mode", Mode.AUTOMATIC), raw.get("onDemand")
     if mode not in set(Mode):
-        raise SettingsError(f"parameter {name}/control: mode is {mode!r}, allowed: {', '.join(Mode)}")
+        raise ParameterError(f"parameter {name}/control: mode is {mode!r}, allowed: {', '.join(Mode)}")
     if mode == Mode.MANUAL and (not isinstance(on_demand, int) or on_demand < 0):
-        raise SettingsError(
+        raise ParameterError(
             f"parameter {name}/control: onDemand is {on_demand!r}, a whole number ≥ 0 is needed"
         )
     return Control(Mode(mode), on_demand)
 
 
 def _json(name: str, leaf: str, leaves: Mapping[str, str]) -> dict[str, Any]:
-    text = leaves.get(leaf)
-    if text is None:
-        raise SettingsError(f"parameter {name}/{leaf} is missing")
+    text = _leaf(name, leaf, leaves)
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise SettingsError(f"parameter {name}/{leaf} is not JSON: {error}") from None
+        raise ParameterError(f"parameter {name}/{leaf}: not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise SettingsError(f"parameter {name}/{leaf} is {text!r}, a JSON object is needed")
+        raise ParameterError(f"parameter {name}/{leaf}: {text!r}, a JSON object is needed")
     return value
+
+
+def _leaf(name: str, leaf: str, leaves: Mapping[str, str]) -> str:
+    if leaf not in leaves:
+        raise ParameterError(f"parameter {name}/{leaf} is missing")
+    return leaves[leaf]

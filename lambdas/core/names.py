@@ -1,6 +1,6 @@
 """Names by which the program, the functions and the instances know each other.
 
-The only module of ``lambdas`` that ``infra`` imports: a name that two rooms must agree on stands here once.
+``infra`` and ``userdata`` import them: a name that two rooms must agree on stands here once.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ MEMORY_KEY: Final = "group"
 REGISTRY_KEY: Final = "group"
 REGISTRY_SORT_KEY: Final = "worker"
 REGISTRY_TTL: Final = "expires"
-STATE_WAITING: Final = "waiting"
 
 PARAMETER_CONFIG: Final = "config"
 PARAMETER_TARGET: Final = "target"

@@ -81,6 +81,17 @@ def test_its_command_line_starts_in_a_clean_process(unpacked: Path) -> None:
     assert "volume" in done.stdout
 
 
+def test_every_module_of_the_agent_finds_what_it_imports(unpacked: Path) -> None:
+    code = (
+        "import importlib, pkgutil, userdata.agent as agent\n"
+        "for module in pkgutil.walk_packages(agent.__path__, 'userdata.agent.'):\n"
+        "    if not module.name.endswith('__main__'):\n"
+        "        importlib.import_module(module.name)\n"
+    )
+    done = python(unpacked, "-c", code)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_client_that_the_agent_makes_finds_its_model(unpacked: Path) -> None:
     code = (
         "import inspect, pynvml\n"

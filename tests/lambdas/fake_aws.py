@@ -17,7 +17,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from lambdas.core import registry_item
 from lambdas.core.events import Wake, parse
+from lambdas.core.registry_item import Worker, WorkerState
 
 PAGE = {
     "describe_instances": 1000,
@@ -62,7 +64,7 @@ class FakeAws:
         launched: float,
         heartbeat: float | None,
         since: float = 0.0,
-        state: str = "ready",
+        state: WorkerState = "ready",
     ) -> None:
         self.groups.setdefault(group, {"Instances": []})["Instances"].append(
             {
@@ -82,14 +84,8 @@ class FakeAws:
             **({"InstanceLifecycle": "spot"} if spot else {}),
         }
         if heartbeat is not None:
-            self.slots.append(
-                {
-                    "instance": {"S": instance_id},
-                    "since": {"N": str(since or heartbeat)},
-                    "heartbeat": {"N": str(heartbeat)},
-                    "state": {"S": state},
-                }
-            )
+            worker = Worker(group, instance_id, 0, since or heartbeat, heartbeat, state)
+            self.slots.append(registry_item.dump(worker))
 
     def client(self, service: str) -> Any:
         """Return a client: every public method of this class that the service has, counted."""

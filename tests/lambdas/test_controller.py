@@ -14,9 +14,11 @@ from lambdas.aws.memory import ConflictError, MemoryStore
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import STALE_SECONDS
 from lambdas.aws.settings import parse
+from lambdas.core import registry_item
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.memory import Memory
 from lambdas.core.model import Alarm, Release, SetDesired, Side
+from lambdas.core.registry_item import Worker
 from tests.lambdas.fake_aws import FakeAws
 
 NOW = 1_000_000.0
@@ -128,7 +130,7 @@ def test_an_instance_whose_workers_fell_silent_is_not_ready(aws: FakeAws, age: f
 def test_every_expected_slot_must_be_heard(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/config"] = config(slots={"g5.xlarge": 2})
     assert only(controller(aws).run()).decision.situation.ready == 0
-    aws.slots.append({"instance": {"S": "i-1"}, "since": {"N": str(NOW - 100)}, "heartbeat": {"N": str(NOW)}})
+    aws.slots.append(registry_item.dump(Worker("inference", "i-1", 1, NOW - 100, NOW, "ready")))
     situation = only(controller(aws).run()).decision.situation
     assert [i.ready_since for i in situation.primary if situation.is_ready(i)] == [NOW - 100]
 
@@ -201,8 +203,8 @@ def test_a_memory_that_cannot_be_read_is_replaced(aws: FakeAws) -> None:
 @pytest.mark.parametrize(
     ("leaf", "text", "message"),
     [
-        ("config", "{", "parameter broken/config is not JSON"),
-        ("config", "{}", "parameter broken/config has no key 'policy'"),
+        ("config", "{", "parameter broken/config: not JSON"),
+        ("config", "{}", "parameter broken/config: no key 'kind'"),
         ("config", config(policy={"name": "magic"}), "policy 'magic' is unknown, allowed: "),
         ("config", config(max="many"), "parameter broken/config: invalid literal"),
         ("target", "four", "parameter broken/target is 'four', a whole number ≥ 0 is needed"),

@@ -18,7 +18,7 @@ from gpu_spot.nodes import boot, dataset
 from gpu_spot.nodes.group import Nodes, playing
 from gpu_spot.nodes.process import TrainingProfile
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.registry import Registry
+from lambdas.aws.registry import RegistryReader
 from lambdas.core.model import Market, Pool, Side
 from pulumi_on_moto.errors import LocalCloudError
 from tests.e2e.world import START, World, living, load
@@ -88,7 +88,7 @@ def market(world: World, nodes: Nodes, rules: Rules, closed: Closed) -> Replay:
         "resnet",
         MemoryStore(dynamodb, tables["memoryTable"]),
         nodes=nodes,
-        registry=Registry(dynamodb, tables["registryTable"]),
+        registry=RegistryReader(dynamodb, tables["registryTable"]),
         boots=180.0,
         warm_boots=60.0,
     )

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from userdata.agent.aws.registry import Registry, State
+from lambdas.core.registry_item import WorkerState
+from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
 
 
-class BeatList(Registry):
+class BeatList(WorkerRegistry):
     def __init__(self) -> None:
-        self.beats: list[tuple[tuple[int, ...], float, State, float | None]] = []
+        self.beats: list[tuple[tuple[int, ...], float, WorkerState, float | None]] = []
         self.left: list[int] = []
         self.down = False
         self.asked = 0
 
-    def beat(self, slots: Iterable[int], now: float, state: State, deadline: float | None) -> None:
+    def beat(self, slots: Iterable[int], now: float, state: WorkerState, deadline: float | None) -> None:
         self.asked += 1
         if self.down:
             raise AgentError("no registry")

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from lambdas.core import names as controller_names
 from tests.node import configs
 from userdata.agent.config import model as config
-from userdata.agent.config import names
 from userdata.agent.machine.errors import ConfigError
 
 
@@ -67,9 +65,3 @@ def test_a_missing_key_and_a_missing_file_are_named(tmp_path: Path) -> None:
         configs.load(body)
     with pytest.raises(ConfigError, match=r"no-such\.json: No such file"):
         config.load(tmp_path / "no-such.json")
-
-
-def test_names_are_those_of_the_controller() -> None:
-    shared = {n for n in vars(names) if n.isupper()} & {n for n in vars(controller_names) if n.isupper()}
-    assert shared >= {"METRIC_NAMESPACE", "TAG_STACK", "TAG_GROUP", "TAG_SIDE", "REGISTRY_KEY"}
-    assert {n: getattr(names, n) for n in shared} == {n: getattr(controller_names, n) for n in shared}

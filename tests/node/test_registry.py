@@ -7,7 +7,7 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from userdata.agent.aws.registry import Registry
+from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
 
 
@@ -38,7 +38,7 @@ def items(client: Any) -> dict[str, dict[str, str]]:
 
 
 def test_since_is_the_first_beat_and_heartbeat_the_last(dynamodb: Any) -> None:
-    registry = Registry(dynamodb, "registry", "serve", "i-1")
+    registry = WorkerRegistry(dynamodb, "registry", "serve", "i-1")
     registry.beat([0, 1], 1000.0, "ready", None)
     registry.beat([0, 1], 1010.9, "ready", None)
     assert items(dynamodb)["i-1/0"] == {
@@ -54,7 +54,7 @@ def test_since_is_the_first_beat_and_heartbeat_the_last(dynamodb: Any) -> None:
 
 
 def test_a_doomed_worker_names_its_deadline_and_then_drains(dynamodb: Any) -> None:
-    registry = Registry(dynamodb, "registry", "serve", "i-1")
+    registry = WorkerRegistry(dynamodb, "registry", "serve", "i-1")
     registry.beat([0], 1000.0, "ready", 1120.0)
     registry.beat([0], 1100.0, "draining", 1120.0)
     item = items(dynamodb)["i-1/0"]
@@ -64,7 +64,7 @@ def test_a_doomed_worker_names_its_deadline_and_then_drains(dynamodb: Any) -> No
 
 
 def test_a_worker_that_left_is_gone(dynamodb: Any) -> None:
-    registry = Registry(dynamodb, "registry", "serve", "i-1")
+    registry = WorkerRegistry(dynamodb, "registry", "serve", "i-1")
     registry.beat([0, 1], 1000.0, "ready", None)
     registry.leave(1)
     assert set(items(dynamodb)) == {"i-1/0"}
@@ -72,4 +72,4 @@ def test_a_worker_that_left_is_gone(dynamodb: Any) -> None:
 
 def test_a_refusal_names_table_and_worker(dynamodb: Any) -> None:
     with pytest.raises(AgentError, match="registry nowhere, worker i-1/0: ResourceNotFound"):
-        Registry(dynamodb, "nowhere", "serve", "i-1").beat([0], 1.0, "ready", None)
+        WorkerRegistry(dynamodb, "nowhere", "serve", "i-1").beat([0], 1.0, "ready", None)

@@ -14,7 +14,8 @@ from infra.components.capacity.launch_template import Launchable
 from infra.components.capacity.spot_fleet import SpotFleet, SpotFleetArgs
 from infra.schema.capacity import Capacity
 from infra.scope import Scope
-from lambdas.core import names
+from lambdas.core import group_config, names
+from lambdas.core.group_config import GroupConfig
 
 LAUNCH_HOOK: Final = "instance-prepared"
 _LAUNCH_HOOK_SECONDS: Final = 600
@@ -203,21 +204,11 @@ class CapacityGroup(pulumi.ComponentResource):
 
     def _parameters(self) -> None:
         args, capacity = self._args, self._args.capacity
-        config = {
-            "kind": capacity.kind,
-            "primary": self.primary_name,
-            "fallback": self.fallback_name,
-            "base": capacity.on_demand_base,
-            "spotPercentage": capacity.spot_percentage,
-            "max": capacity.maximum,
-            "slots": dict(args.slots),
-            "drainSeconds": args.drain_seconds,
-            # A job's volume is with one instance at a time.
-            "breakBeforeMake": args.run is not None,
-            "policy": {"name": capacity.fallback.policy, "knobs": dict(capacity.fallback.knobs)},
-        }
+        sides = pulumi.Output.all(self.primary_name, self.fallback_name)
         self._parameter(
-            names.PARAMETER_CONFIG, "What the controller must know", pulumi.Output.json_dumps(config)
+            names.PARAMETER_CONFIG,
+            "What the controller must know",
+            sides.apply(lambda known: group_config.dumps(self._config(*known))),
         )
         if args.run is None:
             self._parameter(names.PARAMETER_TARGET, "How many instances to keep up", str(capacity.target))
@@ -236,6 +227,23 @@ class CapacityGroup(pulumi.ComponentResource):
             "Set by people",
             '{"mode": "automatic"}',
             ignore_changes=["insecureValue"],
+        )
+
+    def _config(self, primary: str, fallback: str | None) -> GroupConfig:
+        args, capacity = self._args, self._args.capacity
+        return GroupConfig(
+            kind=capacity.kind,
+            primary=primary,
+            fallback=fallback,
+            base=capacity.on_demand_base,
+            spot_percentage=capacity.spot_percentage,
+            maximum=capacity.maximum,
+            slots=args.slots,
+            drain_seconds=args.drain_seconds,
+            # A job's volume is with one instance at a time.
+            break_before_make=args.run is not None,
+            policy=capacity.fallback.policy,
+            knobs=capacity.fallback.knobs,
         )
 
     def _parameter(

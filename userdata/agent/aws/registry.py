@@ -1,26 +1,19 @@
-"""The worker registry.
-
-One item for each worker slot of this instance, as docs/architecture.md lays it out.
-"""
+"""The worker registry: one item for each worker slot of this instance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Literal
 
+from lambdas.core import registry_item
+from lambdas.core.registry_item import WorkerState
 from userdata.agent.aws.clients import as_agent_error
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-State = Literal["waiting", "ready", "draining"]
-"""``waiting``: a training instance that stands by for its job's volume."""
 
-# Long enough for the controller to have seen that the heartbeats stopped, then DynamoDB removes the item.
-EXPIRES_AFTER_SECONDS: Final = 3600
-
-
-class Registry:
+class WorkerRegistry:
     """Writes this instance's workers; one UpdateItem a heartbeat and slot."""
 
     def __init__(self, client: DynamoDBClient, table: str, group: str, instance: str) -> None:
@@ -29,36 +22,16 @@ class Registry:
         self._group = group
         self._instance = instance
 
-    def beat(self, slots: Iterable[int], now: float, state: State, deadline: float | None) -> None:
-        """Record that the workers in ``slots`` live at ``now`` (epoch seconds).
+    def beat(self, slots: Iterable[int], now: float, state: WorkerState, deadline: float | None) -> None:
+        """Record that the workers in ``slots`` live at ``now`` (epoch seconds), in whole seconds.
 
         Raises:
             AgentError: DynamoDB refused or cannot be reached; the next beat says everything again.
         """
-        values = {
-            ":instance": {"S": self._instance},
-            ":now": {"N": str(int(now))},
-            ":state": {"S": state},
-            ":expires": {"N": str(int(now) + EXPIRES_AFTER_SECONDS)},
-        }
-        update = (
-            "SET instance = :instance, since = if_not_exists(since, :now), heartbeat = :now, "
-            "#state = :state, #expires = :expires"
-        )
-        names = {"#state": "state", "#expires": "expires"}
-        if deadline is None:
-            update += " REMOVE deadline"
-        else:
-            values[":deadline"] = {"N": str(int(deadline))}
-            update += ", deadline = :deadline"
+        until = None if deadline is None else int(deadline)
+        update = registry_item.heartbeat(self._instance, int(now), state, until)
         for slot in slots:
-            self._call(
-                "update_item",
-                slot,
-                UpdateExpression=update,
-                ExpressionAttributeNames=names,
-                ExpressionAttributeValues=values,
-            )
+            self._call("update_item", slot, **update)
 
     def leave(self, slot: int) -> None:
         """Remove a worker that has ended, so that nobody waits for its heartbeats to grow old."""
@@ -67,7 +40,7 @@ class Registry:
     def _call(self, operation: Literal["update_item", "delete_item"], slot: int, **arguments: object) -> None:
         from botocore.exceptions import BotoCoreError, ClientError
 
-        key = {"group": {"S": self._group}, "worker": {"S": f"{self._instance}/{slot}"}}
+        key = registry_item.key(self._group, self._instance, slot)
         try:
             getattr(self._client, operation)(TableName=self._table, Key=key, **arguments)
         except (BotoCoreError, ClientError) as error:

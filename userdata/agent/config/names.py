@@ -1,6 +1,6 @@
-"""Names that the agent shares with the other rooms: tags, table attributes, paths, environment variables.
+"""Names of the agent's own: tags of jobs and volumes, its files, devices and units.
 
-The agent may not import ``lambdas``; a test compares the names that stand in both.
+Those that the controller knows, too, stand in ``lambdas.core.names``.
 """
 
 from __future__ import annotations
@@ -8,11 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-METRIC_NAMESPACE: Final = "gpu-spot"
-
-TAG_STACK: Final = "gpu-spot:stack"
-TAG_GROUP: Final = "gpu-spot:group"
-TAG_SIDE: Final = "gpu-spot:side"
+# On a job's instances, data volumes and their snapshots.
 TAG_JOB: Final = "gpu-spot:job"
 # On data volumes and their snapshots only.
 TAG_NAME: Final = "Name"
@@ -23,9 +19,6 @@ TAG_STATE: Final = "gpu-spot:state"
 VOLUME_NAME: Final = "DL-datasets-checkpoints"
 SNAPSHOT_NAME: Final = "DL-datasets-checkpoints-snapshot"
 
-REGISTRY_KEY: Final = "group"
-REGISTRY_SORT_KEY: Final = "worker"
-REGISTRY_TTL: Final = "expires"
 JOB_KEY: Final = "job"
 
 CONFIG_PATH: Final = Path("/etc/gpu-spot/agent.json")

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from userdata.agent.config.names import METRIC_NAMESPACE
+from lambdas.core.names import METRIC_NAMESPACE
 from userdata.agent.machine import log
 
 # The format takes 100 values for a metric in one line.

@@ -121,9 +121,9 @@ class Node:
 
     def heart(self) -> Heart:
         """Return the heartbeat of this instance's workers."""
-        from userdata.agent.aws.registry import Registry
+        from userdata.agent.aws.registry import WorkerRegistry
 
-        registry = Registry(
+        registry = WorkerRegistry(
             self.clients.dynamodb(self.config.region),
             self.config.registry_table,
             self.config.group,

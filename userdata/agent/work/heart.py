@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
+from lambdas.core.registry_item import WorkerState
 from userdata.agent.aws.imds import Metadata, is_warmed
-from userdata.agent.aws.registry import Registry, State
+from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
@@ -20,7 +21,7 @@ class Heart:
     """Beats for whoever is alive; a beat that fails is logged and the next one comes all the same."""
 
     def __init__(
-        self, registry: Registry, metadata: Metadata, clock: Clock, directory: Path, every: float
+        self, registry: WorkerRegistry, metadata: Metadata, clock: Clock, directory: Path, every: float
     ) -> None:
         self._registry = registry
         self._metadata = metadata
@@ -28,8 +29,8 @@ class Heart:
         self._directory = directory
         self._every = every
         self._due = 0.0
-        self._said: tuple[State, float | None] | None = None
-        self._tried: tuple[State, float | None] | None = None
+        self._said: tuple[WorkerState, float | None] | None = None
+        self._tried: tuple[WorkerState, float | None] | None = None
         self._failing = False
 
     def quiet(self) -> bool:
@@ -71,7 +72,7 @@ class Heart:
         except AgentError as error:
             log.warning("worker not removed; its heartbeat will grow old", slot=slot, error=str(error))
 
-    def _state(self, waiting: bool) -> tuple[State, float | None]:
+    def _state(self, waiting: bool) -> tuple[WorkerState, float | None]:
         found = notice.read(self._directory)
         deadline = found.deadline if found else None
         if waiting:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from lambdas.core.names import TAG_GROUP, TAG_STACK
 from userdata.agent.aws.clients import as_agent_error, error_code
 from userdata.agent.config import names
 from userdata.agent.config.model import Volume as VolumeConfig
@@ -86,7 +87,7 @@ class AwsEbs:
     def __init__(self, client: EC2Client, stack: str, group: str, job: str, config: VolumeConfig) -> None:
         self._client = client
         self._config = config
-        self._tags = {names.TAG_STACK: stack, names.TAG_GROUP: group, names.TAG_JOB: job}
+        self._tags = {TAG_STACK: stack, TAG_GROUP: group, names.TAG_JOB: job}
 
     def volumes(self) -> tuple[Volume, ...]:
         """Describe by tags (no ids: an id that is not yet visible would be an error)."""
@@ -150,7 +151,7 @@ class AwsEbs:
 
     def _filters(self, name: str) -> dict[str, Any]:
         wanted = {names.TAG_NAME: name, **self._tags}
-        del wanted[names.TAG_GROUP]  # a job keeps its volume when its group is renamed
+        del wanted[TAG_GROUP]  # a job keeps its volume when its group is renamed
         return {"Filters": [{"Name": f"tag:{key}", "Values": [value]} for key, value in wanted.items()]}
 
     def _tag(self, kind: str, name: str, more: dict[str, str]) -> list[dict[str, Any]]:

@@ -1,0 +1,88 @@
+"""A group's ``config`` parameter: the program writes it, the controller and the rehearsal read it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+GroupKind: TypeAlias = Literal["mixed-asg", "spot-fleet"]
+"""What the primary side is."""
+
+KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """What the controller must know of a group, beside its target and what people set by hand.
+
+    ``primary`` is an Auto Scaling group's name or a fleet's id, ``fallback`` an Auto Scaling group's name,
+    ``None`` where none stands behind the primary. ``slots`` are worker slots by instance type, ``policy`` and
+    ``knobs`` as in ``lambdas.core.policies.build``; the others as in ``lambdas.core.model.Group``.
+    """
+
+    kind: GroupKind
+    primary: str
+    fallback: str | None
+    base: int
+    spot_percentage: int
+    maximum: int
+    slots: Mapping[str, int]
+    drain_seconds: int
+    break_before_make: bool
+    policy: str
+    knobs: Mapping[str, float] = field(default_factory=dict)
+
+
+def dumps(config: GroupConfig) -> str:
+    """Return the parameter's text."""
+    return json.dumps(
+        {
+            "kind": config.kind,
+            "primary": config.primary,
+            "fallback": config.fallback,
+            "base": config.base,
+            "spotPercentage": config.spot_percentage,
+            "max": config.maximum,
+            "slots": dict(config.slots),
+            "drainSeconds": config.drain_seconds,
+            "breakBeforeMake": config.break_before_make,
+            "policy": {"name": config.policy, "knobs": dict(config.knobs)},
+        }
+    )
+
+
+def parse(text: str) -> GroupConfig:
+    """Return what the parameter's text says; raise ``ValueError`` that names what is wrong with it."""
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise ValueError(f"{text!r}, a JSON object is needed")
+    try:
+        return _read(raw)
+    except KeyError as error:
+        raise ValueError(f"no key {error.args[0]!r}") from None
+    except (TypeError, AttributeError) as error:
+        raise ValueError(str(error)) from None
+
+
+def _read(raw: Mapping[str, Any]) -> GroupConfig:
+    if raw["kind"] not in KINDS:
+        raise ValueError(f"kind is {raw['kind']!r}, allowed: {', '.join(KINDS)}")
+    return GroupConfig(
+        kind=raw["kind"],
+        primary=raw["primary"],
+        fallback=raw.get("fallback") or None,
+        base=int(raw["base"]),
+        spot_percentage=int(raw["spotPercentage"]),
+        maximum=int(raw["max"]),
+        slots={kind: int(count) for kind, count in raw["slots"].items()},
+        drain_seconds=int(raw["drainSeconds"]),
+        # A stack that was declared before jobs were handed over this way does not say so.
+        break_before_make=bool(raw.get("breakBeforeMake", False)),
+        policy=raw["policy"]["name"],
+        knobs=dict(raw["policy"].get("knobs") or {}),
+    )

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lambdas.core import group_config
+from lambdas.core.group_config import KINDS, GroupConfig
+
+COUNTS = st.integers(0, 10_000)
+CONFIGS = st.builds(
+    GroupConfig,
+    kind=st.sampled_from(KINDS),
+    primary=st.text(min_size=1),
+    fallback=st.none() | st.text(min_size=1),
+    base=COUNTS,
+    spot_percentage=st.integers(0, 100),
+    maximum=COUNTS,
+    slots=st.dictionaries(st.text(), COUNTS),
+    drain_seconds=COUNTS,
+    break_before_make=st.booleans(),
+    policy=st.text(),
+    knobs=st.dictionaries(st.text(), st.floats(allow_nan=False)),
+)
+
+
+@given(CONFIGS)
+def test_what_is_written_is_read_again(config: GroupConfig) -> None:
+    assert group_config.parse(group_config.dumps(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not JSON: "),
+        ("[]", "'[]', a JSON object is needed"),
+        ("{}", "no key 'kind'"),
+        ('{"kind": "asg"}', "kind is 'asg', allowed: mixed-asg, spot-fleet"),
+    ],
+)
+def test_what_cannot_be_read_is_named(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        group_config.parse(text)

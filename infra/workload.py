@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pulumi
 
+from infra import agent_config
+from infra.agent_config import Known
 from infra.components.capacity.agent_store import AgentStore
 from infra.components.capacity.capacity_group import (
     DRAIN_HOOK,
@@ -30,18 +32,13 @@ from infra.components.monitoring.telemetry import Telemetry, TelemetryArgs
 from infra.components.network.network import Network
 from infra.components.storage.storage import Storage
 from infra.iam.instance_statements import InstanceAccess
-from infra.schema import Capacity, Dataset, Service, Training, Work
+from infra.schema import Service, Training
 from infra.schema.training import ON_THE_VOLUME
 from infra.scope import Scope
-from lambdas.core import names
 from userdata.agent.aws.permissions import Need
-from userdata.agent.config.names import DATA_DIR, DATASET_DEVICES, TAG_JOB
-
-_NOTHING: Final = ("sleep", "infinity")
-"""The worker of a service without image and command."""
-
-_USER: Final = "ubuntu"
-"""Of the Deep Learning AMIs; work outside containers runs as nobody special."""
+from userdata.agent.config import model as agent
+from userdata.agent.config.model import Side
+from userdata.agent.config.names import TAG_JOB
 
 _ECR: Final = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^@:]+)")
 
@@ -62,125 +59,75 @@ class Surroundings:
 class Workload:
     """What a service and a training job have in common.
 
-    ``agent`` is their part of the node agent's configuration; the others as in ``CapacityGroupArgs`` and
-    ``InstanceAccess``.
+    ``known`` are outputs that the agent's configuration needs, by the fields of ``agent_config.Known``; the
+    others as in ``CapacityGroupArgs`` and ``InstanceAccess``.
     """
 
-    name: str
-    capacity: Capacity
+    entry: Service | Training
     slots: Mapping[str, int]
-    drain_seconds: int
     needs: frozenset[Need]
-    agent: Mapping[str, Any]
-    datasets: tuple[Dataset, ...] = ()
+    drain_seconds: int = 0
     run: str | None = None
     dataset: str = ""
+    known: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     images: tuple[pulumi.Input[str], ...] = ()
     access_points: tuple[pulumi.Input[str], ...] = ()
     instance_tags: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """The group's name."""
+        return self.entry.name
+
 
 def of_service(service: Service, around: Surroundings) -> Workload:
     """Return a service as a workload."""
-    work: dict[str, Any] = {
-        "slotsPerGpu": service.slots_per_gpu,
-        "saysReady": service.says_ready,
-        "command": list(service.command),
-        "environment": dict(service.environment),
-    }
-    if service.image is not None:
-        work["image"] = service.image
-    elif service.command:
-        work["user"] = _USER
-    else:
-        work["command"] = list(_NOTHING)
-    if not service.capacity.is_nvidia:
-        work["gpus"] = 1
     # An image from elsewhere needs no permission of ours.
     place = _ECR.match(service.image or "")
     images = [around.scope.arn_of_image(*place.groups())] if place else []
     return Workload(
-        name=service.name,
-        capacity=service.capacity,
+        entry=service,
         slots=service.slots,
-        drain_seconds=service.drain_seconds,
         needs=frozenset({"work", "image"} if images else {"work"}),
-        agent=_shared(service) | {"service": work},
-        datasets=service.datasets,
+        drain_seconds=service.drain_seconds,
         images=tuple(images),
     )
 
 
 def of_training(training: Training, around: Surroundings) -> Workload:
     """Return a training job as a workload."""
-    scope = around.scope
-    job: dict[str, Any] = {
-        "job": training.name,
-        "jobTable": around.state.jobs.name,
-        "repository": training.repository,
-        "revision": training.revision,
-        "command": list(training.command),
-        "user": _USER,
-        "environment": dict(training.environment),
-        "maxRestarts": training.max_restarts,
-        "targetParameter": names.group_parameter(scope.stack, training.name, names.PARAMETER_TARGET),
-    }
-    volume: dict[str, Any] = {
-        "sizeGib": training.volume_gib,
-        "dataset": training.dataset,
-        "throughputMib": training.throughput_mib,
-        "initializationRateMib": training.initialization_rate_mib,
-    }
-    mounts, points = [], []
+    known: dict[str, pulumi.Input[str]] = {"job_table": around.state.jobs.name}
+    points = []
     files = around.storage.file_system
     if training.checkpoints != ON_THE_VOLUME and files is not None:
         points.append(files.access_point_arns[training.checkpoints])
-        mounts.append(
-            {
-                "fileSystem": files.id,
-                "accessPoint": files.access_point_ids[training.checkpoints],
-                "path": f"{DATA_DIR}/checkpoints/{training.name}",
-            }
-        )
+        known["file_system"] = files.id
+        known["access_point"] = files.access_point_ids[training.checkpoints]
     return Workload(
-        name=training.name,
-        capacity=training.capacity,
+        entry=training,
         slots=dict.fromkeys(training.capacity.types, 1),
-        drain_seconds=0,
         needs=frozenset({"run", "volume", "dataset"} if training.dataset else {"run", "volume"}),
-        agent=_shared(training) | {"training": job, "volume": volume, "efs": mounts},
-        access_points=tuple(points),
-        datasets=training.datasets,
         run=training.revision,
         dataset=training.dataset or "",
+        known=known,
+        access_points=tuple(points),
         instance_tags={TAG_JOB: training.name},
     )
 
 
-def _shared(work: Work) -> dict[str, Any]:
-    """Return what the agent is told of any work."""
-    return {
-        "nvidia": work.capacity.is_nvidia,
-        "datasets": [
-            {"snapshot": dataset.snapshot, "device": device, "path": dataset.path}
-            for dataset, device in zip(work.datasets, DATASET_DEVICES, strict=False)
-        ],
-    }
-
-
 def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
     """Declare a workload's capacity group and all that its instances need."""
-    scope, capacity = around.scope, work.capacity
+    scope, entry, capacity = around.scope, work.entry, work.entry.capacity
     telemetry = Telemetry(
         scope.name(work.name, "telemetry"),
-        TelemetryArgs(scope, work.name, around.log_retention_days, work.capacity.is_nvidia),
+        TelemetryArgs(scope, work.name, around.log_retention_days, capacity.is_nvidia),
     )
     identity = InstanceIdentity(
         scope.name(work.name, "instance"),
         InstanceIdentityArgs(scope, work.name, _access(work, around, telemetry)),
     )
 
-    def launchables(side: str, image_id: Callable[[str], pulumi.Input[str]]) -> list[Launchable]:
+    def launchables(side: Side, image_id: Callable[[str], pulumi.Input[str]]) -> list[Launchable]:
         made: list[Launchable] = []
         for image, types in capacity.images.items():
             # The first keeps the plain name: a second image, for some family, replaces no template.
@@ -198,7 +145,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
                     store=around.store,
                     cloudwatch_parameter=telemetry.parameter_name,
                     agent=_agent(work, around, side, telemetry),
-                    datasets=work.datasets,
+                    datasets=entry.datasets,
                     instance_tags=work.instance_tags,
                 ),
             )
@@ -225,32 +172,28 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
     )
 
 
-def _agent(work: Workload, around: Surroundings, side: str, telemetry: Telemetry) -> dict[str, Any]:
-    """Return the node agent's configuration on one side; ``userdata.agent.config.model`` is the reference."""
-    parts: dict[str, Any] = {
-        "region": around.scope.region,
-        "stack": around.scope.stack,
-        "group": work.name,
-        "side": side,
-        "registryTable": around.state.registry.name,
-        "drainSeconds": work.drain_seconds,
-        "metrics": {"logGroup": telemetry.log_group_name},
-        **work.agent,
-    }
-    if side == "fallback" or work.capacity.kind == "mixed-asg":
-        launch = {"launch": LAUNCH_HOOK} if side == "fallback" else {}
-        parts["hooks"] = {**launch, "terminate": DRAIN_HOOK, "terminateSeconds": DRAIN_HOOK_SECONDS}
-    return parts
+def _agent(
+    work: Workload, around: Surroundings, side: Side, telemetry: Telemetry
+) -> pulumi.Output[agent.Config]:
+    """Return the node agent's configuration on one side, once AWS has named what stands in it."""
+    hooks = None
+    if side == "fallback" or work.entry.capacity.kind == "mixed-asg":
+        launch = LAUNCH_HOOK if side == "fallback" else ""
+        hooks = agent.Hooks(launch=launch, terminate=DRAIN_HOOK, terminate_seconds=DRAIN_HOOK_SECONDS)
+    scope = around.scope
+    place = agent_config.Place(scope.region, scope.stack, side, hooks, telemetry.log_group_name)
+    outputs = pulumi.Output.all(registry_table=around.state.registry.name, **work.known)
+    return outputs.apply(lambda known: agent_config.build(work.entry, place, Known(**known)))
 
 
 def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> InstanceAccess:
     scope, state, storage = around.scope, around.state, around.storage
-    has_hooks = work.capacity.kind == "mixed-asg" or work.capacity.fallback.enabled
+    has_hooks = work.entry.capacity.kind == "mixed-asg" or work.entry.capacity.fallback.enabled
     files = storage.file_system
     needs: set[Need] = set(work.needs)
     if has_hooks:
         needs.add("hooks")
-    if work.datasets:
+    if work.entry.datasets:
         needs.add("attached")
     return InstanceAccess(
         needs=frozenset(needs),

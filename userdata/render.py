@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from userdata.agent.config import model as config
-from userdata.agent.config import names
+from userdata.agent.config import names, strict
 from userdata.agent.config.model import Config
 
 LIMIT_BYTES: Final = 16_384
@@ -30,11 +29,11 @@ _LOGROTATE: Final = f"{UNIT_LOG} {{\n  size 20M\n  rotate 2\n  missingok\n  copy
 class BootSettings:
     """What the boot script must be told.
 
-    ``agent`` is the agent's configuration as JSON has it; ``bucket``, ``key`` and ``sha256`` are those of its
-    archive; ``cloudwatch_parameter`` holds the CloudWatch agent's configuration.
+    ``bucket``, ``key`` and ``sha256`` are those of the agent's archive; ``cloudwatch_parameter`` holds the
+    CloudWatch agent's configuration.
     """
 
-    agent: Mapping[str, Any]
+    agent: Config
     bucket: str
     key: str
     sha256: str
@@ -47,10 +46,11 @@ def render(settings: BootSettings) -> str:
     Raise ``ConfigError`` for a configuration that the agent would refuse, and ``ValueError`` for a value that
     the shell could misread and for a text that is too big.
     """
-    agent = config.parse(json.dumps(settings.agent))
+    told = json.dumps(strict.dump(settings.agent), indent=1) + "\n"
+    config.parse(told)  # as the agent will: a dataclass checks no bounds by itself
     files = {
-        "/etc/gpu-spot/boot.env": _environment(settings, agent),
-        str(names.CONFIG_PATH): json.dumps(settings.agent, indent=1) + "\n",
+        "/etc/gpu-spot/boot.env": _environment(settings),
+        str(names.CONFIG_PATH): told,
         "/etc/rsyslog.d/30-gpu-spot.conf": _RSYSLOG,
         "/etc/logrotate.d/gpu-spot": _LOGROTATE,
         "/opt/gpu-spot/boot.sh": SCRIPT.read_text(encoding="utf-8"),
@@ -81,7 +81,8 @@ def units(agent: Config) -> tuple[str, ...]:
     return tuple(unit for unit, is_wanted in wanted.items() if is_wanted)
 
 
-def _environment(settings: BootSettings, agent: Config) -> str:
+def _environment(settings: BootSettings) -> str:
+    agent = settings.agent
     values = {
         "REGION": agent.region,
         "STACK": agent.stack,

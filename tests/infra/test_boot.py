@@ -31,7 +31,7 @@ HOOKS = {"launch": "instance-prepared", "terminate": "work-ended"}
 
 
 def settings(body: dict[str, Any] | None = None) -> BootSettings:
-    agent = body or configs.service(side="fallback", hooks=HOOKS)
+    agent = configs.load(body or configs.service(side="fallback", hooks=HOOKS))
     return BootSettings(agent, "bucket", ARCHIVE.key, ARCHIVE.sha256, "/gpu-spot/dev/cloudwatch-agent/resnet")
 
 
@@ -115,8 +115,9 @@ def test_a_value_that_the_shell_could_misread_is_refused(value: str) -> None:
 
 
 def test_a_configuration_that_the_agent_would_refuse_is_refused_here() -> None:
-    with pytest.raises(ConfigError, match="drainSecond: unknown key"):
-        render(settings(configs.service(drainSecond=3)))
+    late = replace(settings().agent, drain_seconds=111)
+    with pytest.raises(ConfigError, match="drainSeconds: 111; allowed: 0 to 110"):
+        render(replace(settings(), agent=late))
 
 
 def test_boot_data_over_the_limit_is_refused() -> None:

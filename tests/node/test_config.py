@@ -1,11 +1,17 @@
 from __future__ import annotations
 
+import json
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
 
 from tests.node import configs
+from userdata.agent.config import limits
 from userdata.agent.config import model as config
 from userdata.agent.machine.errors import ConfigError
 
@@ -65,3 +71,67 @@ def test_a_missing_key_and_a_missing_file_are_named(tmp_path: Path) -> None:
         configs.load(body)
     with pytest.raises(ConfigError, match=r"no-such\.json: No such file"):
         config.load(tmp_path / "no-such.json")
+
+
+def of_type(hint: Any) -> st.SearchStrategy[Any]:
+    """Values of a type of the configuration, within its bounds."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return within(arguments[0], arguments[1:])
+    if origin in (UnionType, Union):
+        return st.none() | of_type(arguments[0])
+    if origin is Literal:
+        return st.sampled_from(arguments)
+    if origin is tuple:
+        return st.lists(of_type(arguments[0]), max_size=3).map(tuple)
+    if origin is dict:
+        return st.dictionaries(of_type(arguments[0]), of_type(arguments[1]), max_size=3)
+    if is_dataclass(hint):
+        hints = get_type_hints(hint, include_extras=True)
+        parts = {name: of_type(one) for name, one in hints.items()}
+        return st.fixed_dictionaries(parts).map(lambda values: built(hint, values))
+    return {str: st.text(), bool: st.booleans(), int: st.integers(), float: st.floats(allow_nan=False)}[hint]
+
+
+def built(kind: type[Any], values: dict[str, Any]) -> Any:
+    try:
+        return kind(**values)
+    except ValueError:  # a check that looks at several keys
+        reject()
+
+
+def within(kind: Any, bounds: tuple[limits.Bound, ...]) -> st.SearchStrategy[Any]:
+    strategy = of_type(kind)
+    for bound in bounds:
+        if isinstance(bound, limits.Within):
+            number = st.integers if kind is int else st.floats
+            strategy = number(bound.least, bound.most)
+        elif isinstance(bound, limits.Matches):
+            strategy = st.from_regex(bound.pattern, fullmatch=True)
+    return strategy.filter(lambda value: all(bound.allows(value) for bound in bounds))
+
+
+HINTS = get_type_hints(config.Config, include_extras=True)
+COMMON = ("region", "stack", "group", "side", "registry_table", "drain_seconds", "hooks", "metrics")
+PARTS = (config.Service, config.Training, config.Volume, config.Dataset, config.EfsMount, config.Hooks)
+
+
+@pytest.mark.parametrize("part", PARTS)
+@given(data=st.data())
+def test_what_is_dumped_is_parsed_again(part: type[Any], data: st.DataObject) -> None:
+    drawn = data.draw(of_type(part))
+    assert config.strict.parse(part, json.loads(json.dumps(config.strict.dump(drawn)))) == drawn
+
+
+@given(
+    common=st.fixed_dictionaries({name: of_type(HINTS[name]) for name in COMMON}),
+    work=st.fixed_dictionaries({"service": of_type(config.Service)})
+    | st.fixed_dictionaries({"training": of_type(config.Training), "volume": of_type(config.Volume | None)}),
+)
+def test_a_whole_configuration_is_parsed_again(common: dict[str, Any], work: dict[str, Any]) -> None:
+    drawn = config.Config(**common, **work)
+    assert config.parse(json.dumps(config.strict.dump(drawn))) == drawn
+
+
+def test_what_equals_its_default_is_left_out() -> None:
+    assert config.strict.dump(config.Service(command=("serve",), slots_per_gpu=1)) == {"command": ["serve"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 import pulumi
 import pulumi_aws as aws
@@ -13,6 +13,7 @@ import pulumi_aws as aws
 from infra.components.capacity.agent_store import AgentStore
 from infra.schema.work import Dataset
 from infra.scope import Scope
+from userdata.agent.config.model import Config
 from userdata.agent.config.names import DATASET_DEVICES
 from userdata.render import BootSettings, render
 
@@ -25,7 +26,7 @@ _OF_USE: Final = {"state": "completed", "encrypted": True, "tier": "standard"}
 
 @dataclass(frozen=True)
 class LaunchTemplateArgs:
-    """``image_id`` as EC2 takes it; ``agent`` is the node agent's configuration, with outputs in it.
+    """``image_id`` as EC2 takes it; ``agent`` is the node agent's configuration.
 
     Each instance gets a volume of each of ``datasets``. ``instance_tags`` are for instances alone, not for
     their volumes.
@@ -40,7 +41,7 @@ class LaunchTemplateArgs:
     security_group_id: pulumi.Input[str]
     store: AgentStore
     cloudwatch_parameter: str
-    agent: Mapping[str, Any]
+    agent: pulumi.Input[Config]
     datasets: Sequence[Dataset] = ()
     instance_tags: Mapping[str, str] = field(default_factory=dict)
 
@@ -90,7 +91,7 @@ class LaunchTemplate(pulumi.ComponentResource):
                 )
                 for kind in ("instance", "volume", "network-interface")
             ],
-            user_data=pulumi.Output.all(bucket=args.store.bucket, agent=dict(args.agent)).apply(
+            user_data=pulumi.Output.all(bucket=args.store.bucket, agent=args.agent).apply(
                 lambda known: _boot_data(args, known["bucket"], known["agent"])
             ),
             update_default_version=True,
@@ -158,7 +159,7 @@ def _encrypted(snapshot: str) -> pulumi.Output[str]:
     return looked_up
 
 
-def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Mapping[str, Any]) -> str:
+def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Config) -> str:
     archive = args.store.archive
     text = render(BootSettings(agent, bucket, archive.key, archive.sha256, args.cloudwatch_parameter))
     return base64.b64encode(text.encode()).decode()

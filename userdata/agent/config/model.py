@@ -16,6 +16,8 @@ from userdata.agent.config.limits import Matches, Within
 from userdata.agent.config.names import DATA_DIR, UNIT_RUN, UNIT_WORK, DatasetDevice
 from userdata.agent.machine.errors import ConfigError
 
+Side = Literal["primary", "fallback"]
+
 
 @dataclass(frozen=True)
 class Hooks:
@@ -125,7 +127,7 @@ class Config:
     region: str
     stack: str
     group: limits.Name
-    side: Literal["primary", "fallback"]
+    side: Side
     registry_table: str
     drain_seconds: limits.DrainSeconds = 0
     """Seconds before the deadline at which service workers take no more work."""

@@ -1,0 +1,98 @@
+"""What the program tells the node agent: the agent's own configuration, filled from a stack file's entry."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, Final
+
+from infra.schema import Service, Training
+from infra.schema.base import Model
+from lambdas.core import names
+from userdata.agent.config import model as agent
+from userdata.agent.config.names import DATA_DIR, DATASET_DEVICES
+
+_NOTHING: Final = ("sleep", "infinity")
+"""The worker of a service without image and command."""
+
+_USER: Final = "ubuntu"
+"""Of the Deep Learning AMIs; work outside containers runs as nobody special."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an instance stands: its stack, its side, what that side's groups and logs are called."""
+
+    region: str
+    stack: str
+    side: agent.Side
+    hooks: agent.Hooks | None
+    log_group: str
+
+
+@dataclass(frozen=True)
+class Known:
+    """What AWS names, known once it is made; the jobs' table, and what checkpoints lie on, for jobs only."""
+
+    registry_table: str
+    job_table: str = ""
+    file_system: str = ""
+    access_point: str = ""
+
+
+def build(entry: Service | Training, place: Place, known: Known) -> agent.Config:
+    """Return the configuration of the instances of an entry of ``services[]`` or ``training[]``."""
+    return agent.Config(
+        region=place.region,
+        stack=place.stack,
+        group=entry.name,
+        side=place.side,
+        registry_table=known.registry_table,
+        hooks=place.hooks,
+        datasets=tuple(
+            agent.Dataset(**_same(agent.Dataset, dataset), device=device)
+            for dataset, device in zip(entry.datasets, DATASET_DEVICES, strict=False)
+        ),
+        metrics=agent.Metrics(log_group=place.log_group),
+        nvidia=entry.capacity.is_nvidia,
+        **_work(entry, place, known),
+    )
+
+
+def _work(entry: Service | Training, place: Place, known: Known) -> dict[str, Any]:
+    if isinstance(entry, Service):
+        return {"service": _service(entry), "drain_seconds": entry.drain_seconds}
+    volume = agent.Volume(**_same(agent.Volume, entry), size_gib=entry.volume_gib)
+    return {"training": _training(entry, place, known), "volume": volume, "efs": _mounts(entry, known)}
+
+
+def _service(service: Service) -> agent.Service:
+    user = _USER if service.command and service.image is None else ""
+    if service.image is None and not service.command:
+        service = service.model_copy(update={"command": _NOTHING})
+    return agent.Service(
+        **_same(agent.Service, service), user=user, gpus=0 if service.capacity.is_nvidia else 1
+    )
+
+
+def _training(training: Training, place: Place, known: Known) -> agent.Training:
+    return agent.Training(
+        **_same(agent.Training, training),
+        job=training.name,
+        job_table=known.job_table,
+        user=_USER,
+        target_parameter=names.group_parameter(place.stack, training.name, names.PARAMETER_TARGET),
+    )
+
+
+def _mounts(training: Training, known: Known) -> tuple[agent.EfsMount, ...]:
+    if not known.access_point:
+        return ()
+    path = f"{DATA_DIR}/checkpoints/{training.name}"
+    return (agent.EfsMount(known.file_system, known.access_point, path),)
+
+
+def _same(part: type[Any], model: Model) -> dict[str, Any]:
+    """Return the settings of ``model`` that a part of the agent's configuration has by the same name."""
+    shared = {field.name for field in dataclasses.fields(part)} & type(model).model_fields.keys()
+    return {name: getattr(model, name) for name in shared}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from lambdas.aws import settings as parameters
@@ -19,7 +19,7 @@ from lambdas.aws.spot_fleet import SpotFleet
 from lambdas.core.availability import Decision, decide
 from lambdas.core.events import Event
 from lambdas.core.memory import note
-from lambdas.core.model import Mode
+from lambdas.core.model import Alarm, Mode
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
@@ -75,9 +75,12 @@ class Controller:
         remembered = self.store.load(name)
         observation = self.observer.observe(settings, now)
         decision = decide(observation, settings.policy, note(remembered.memory, events, now), now)
+        if remembered.unreadable is not None:
+            lost = Alarm("memory-unreadable", f"memory of group {name!r} is lost: {remembered.unreadable}")
+            decision = replace(decision, actions=(lost, *decision.actions))
         acts = bool(decision.actions) and settings.group.control.mode is not Mode.DRY_RUN
         changed = (decision.memory, decision.wake_at) != (remembered.memory, remembered.wake_at)
-        if acts or changed:
+        if acts or changed or remembered.unreadable is not None:
             # Claim first, act after: of two copies that saw the same, one acts.
             self.store.save(name, decision.memory, decision.wake_at, remembered.version)
         if acts:

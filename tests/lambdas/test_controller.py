@@ -194,10 +194,15 @@ def test_dry_run_decides_and_changes_nothing(aws: FakeAws) -> None:
     assert aws.groups["fallback"]["DesiredCapacity"] == 0
 
 
-def test_a_memory_that_cannot_be_read_is_replaced(aws: FakeAws) -> None:
+@pytest.mark.parametrize("mode", ["automatic", "dry-run", "paused"])
+def test_a_memory_that_cannot_be_read_is_replaced_and_people_hear_of_it_once(aws: FakeAws, mode: str) -> None:
+    aws.parameters[f"{ROOT}/inference/control"] = json.dumps({"mode": mode})
     aws.memory["inference"] = {"group": {"S": "inference"}, "version": {"N": "7"}, "memory": {"S": "?"}}
-    only(controller(aws).run([InterruptionNotice("i-0", NOW + 120)]))
+    [alarm] = actions(only(controller(aws).run()))
+    assert alarm.kind == "memory-unreadable"
+    assert alarm.reason.startswith("memory of group 'inference' is lost: Expecting value")
     assert aws.memory["inference"]["version"] == {"N": "8"}
+    assert actions(only(controller(aws).run())) == ()
 
 
 @pytest.mark.parametrize(

@@ -79,8 +79,6 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
     for instance in observation.instances:
         if instance.deadline is not None:
             doomed[instance.id] = min(instance.deadline, doomed.get(instance.id, instance.deadline))
-        if instance.rebalance:
-            at_risk.setdefault(instance.id, now)
         if instance.ready_since is not None and instance.id not in booted:
             booted.add(instance.id)
             boot = max(0.0, instance.ready_since - instance.launched_at)

@@ -61,7 +61,6 @@ class Instance:
     launched_at: float
     ready_since: float | None = None
     deadline: float | None = None
-    rebalance: bool = False
     standing_by: bool = False
 
 

@@ -63,7 +63,6 @@ def instances(draw: st.DrawFn, side: Side, count: int) -> list[Instance]:
                 launched_at=NOW - age,
                 ready_since=NOW - age // 2 if draw(st.booleans()) else None,
                 deadline=NOW + draw(st.integers(-5, 120)) if spot and draw(st.booleans()) else None,
-                rebalance=draw(st.booleans()),
                 standing_by=draw(st.booleans()),
             )
         )
@@ -92,7 +91,11 @@ def observations(draw: st.DrawFn) -> Observation:
 
 policies = st.sampled_from([build(name) for name in NAMES])
 memories = st.builds(
-    Memory, boots=st.just({Market.ON_DEMAND: (60.0, 75.0)}) | st.just({Market.SPOT: (180.0,)}) | st.just({})
+    Memory,
+    boots=st.just({Market.ON_DEMAND: (60.0, 75.0)}) | st.just({Market.SPOT: (180.0,)}) | st.just({}),
+    at_risk=st.dictionaries(
+        st.sampled_from([f"{side}-{number}" for side in Side for number in range(4)]), st.just(NOW)
+    ),
 )
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from lambdas.core.availability import Decision, decide
-from lambdas.core.memory import Memory
+from lambdas.core.events import RebalanceRecommendation
+from lambdas.core.memory import Memory, note
 from lambdas.core.model import (
     Group,
     Instance,
@@ -121,8 +122,8 @@ class LightFleet:
 
     def recommended(self, instance_ids: Iterable[str]) -> None:
         """See ``Recommended``."""
-        for instance_id in instance_ids:
-            self._instances[instance_id] = replace(self._instances[instance_id], rebalance=True)
+        events = [RebalanceRecommendation(instance_id) for instance_id in instance_ids]
+        self.memory = note(self.memory, events, self._now)
 
     def died(self, instance_ids: Iterable[str]) -> None:
         """See ``Fleet``."""

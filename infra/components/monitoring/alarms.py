@@ -212,7 +212,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
     )
     yield Alarm(
         f"{group.name}-refused",
-        f"Launches of {group.name} are refused for limits, permissions or configuration.",
+        f"Launches of {group.name} are refused for limits, permissions or configuration, or memory was lost.",
         names.METRIC_NAMESPACE,
         "Alarms",
         of,

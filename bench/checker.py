@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lambdas.aws.controller import Controller, Outcome, Place, build
+from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.aws.settings import parse
 from lambdas.core import policies
 from lambdas.core.availability import decide
@@ -34,7 +34,7 @@ MOST_ITEM_BYTES = 400_000
 """The most that a DynamoDB item may hold."""
 NOW = 1_000_000.0
 ROOT = "/gpu-spot/dev/groups"
-PLACE = Place("dev", ROOT, "memory", "registry", "queue")
+PLACE = StackPlace("dev", ROOT, "memory", "registry", "queue")
 GROUP = "inference"
 
 
@@ -114,7 +114,7 @@ def _least(work: Callable[[], object]) -> float:
     return min(times)
 
 
-def _ok(outcomes: list[Outcome]) -> None:
+def _ok(outcomes: list[GroupOutcome]) -> None:
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error

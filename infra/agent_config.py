@@ -20,7 +20,7 @@ _USER: Final = "ubuntu"
 
 
 @dataclass(frozen=True)
-class Place:
+class InstancePlace:
     """Where an instance stands: its stack, its side, what that side's groups and logs are called."""
 
     region: str
@@ -40,7 +40,7 @@ class Known:
     access_point: str = ""
 
 
-def build(entry: Service | Training, place: Place, known: Known) -> agent.Config:
+def build(entry: Service | Training, place: InstancePlace, known: Known) -> agent.Config:
     """Return the configuration of the instances of an entry of ``services[]`` or ``training[]``."""
     return agent.Config(
         region=place.region,
@@ -59,7 +59,7 @@ def build(entry: Service | Training, place: Place, known: Known) -> agent.Config
     )
 
 
-def _work(entry: Service | Training, place: Place, known: Known) -> dict[str, Any]:
+def _work(entry: Service | Training, place: InstancePlace, known: Known) -> dict[str, Any]:
     if isinstance(entry, Service):
         return {"service": _service(entry), "drain_seconds": entry.drain_seconds}
     volume = agent.Volume(**_same(agent.Volume, entry), size_gib=entry.volume_gib)
@@ -75,7 +75,7 @@ def _service(service: Service) -> agent.Service:
     )
 
 
-def _training(training: Training, place: Place, known: Known) -> agent.Training:
+def _training(training: Training, place: InstancePlace, known: Known) -> agent.Training:
     return agent.Training(
         **_same(agent.Training, training),
         job=training.name,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lambdas.aws.settings import GroupSettings
-from lambdas.aws.side import Capacity
+from lambdas.aws.side import CapacityService
 from lambdas.core.model import Action, Alarm, Release, SetDesired
 
 
@@ -14,7 +14,7 @@ from lambdas.core.model import Action, Alarm, Release, SetDesired
 class Actor:
     """Acts on the sides of groups; ``capacity`` by kind of side."""
 
-    capacity: Mapping[str, Capacity]
+    capacity: Mapping[str, CapacityService]
 
     def perform(self, action: Action, settings: GroupSettings) -> None:
         """Carry out one action; an alarm changes nothing in AWS. Repeating an action changes nothing more."""

@@ -22,13 +22,13 @@ ACTIVITIES: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class AutoScaling:
-    """See ``Capacity``; names are those of Auto Scaling groups."""
+class AutoScalingService:
+    """See ``CapacityService``; names are those of Auto Scaling groups."""
 
     client: AutoScalingClient
 
     def look(self, names: Sequence[str]) -> dict[str, SideView]:
-        """See ``Capacity``: one call."""
+        """See ``CapacityService``: one call."""
         views: dict[str, SideView] = {}
         pages = self.client.get_paginator("describe_auto_scaling_groups").paginate(
             AutoScalingGroupNames=names
@@ -47,7 +47,7 @@ class AutoScaling:
         return views
 
     def refusal(self, name: str, side: Side, now: float) -> Refusal | None:
-        """See ``Capacity``: one call; activities come newest first."""
+        """See ``CapacityService``: one call; activities come newest first."""
         activities = self.client.describe_scaling_activities(AutoScalingGroupName=name, MaxRecords=ACTIVITIES)
         for activity in activities["Activities"]:
             if not activity["Description"].startswith(_LAUNCHING):
@@ -60,13 +60,13 @@ class AutoScaling:
         return None
 
     def set_desired(self, name: str, capacity: int, group: Group) -> None:
-        """See ``Capacity``."""
+        """See ``CapacityService``."""
         self.client.set_desired_capacity(
             AutoScalingGroupName=name, DesiredCapacity=capacity, HonorCooldown=False
         )
 
     def release(self, name: str, instance_ids: Sequence[str], group: Group) -> None:
-        """See ``Capacity``: one call an instance, the only way to choose the victims."""
+        """See ``CapacityService``: one call an instance, the only way to choose the victims."""
         for instance_id in instance_ids:
             try:
                 self.client.terminate_instance_in_auto_scaling_group(

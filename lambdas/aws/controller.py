@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from lambdas.aws import settings as parameters
 from lambdas.aws.act import Actor
 from lambdas.aws.alarm_clock import AlarmClock
-from lambdas.aws.auto_scaling import AutoScaling
+from lambdas.aws.auto_scaling import AutoScalingService
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings
-from lambdas.aws.side import Capacity
-from lambdas.aws.spot_fleet import SpotFleet
+from lambdas.aws.side import CapacityService
+from lambdas.aws.spot_fleet import SpotFleetService
 from lambdas.core.availability import Decision, decide
 from lambdas.core.events import Event
 from lambdas.core.memory import note
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StackPlace:
     """Where a stack's controller finds what is its own: names and addresses of deployed resources."""
 
     stack: str
@@ -37,7 +37,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class GroupOutcome:
     """What became of one group in a pass: a decision, or the error that kept it from one."""
 
     group: str
@@ -58,18 +58,18 @@ class Controller:
     alarm_clock: AlarmClock
     clock: Callable[[], float]
 
-    def run(self, events: Sequence[Event] = ()) -> list[Outcome]:
+    def run(self, events: Sequence[Event] = ()) -> list[GroupOutcome]:
         """Look after every group once. An error in one group is its outcome and does not touch the others."""
         groups, errors = parameters.read(self.ssm, self.root)
-        outcomes = [Outcome(name, error=error) for name, error in errors.items()]
+        outcomes = [GroupOutcome(name, error=error) for name, error in errors.items()]
         for name, group in groups.items():
             try:
                 outcomes.append(self._look_after(group, events))
             except Exception as error:  # whatever it is: reported, and the queue retries
-                outcomes.append(Outcome(name, error=error))
+                outcomes.append(GroupOutcome(name, error=error))
         return outcomes
 
-    def _look_after(self, settings: GroupSettings, events: Sequence[Event]) -> Outcome:
+    def _look_after(self, settings: GroupSettings, events: Sequence[Event]) -> GroupOutcome:
         name = settings.group.name
         now = self.clock()
         remembered = self.store.load(name)
@@ -90,15 +90,15 @@ class Controller:
         if decision.wake_at is not None and decision.wake_at != remembered.wake_at:
             # What is due between two minutes of the schedule: a just-in-time start, the end of a drain.
             self.alarm_clock.set(decision.wake_at - now)
-        return Outcome(name, decision, carried_out=acts)
+        return GroupOutcome(name, decision, carried_out=acts)
 
 
-def build(client: Callable[[str], Any], place: Place, clock: Callable[[], float]) -> Controller:
+def build(client: Callable[[str], Any], place: StackPlace, clock: Callable[[], float]) -> Controller:
     """Return the controller of one stack; ``client`` gives the boto3 client of a service by its name."""
     dynamodb, ec2 = client("dynamodb"), client("ec2")
-    capacity: dict[str, Capacity] = {
-        AUTO_SCALING: AutoScaling(client("autoscaling")),
-        SPOT_FLEET: SpotFleet(ec2),
+    capacity: dict[str, CapacityService] = {
+        AUTO_SCALING: AutoScalingService(client("autoscaling")),
+        SPOT_FLEET: SpotFleetService(ec2),
     }
     return Controller(
         ssm=client("ssm"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from lambdas.aws.registry import RegistryReader, deadline, ready_since, standing_by
 from lambdas.aws.settings import GroupSettings
-from lambdas.aws.side import Capacity, SideView
+from lambdas.aws.side import CapacityService, SideView
 from lambdas.core import names
 from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.model import Instance, Market, Observation, Pool, Side
@@ -26,7 +26,7 @@ class Observer:
     """Sees the groups of one stack through injected clients; ``capacity`` by kind of side."""
 
     stack: str
-    capacity: Mapping[str, Capacity]
+    capacity: Mapping[str, CapacityService]
     ec2: EC2Client
     registry: RegistryReader
 

@@ -21,7 +21,7 @@ class SideView:
     members: Mapping[str, bool]
 
 
-class Capacity(Protocol):
+class CapacityService(Protocol):
     """One AWS service that holds instances at a desired capacity: Auto Scaling, or Spot Fleet."""
 
     def look(self, names: Sequence[str]) -> dict[str, SideView]:

@@ -24,13 +24,13 @@ HISTORY_SECONDS: Final = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class SpotFleet:
-    """See ``Capacity``; names are fleet request ids (``sfr-…``)."""
+class SpotFleetService:
+    """See ``CapacityService``; names are fleet request ids (``sfr-…``)."""
 
     client: EC2Client
 
     def look(self, names: Sequence[str]) -> dict[str, SideView]:
-        """See ``Capacity``: one call for the fleets, one for each page of a fleet's members."""
+        """See ``CapacityService``: one call for the fleets, one for each page of a fleet's members."""
         views: dict[str, SideView] = {}
         described = self.client.describe_spot_fleet_requests(SpotFleetRequestIds=list(names))
         for fleet in described["SpotFleetRequestConfigs"]:
@@ -44,7 +44,7 @@ class SpotFleet:
         return views
 
     def refusal(self, name: str, side: Side, now: float) -> Refusal | None:
-        """See ``Capacity``: the newest error of the fleet's history.
+        """See ``CapacityService``: the newest error of the fleet's history.
 
         The history names configuration, permissions and limits. Lack of capacity shows only as a target that
         stays unfulfilled: ``lambdas.core.history`` tells it by that.
@@ -65,7 +65,7 @@ class SpotFleet:
         return Refusal(side, kind, newest["Timestamp"].timestamp(), message)
 
     def set_desired(self, name: str, capacity: int, group: Group) -> None:
-        """See ``Capacity``: on-demand share and target in one call; without excess termination."""
+        """See ``CapacityService``: on-demand share and target in one call; without excess termination."""
         self.client.modify_spot_fleet_request(
             SpotFleetRequestId=name,
             TargetCapacity=capacity,
@@ -74,7 +74,7 @@ class SpotFleet:
         )
 
     def release(self, name: str, instance_ids: Sequence[str], group: Group) -> None:
-        """See ``Capacity``: the target first, or the fleet would replace whom we terminate."""
+        """See ``CapacityService``: the target first, or the fleet would replace whom we terminate."""
         target = self.look([name])[name].desired
         self.set_desired(name, max(0, target - len(instance_ids)), group)
         self.client.terminate_instances(InstanceIds=list(instance_ids))

@@ -13,7 +13,7 @@ from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from botocore.config import Config
 
-from lambdas.aws.controller import Controller, Outcome, Place, build
+from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.core import names
 from lambdas.core.events import Event, MalformedEventError, parse
 from lambdas.core.model import Action, Alarm, Market
@@ -46,7 +46,7 @@ def handler(event: dict[str, Any], _context: object) -> dict[str, list[dict[str,
 
 @cache
 def _controller() -> Controller:
-    place = Place(
+    place = StackPlace(
         stack=os.environ[names.ENV_STACK],
         root=os.environ[names.ENV_PARAMETER_ROOT],
         memory_table=os.environ[names.ENV_MEMORY_TABLE],
@@ -56,7 +56,7 @@ def _controller() -> Controller:
     return build(partial(boto3.client, config=_CLIENT), place, time.time)
 
 
-def _report(outcome: Outcome) -> None:
+def _report(outcome: GroupOutcome) -> None:
     """Write one structured line for each decision, and the group's metrics."""
     if outcome.decision is None:
         logger.error("group not looked after", extra={"group": outcome.group}, exc_info=outcome.error)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lambdas.aws.alarm_clock import LONGEST_DELAY, AlarmClock
-from lambdas.aws.controller import Controller, Outcome, Place, build
+from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.aws.memory import ConflictError, MemoryStore
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import STALE_SECONDS
@@ -55,16 +55,16 @@ def aws() -> FakeAws:
 
 
 def controller(aws: FakeAws, now: float = NOW) -> Controller:
-    return build(aws.client, Place("dev", ROOT, "memory", "registry", "queue"), lambda: now)
+    return build(aws.client, StackPlace("dev", ROOT, "memory", "registry", "queue"), lambda: now)
 
 
-def only(outcomes: list[Outcome]) -> Outcome:
+def only(outcomes: list[GroupOutcome]) -> GroupOutcome:
     assert len(outcomes) == 1
     assert outcomes[0].error is None
     return outcomes[0]
 
 
-def actions(outcome: Outcome) -> tuple[Any, ...]:
+def actions(outcome: GroupOutcome) -> tuple[Any, ...]:
     assert outcome.decision is not None
     return outcome.decision.actions
 

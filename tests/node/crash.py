@@ -19,7 +19,7 @@ from typing import Literal
 from tests.node.clocks import FakeClock
 from tests.node.world import KilledError, World, WorldEbs, WorldFiller, WorldHost, WorldLease
 from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
-from userdata.agent.storage.volume.execute import Executor, Held, Place
+from userdata.agent.storage.volume.execute import Executor, HeldVolume, MountPlace
 
 Start = Literal["no volume", "same zone", "other zone"]
 Then = Literal[
@@ -91,7 +91,7 @@ class Region:
     def executor(self, instance: str, zone: str) -> Executor:
         host = WorldHost(self.world, instance)
         return Executor(
-            Place(instance, zone, Path("/dltraining"), 900.0),
+            MountPlace(instance, zone, Path("/dltraining"), 900.0),
             WorldEbs(self.world, instance, zone),
             WorldLease(self.world, instance),
             host,
@@ -111,7 +111,7 @@ class Region:
         WorldHost(self.world, instance).write(line)
         self.promised.append(line)
 
-    def live(self, instance: str, zone: str, *, release: bool) -> Held:
+    def live(self, instance: str, zone: str, *, release: bool) -> HeldVolume:
         """A whole life: boot, work, renew, work, and give back if ``release``."""
         executor = self.executor(instance, zone)
         held = executor.up()

@@ -16,7 +16,7 @@ from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from userdata.agent.aws.imds import Metadata
-from userdata.agent.aws.jobs import Jobs, State
+from userdata.agent.aws.jobs import Jobs, JobState
 from userdata.agent.config.model import Training
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import SystemHost
@@ -31,7 +31,7 @@ class JobList:
     def finished(self) -> bool:
         return "done" in self.marks
 
-    def mark(self, state: State) -> None:
+    def mark(self, state: JobState) -> None:
         self.marks.append(state)
 
     def take_down(self) -> None:

@@ -19,7 +19,7 @@ from tests.node.world import World, WorldLease
 from userdata.agent.config.model import Volume as VolumeConfig
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
 from userdata.agent.storage.volume import fill, model
-from userdata.agent.storage.volume.ebs import AwsEbs, GoneError, PassingError
+from userdata.agent.storage.volume.ebs import AwsEbs, NotThereError, PassingError
 from userdata.agent.storage.volume.fill import MARKER, S3Filler
 from userdata.agent.storage.volume.lease import LEASE_SECONDS, DynamoLease, LeaseStore
 from userdata.agent.storage.volume.model import Lease
@@ -131,9 +131,9 @@ def test_a_volume_goes_through_its_life_in_ec2() -> None:
     assert {v.id: v.source for v in adapter.volumes()} == {home: None, moved: home}
     adapter.delete_volume(home)
     adapter.delete_snapshot(snapshot)
-    with pytest.raises(GoneError):
+    with pytest.raises(NotThereError):
         adapter.delete_volume(home)
-    with pytest.raises(GoneError):
+    with pytest.raises(NotThereError):
         adapter.delete_snapshot(snapshot)
     assert [v.id for v in adapter.volumes()] == [moved]
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from userdata.agent.storage.volume import model
-from userdata.agent.storage.volume.model import LIVE, PREPARING, Lease, Observed, Snapshot, Volume
+from userdata.agent.storage.volume.model import LIVE, PREPARING, EbsVolume, Lease, Observed, Snapshot
 from userdata.agent.storage.volume.plan import plan, target
 
-HOME = Volume("vol-home", "a", "available", None, None, None, 3, None, LIVE)
+HOME = EbsVolume("vol-home", "a", "available", None, None, None, 3, None, LIVE)
 MINE = {"instance": "i-me", "attachment": "attached", "device": "/dev/sdf", "state": "in-use"}
 
 
@@ -70,7 +70,7 @@ def test_a_snapshot_counts_only_if_nobody_mounted_the_home_since() -> None:
 
 
 def test_the_old_home_goes_only_after_the_new_one_is_mounted_and_committed() -> None:
-    copy = Volume("vol-copy", "b", "in-use", "i-me", "attached", "/dev/sdf", 7, "vol-home", PREPARING)
+    copy = EbsVolume("vol-copy", "b", "in-use", "i-me", "attached", "/dev/sdf", 7, "vol-home", PREPARING)
     snapshot = Snapshot("snap-1", "completed", "vol-home", 7)
     base = away(volumes=(HOME, copy), snapshots=(snapshot,), device="/dev/nvme1n1", filesystem="xfs")
     assert plan(base) == model.Mount("/dev/nvme1n1")
@@ -84,7 +84,7 @@ def test_the_old_home_goes_only_after_the_new_one_is_mounted_and_committed() -> 
 
 
 def test_a_copy_without_a_file_system_is_refused_and_both_are_kept() -> None:
-    copy = Volume("vol-copy", "b", "in-use", "i-me", "attached", "/dev/sdf", 7, "vol-home", PREPARING)
+    copy = EbsVolume("vol-copy", "b", "in-use", "i-me", "attached", "/dev/sdf", 7, "vol-home", PREPARING)
     assert isinstance(plan(away(volumes=(HOME, copy), device="/dev/nvme1n1")), model.Refuse)
 
 
@@ -112,7 +112,7 @@ def test_a_second_volume_that_no_move_explains_is_an_error() -> None:
 def test_first_boot_creates_formats_mounts_and_commits() -> None:
     none = observe(lease=Lease(1, None, 0), volumes=())
     assert plan(none) == model.CreateVolume(None, None)
-    new = Volume("vol-new", "a", "creating", None, None, None, 1, None, PREPARING)
+    new = EbsVolume("vol-new", "a", "creating", None, None, None, 1, None, PREPARING)
     assert isinstance(plan(replace(none, volumes=(new,))), model.Wait)
     here = replace(none, volumes=(replace(new, **MINE),), device="/dev/nvme1n1")
     assert plan(here) == model.Format("/dev/nvme1n1")

@@ -17,9 +17,9 @@ from typing import Any
 from tests.node.clocks import FakeClock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.storage.volume.ebs import GoneError, PassingError
+from userdata.agent.storage.volume.ebs import NotThereError, PassingError
 from userdata.agent.storage.volume.lease import LEASE_SECONDS
-from userdata.agent.storage.volume.model import Lease, Snapshot, Volume
+from userdata.agent.storage.volume.model import EbsVolume, Lease, Snapshot
 
 CREATE_SECONDS, ATTACH_SECONDS, DETACH_SECONDS, SNAPSHOT_SECONDS, DYING_SECONDS = 8.0, 6.0, 6.0, 40.0, 45.0
 
@@ -80,7 +80,7 @@ class World:
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
-        self._history: list[tuple[float, tuple[Volume, ...], tuple[Snapshot, ...]]] = []
+        self._history: list[tuple[float, tuple[EbsVolume, ...], tuple[Snapshot, ...]]] = []
         self._dying: dict[str, float] = {}
         self._made = 0
         self._client_tokens: dict[tuple[Any, ...], str] = {}
@@ -136,7 +136,7 @@ class World:
             return
         self._history.append((self.clock.monotonic(), self._volumes(), self._snapshots()))
 
-    def seen(self) -> tuple[tuple[Volume, ...], tuple[Snapshot, ...]]:
+    def seen(self) -> tuple[tuple[EbsVolume, ...], tuple[Snapshot, ...]]:
         """What a description shows: a state at most ``lag`` seconds old, each time another one."""
         if not self.lag:
             return self._volumes(), self._snapshots()
@@ -146,7 +146,7 @@ class World:
                 return volumes, snapshots
         return (), ()
 
-    def _volumes(self) -> tuple[Volume, ...]:
+    def _volumes(self) -> tuple[EbsVolume, ...]:
         now = self.clock.monotonic()
         found = []
         for disk in self.disks.values():
@@ -158,7 +158,7 @@ class World:
             state = "creating" if now < disk.ready_at else "in-use" if disk.instance else "available"
             tags = disk.tags
             found.append(
-                Volume(
+                EbsVolume(
                     disk.id,
                     disk.zone,
                     state,
@@ -198,8 +198,8 @@ class WorldEbs:
     def _call(self, operation: str, effect: Callable[[], Any]) -> Any:
         return self._world.call(self._instance, operation, effect)
 
-    def volumes(self) -> tuple[Volume, ...]:
-        found: tuple[Volume, ...] = self._call("describe_volumes", lambda: self._world.seen()[0])
+    def volumes(self) -> tuple[EbsVolume, ...]:
+        found: tuple[EbsVolume, ...] = self._call("describe_volumes", lambda: self._world.seen()[0])
         return found
 
     def snapshots(self) -> tuple[Snapshot, ...]:
@@ -270,7 +270,7 @@ class WorldEbs:
     def delete_volume(self, volume: str) -> None:
         def effect() -> None:
             if volume not in self._world.disks:
-                raise GoneError(volume)
+                raise NotThereError(volume)
             if self._world.disks[volume].instance is not None:
                 raise PassingError(f"VolumeInUse: {volume}")
             del self._world.disks[volume]
@@ -280,7 +280,7 @@ class WorldEbs:
     def delete_snapshot(self, snapshot: str) -> None:
         def effect() -> None:
             if self._world.copies.pop(snapshot, None) is None:
-                raise GoneError(snapshot)
+                raise NotThereError(snapshot)
 
         self._call("delete_snapshot", effect)
 

@@ -19,7 +19,7 @@ _Inputs = Mapping[str, pulumi.Input[str]]
 
 
 @dataclass(frozen=True)
-class Alarm:
+class AlarmSpec:
     """One alarm: ``statistic`` of a metric at or above ``at_least`` in ``needed`` of ``periods`` periods.
 
     ``period`` is in seconds. ``silence`` says what no data means.
@@ -77,7 +77,7 @@ class Alarms(pulumi.ComponentResource):
         self.arns = [self._alarm(args, alarm).arn for alarm in alarms(args)]
         self.register_outputs({})
 
-    def _alarm(self, args: AlarmsArgs, alarm: Alarm) -> aws.cloudwatch.MetricAlarm:
+    def _alarm(self, args: AlarmsArgs, alarm: AlarmSpec) -> aws.cloudwatch.MetricAlarm:
         name = args.scope.name(alarm.name)
         return aws.cloudwatch.MetricAlarm(
             name,
@@ -99,7 +99,7 @@ class Alarms(pulumi.ComponentResource):
         )
 
 
-def alarms(args: AlarmsArgs) -> Iterator[Alarm]:
+def alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
     """Yield all alarms of a stack."""
     yield from _of_function(args.function)
     yield from _of_queues(args)
@@ -113,9 +113,9 @@ def group_dimensions(stack: str, group: str, service: str) -> dict[str, str]:
     return {"group": group, "stack": stack, "service": service}
 
 
-def _of_function(function: pulumi.Input[str]) -> Iterator[Alarm]:
+def _of_function(function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
     of = {"FunctionName": function}
-    yield Alarm(
+    yield AlarmSpec(
         "controller-silent",
         "The controller has not run for five minutes: nobody keeps the groups full.",
         "AWS/Lambda",
@@ -127,7 +127,7 @@ def _of_function(function: pulumi.Input[str]) -> Iterator[Alarm]:
         silence="breaching",
         below=True,
     )
-    yield Alarm(
+    yield AlarmSpec(
         "controller-errors",
         "Runs of the controller fail.",
         "AWS/Lambda",
@@ -138,7 +138,7 @@ def _of_function(function: pulumi.Input[str]) -> Iterator[Alarm]:
         periods=5,
         needed=3,
     )
-    yield Alarm(
+    yield AlarmSpec(
         "controller-throttles",
         "Runs of the controller are refused for lack of concurrency.",
         "AWS/Lambda",
@@ -151,8 +151,8 @@ def _of_function(function: pulumi.Input[str]) -> Iterator[Alarm]:
     )
 
 
-def _of_queues(args: AlarmsArgs) -> Iterator[Alarm]:
-    yield Alarm(
+def _of_queues(args: AlarmsArgs) -> Iterator[AlarmSpec]:
+    yield AlarmSpec(
         "wake-ups-old",
         "A wake-up has waited for more than five minutes.",
         "AWS/SQS",
@@ -161,7 +161,7 @@ def _of_queues(args: AlarmsArgs) -> Iterator[Alarm]:
         "Maximum",
         at_least=300,
     )
-    yield Alarm(
+    yield AlarmSpec(
         "dead-letters",
         "A wake-up could not be handled or delivered; the message tells which.",
         "AWS/SQS",
@@ -172,9 +172,9 @@ def _of_queues(args: AlarmsArgs) -> Iterator[Alarm]:
     )
 
 
-def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
+def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
     of_instances = {"group": group.name, "stack": stack}
-    yield Alarm(
+    yield AlarmSpec(
         f"{group.name}-shortage",
         f"{group.name} lacks ready instances for {group.shortage_minutes} minutes.",
         names.METRIC_NAMESPACE,
@@ -186,7 +186,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
         needed=group.shortage_minutes,
     )
     periods = group.on_demand_minutes * _MINUTE // _FIVE_MINUTES
-    yield Alarm(
+    yield AlarmSpec(
         f"{group.name}-on-demand",
         f"{group.name} pays for more than {group.on_demand_ceiling} on-demand instances "
         f"for {group.on_demand_minutes} minutes.",
@@ -199,7 +199,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
         periods=periods,
         needed=periods,
     )
-    yield Alarm(
+    yield AlarmSpec(
         f"{group.name}-above-max",
         f"{group.name} runs more instances than its maximum for ten minutes.",
         names.METRIC_NAMESPACE,
@@ -210,7 +210,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
         periods=10,
         needed=10,
     )
-    yield Alarm(
+    yield AlarmSpec(
         f"{group.name}-refused",
         f"Launches of {group.name} are refused for limits, permissions or configuration, or memory was lost.",
         names.METRIC_NAMESPACE,
@@ -220,7 +220,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
         at_least=1,
         period=_FIVE_MINUTES,
     )
-    yield Alarm(
+    yield AlarmSpec(
         f"{group.name}-boot",
         f"Instances of {group.name} fail to boot; the log of the instances says at which step.",
         names.METRIC_NAMESPACE,
@@ -231,7 +231,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
         period=_FIVE_MINUTES,
     )
     if group.is_nvidia:
-        yield Alarm(
+        yield AlarmSpec(
             f"{group.name}-gpu-lost",
             f"An instance of {group.name} has lost a GPU; the lines of its metrics say which instance.",
             names.METRIC_NAMESPACE,
@@ -242,7 +242,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[Alarm]:
             periods=5,
             needed=2,
         )
-    yield Alarm(
+    yield AlarmSpec(
         f"{group.name}-unkept",
         f"The controller cannot look after {group.name}; its log says why.",
         names.METRIC_NAMESPACE,

@@ -43,7 +43,7 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Identity:
+class InstanceFacts:
     """Who we are: the parts of the identity document that the agent needs."""
 
     instance: str
@@ -81,13 +81,13 @@ class Metadata:
             raise MetadataUnavailableError(f"metadata {path}: status {status}")
         return answer
 
-    def identity(self) -> Identity:
+    def identity(self) -> InstanceFacts:
         """Return the instance's id, zone, region and type."""
         answer = self.get(IDENTITY)
         if answer is None:
             raise MetadataUnavailableError(f"metadata {IDENTITY}: status 404")
         document: dict[str, Any] = json.loads(answer.text)
-        return Identity(
+        return InstanceFacts(
             instance=document["instanceId"],
             zone=document["availabilityZone"],
             region=document["region"],

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ssm import SSMClient
 
-State = Literal["running", "done", "failed"]
+JobState = Literal["running", "done", "failed"]
 
 
 class Jobs:
@@ -52,7 +52,7 @@ class Jobs:
         same = item.get("revision", {}).get("S") == self._revision
         return same and item.get("state", {}).get("S") in ("done", "failed")
 
-    def mark(self, state: State) -> None:
+    def mark(self, state: JobState) -> None:
         """Write the state. A finished job stays finished, whatever a late instance says."""
         from botocore.exceptions import BotoCoreError, ClientError
 

@@ -43,7 +43,7 @@ def _key(name: str) -> Conditions:
 
 
 @dataclass(frozen=True)
-class Statement:
+class Permission:
     """An IAM statement; any one of ``needed_by`` asks for it, so that a role gets what its work needs."""
 
     sid: str
@@ -53,15 +53,15 @@ class Statement:
     conditions: Conditions = field(default_factory=dict)
 
 
-STATEMENTS: Final[tuple[Statement, ...]] = (
-    Statement(
+STATEMENTS: Final[tuple[Permission, ...]] = (
+    Permission(
         "ReportWorkers",
         ("work", "run", "volume"),
         ("dynamodb:UpdateItem", "dynamodb:DeleteItem"),
         (f"{_DYNAMODB}/{{registry_table}}",),
         _key("{group}"),
     ),
-    Statement(
+    Permission(
         "CompleteHooks",
         ("hooks",),
         ("autoscaling:CompleteLifecycleAction",),
@@ -71,28 +71,28 @@ STATEMENTS: Final[tuple[Statement, ...]] = (
         ),
         _GROUP,
     ),
-    Statement(
+    Permission(
         "KeepJob",
         ("volume", "run"),
         ("dynamodb:GetItem", "dynamodb:UpdateItem"),
         (f"{_DYNAMODB}/{{job_table}}",),
         _key("{job}"),
     ),
-    Statement(
+    Permission(
         "EndJob",
         ("run",),
         ("ssm:PutParameter",),
         ("arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}/target",),
     ),
     # Descriptions know no resources.
-    Statement("FindVolumes", ("volume", "attached"), ("ec2:DescribeVolumes",), ("*",)),
-    Statement("FindSnapshots", ("volume",), ("ec2:DescribeSnapshots",), ("*",)),
-    Statement("MakeVolume", ("volume",), ("ec2:CreateVolume",), (f"{_EC2}:volume/*",), _REQUESTED),
+    Permission("FindVolumes", ("volume", "attached"), ("ec2:DescribeVolumes",), ("*",)),
+    Permission("FindSnapshots", ("volume",), ("ec2:DescribeSnapshots",), ("*",)),
+    Permission("MakeVolume", ("volume",), ("ec2:CreateVolume",), (f"{_EC2}:volume/*",), _REQUESTED),
     # The source: a snapshot of this job and no other.
-    Statement("MakeCopy", ("volume",), ("ec2:CreateVolume",), (_SNAPSHOTS,), _OURS),
-    Statement("ReadVolume", ("volume",), ("ec2:CreateSnapshot",), (f"{_EC2}:volume/*",), _OURS),
-    Statement("MakeSnapshot", ("volume",), ("ec2:CreateSnapshot",), (_SNAPSHOTS,), _REQUESTED),
-    Statement(
+    Permission("MakeCopy", ("volume",), ("ec2:CreateVolume",), (_SNAPSHOTS,), _OURS),
+    Permission("ReadVolume", ("volume",), ("ec2:CreateSnapshot",), (f"{_EC2}:volume/*",), _OURS),
+    Permission("MakeSnapshot", ("volume",), ("ec2:CreateSnapshot",), (_SNAPSHOTS,), _REQUESTED),
+    Permission(
         "TagWhatIsMade",
         ("volume",),
         ("ec2:CreateTags",),
@@ -104,30 +104,30 @@ STATEMENTS: Final[tuple[Statement, ...]] = (
             }
         },
     ),
-    Statement(
+    Permission(
         "TagVolume",
         ("volume",),
         ("ec2:CreateTags",),
         (f"{_EC2}:volume/*",),
         {**_OURS, "ForAllValues:StringEquals": {"aws:TagKeys": ["gpu-spot:state", "gpu-spot:token"]}},
     ),
-    Statement(
+    Permission(
         "MoveVolume",
         ("volume",),
         ("ec2:AttachVolume", "ec2:DetachVolume", "ec2:DeleteVolume"),
         (f"{_EC2}:volume/*",),
         _OURS,
     ),
-    Statement(
+    Permission(
         "MoveToInstance",
         ("volume",),
         ("ec2:AttachVolume", "ec2:DetachVolume"),
         (f"{_EC2}:instance/*",),
         _GROUP,
     ),
-    Statement("DeleteSnapshot", ("volume",), ("ec2:DeleteSnapshot",), (_SNAPSHOTS,), _OURS),
-    Statement("ReadDataset", ("dataset",), ("s3:GetObject",), ("arn:{partition}:s3:::{bucket}/{prefix}*",)),
-    Statement(
+    Permission("DeleteSnapshot", ("volume",), ("ec2:DeleteSnapshot",), (_SNAPSHOTS,), _OURS),
+    Permission("ReadDataset", ("dataset",), ("s3:GetObject",), ("arn:{partition}:s3:::{bucket}/{prefix}*",)),
+    Permission(
         "ListDataset",
         ("dataset",),
         ("s3:ListBucket",),
@@ -135,9 +135,9 @@ STATEMENTS: Final[tuple[Statement, ...]] = (
         {"StringLike": {"s3:prefix": "{prefix}*"}},
     ),
     # The token is the registry's, not a repository's.
-    Statement("LogInToRegistry", ("image",), ("ecr:GetAuthorizationToken",), ("*",)),
+    Permission("LogInToRegistry", ("image",), ("ecr:GetAuthorizationToken",), ("*",)),
     # Made by docker with that token, not by the agent.
-    Statement(
+    Permission(
         "PullImages", ("image",), ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"), ("{repository}",)
     ),
 )

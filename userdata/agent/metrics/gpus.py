@@ -18,7 +18,7 @@ _LOST_AFTER: Final = 3
 
 
 @dataclass(frozen=True)
-class Process:
+class GpuProcess:
     """A compute process on a GPU."""
 
     pid: int
@@ -33,7 +33,7 @@ class Gpu:
     """One GPU that answered."""
 
     uuid: str
-    processes: tuple[Process, ...]
+    processes: tuple[GpuProcess, ...]
     ecc_uncorrected: int | None
     """Uncorrected errors since the driver was loaded; None when not known in this look."""
 
@@ -117,7 +117,7 @@ class Gpus:
             for entry in nvml.nvmlDeviceGetComputeRunningProcesses(device.handle):
                 used = entry.usedGpuMemory
                 mib = None if used is None else used / 2**20
-                processes[entry.pid] = Process(entry.pid, mib, utilization.get(entry.pid, 0.0))
+                processes[entry.pid] = GpuProcess(entry.pid, mib, utilization.get(entry.pid, 0.0))
             gpu = Gpu(device.uuid, tuple(processes.values()), self._ecc(device))
         except nvml.NVMLError_GpuIsLost as error:
             device.lost = True  # not asked again: calls to a lost GPU can take seconds

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from userdata.agent.aws import clients, hooks
 from userdata.agent.aws.clients import Clients
-from userdata.agent.aws.imds import Identity, Metadata, is_warmed
+from userdata.agent.aws.imds import InstanceFacts, Metadata, is_warmed
 from userdata.agent.config.model import Config
 from userdata.agent.config.names import DATA_DIR
 from userdata.agent.machine import log
@@ -54,7 +54,7 @@ class Node:
         self.spawn: Spawn | None = None  # None: the trainer's own, as the job's user
 
     @cached_property
-    def identity(self) -> Identity:
+    def identity(self) -> InstanceFacts:
         """Who we are; asked until the metadata service answers."""
         while True:
             try:

@@ -21,7 +21,7 @@ _CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
 
 def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor:
     from userdata.agent.storage.volume.ebs import AwsEbs
-    from userdata.agent.storage.volume.execute import Executor, Place
+    from userdata.agent.storage.volume.execute import Executor, MountPlace
     from userdata.agent.storage.volume.fill import S3Filler
     from userdata.agent.storage.volume.lease import DynamoLease
 
@@ -32,7 +32,7 @@ def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor
     dynamodb = node.clients.dynamodb(region)
     s3 = node.clients.s3(region) if volume.dataset else None
     return Executor(
-        Place(me.instance, me.zone, node.data, volume.wait_seconds),
+        MountPlace(me.instance, me.zone, node.data, volume.wait_seconds),
         AwsEbs(node.clients.ec2(region), config.stack, config.group, training.job, volume),
         DynamoLease(dynamodb, training.job_table, training.job, me.instance, node.clock),
         node.host,
@@ -66,13 +66,13 @@ def volume(node: Node, action: str) -> int:
     Until it is here the instance stands by, and its heartbeats say so. One that is being taken brings nothing
     more here: that is no failure, and systemd has nothing to start again.
     """
-    from userdata.agent.storage.volume.execute import Held
+    from userdata.agent.storage.volume.execute import HeldVolume
 
     path = node.directory / LEASE_FILE
     if action == "down":
         held = files.read_json(path)
         if held:
-            _executor(node).down(Held(int(held["token"]), str(held["volume"])))
+            _executor(node).down(HeldVolume(int(held["token"]), str(held["volume"])))
             path.unlink(missing_ok=True)
         return 0
     if node.config.volume is None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Final, Protocol
 
-from userdata.agent.aws.jobs import State
+from userdata.agent.aws.jobs import JobState
 from userdata.agent.config.model import Training
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
@@ -44,14 +44,14 @@ class Process(Protocol):
 Spawn = Callable[[list[str], dict[str, str], Path], Process]
 
 
-class JobState(Protocol):
+class JobTable(Protocol):
     """What the trainer needs of the job table."""
 
     def finished(self) -> bool:
         """Tell whether the job has ended for good."""
         ...
 
-    def mark(self, state: State) -> None:
+    def mark(self, state: JobState) -> None:
         """Write the job's state."""
         ...
 
@@ -101,7 +101,7 @@ class Trainer:
         code: Path,
         data: Path,
         directory: Path,
-        job: JobState,
+        job: JobTable,
         heart: Heart,
         host: Host,
         clock: Clock,
@@ -209,7 +209,7 @@ class Trainer:
             self._look_after()
             self._clock.sleep(_LOOK_EVERY)
 
-    def _end(self, state: State) -> bool:
+    def _end(self, state: JobState) -> bool:
         self._job.mark(state)
         self._job.take_down()
         self._heart.leave(0)

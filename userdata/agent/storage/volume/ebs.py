@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from lambdas.core.names import TAG_GROUP, TAG_STACK
 from userdata.agent.aws.clients import as_agent_error, error_code
 from userdata.agent.config import names
-from userdata.agent.config.model import Volume as VolumeConfig
+from userdata.agent.config.model import Volume
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.storage.volume.model import LIVE, PREPARING, Snapshot, Volume
+from userdata.agent.storage.volume.model import LIVE, PREPARING, EbsVolume, Snapshot
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -37,14 +37,14 @@ class PassingError(AgentError):
     """AWS refused for a reason that time mends: look again and plan anew."""
 
 
-class GoneError(AgentError):
+class NotThereError(AgentError):
     """What was to be removed does not exist."""
 
 
 class Ebs(Protocol):
     """One job's volumes and snapshots. Raises `PassingError` for what passes, `AgentError` for the rest."""
 
-    def volumes(self) -> tuple[Volume, ...]:
+    def volumes(self) -> tuple[EbsVolume, ...]:
         """Describe the job's volumes; may lag."""
         ...
 
@@ -73,23 +73,23 @@ class Ebs(Protocol):
         ...
 
     def delete_volume(self, volume: str) -> None:
-        """Delete a volume; raises `GoneError` when there is none."""
+        """Delete a volume; raises `NotThereError` when there is none."""
         ...
 
     def delete_snapshot(self, snapshot: str) -> None:
-        """Delete a snapshot; raises `GoneError` when there is none."""
+        """Delete a snapshot; raises `NotThereError` when there is none."""
         ...
 
 
 class AwsEbs:
     """`Ebs` on EC2."""
 
-    def __init__(self, client: EC2Client, stack: str, group: str, job: str, config: VolumeConfig) -> None:
+    def __init__(self, client: EC2Client, stack: str, group: str, job: str, config: Volume) -> None:
         self._client = client
         self._config = config
         self._tags = {TAG_STACK: stack, TAG_GROUP: group, names.TAG_JOB: job}
 
-    def volumes(self) -> tuple[Volume, ...]:
+    def volumes(self) -> tuple[EbsVolume, ...]:
         """Describe by tags (no ids: an id that is not yet visible would be an error)."""
         pages = self._pages("describe_volumes", "Volumes", self._filters(names.VOLUME_NAME))
         return tuple(_volume(v) for v in pages)
@@ -177,7 +177,7 @@ class AwsEbs:
             self._call(operation, **arguments)
         except PassingError as error:
             if gone in str(error):
-                raise GoneError(str(error)) from None
+                raise NotThereError(str(error)) from None
             raise
 
     def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
@@ -193,12 +193,12 @@ class AwsEbs:
             raise PassingError(f"ec2 {operation}: {type(error).__name__}: {error}") from None
 
 
-def _volume(document: dict[str, Any]) -> Volume:
+def _volume(document: dict[str, Any]) -> EbsVolume:
     tags = {t["Key"]: t["Value"] for t in document.get("Tags", [])}
     attachment: dict[str, Any] = next(
         (a for a in document.get("Attachments", []) if a.get("State") != "detached"), {}
     )
-    return Volume(
+    return EbsVolume(
         id=document["VolumeId"],
         zone=document["AvailabilityZone"],
         state=document["State"],

@@ -13,7 +13,7 @@ from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
 from userdata.agent.machine.host import Host
 from userdata.agent.storage.volume import model
-from userdata.agent.storage.volume.ebs import Ebs, GoneError, PassingError
+from userdata.agent.storage.volume.ebs import Ebs, NotThereError, PassingError
 from userdata.agent.storage.volume.lease import LEASE_SECONDS, LeaseStore
 from userdata.agent.storage.volume.model import Lease, Observed, Step
 from userdata.agent.storage.volume.plan import plan, target
@@ -35,7 +35,7 @@ class Filler(Protocol):
 
 
 @dataclass(frozen=True)
-class Place:
+class MountPlace:
     """Where we are: the instance, its zone, the mount point, and how long one wait may last (seconds)."""
 
     instance: str
@@ -45,7 +45,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldVolume:
     """The outcome: the lease that is held and the volume that is mounted."""
 
     token: int
@@ -62,7 +62,7 @@ class Executor:
 
     def __init__(
         self,
-        place: Place,
+        place: MountPlace,
         ebs: Ebs,
         leases: LeaseStore,
         host: Host,
@@ -86,7 +86,7 @@ class Executor:
         self._here: set[str] = set()
         """What we attached or saw attached to us."""
 
-    def up(self, is_wanted: Callable[[], bool] = lambda: True) -> Held:
+    def up(self, is_wanted: Callable[[], bool] = lambda: True) -> HeldVolume:
         """Bring the job's volume here; return when it is mounted and filled.
 
         Args:
@@ -108,7 +108,7 @@ class Executor:
             self._give_back()
             raise
 
-    def _bring(self) -> Held:
+    def _bring(self) -> HeldVolume:
         current: Step | None = None
         done: Step | None = None
         since = self._clock.monotonic()
@@ -118,7 +118,7 @@ class Executor:
             self._attend()
             if isinstance(step, model.Ready):
                 log.info("volume ready", volume=step.volume, token=self._lease.token, left=step.left)
-                return Held(self._lease.token, step.volume)
+                return HeldVolume(self._lease.token, step.volume)
             if isinstance(step, model.Refuse):
                 raise RefusedError(step.reason)
             if step is not None and step != current:
@@ -133,7 +133,7 @@ class Executor:
                 )  # a step that is due again right after it was done: descriptions lag
             done = step
 
-    def down(self, held: Held) -> None:
+    def down(self, held: HeldVolume) -> None:
         """Sweep leftovers, unmount, detach, wait until the volume is free, and only then give the lease back.
 
         The next holder then finds the volume free, and all that was written is on it. Without the lease
@@ -293,7 +293,7 @@ class Executor:
             self._ebs.detach(step.id, self._place.instance)
             return
         delete = self._ebs.delete_volume if step.kind == "volume" else self._ebs.delete_snapshot
-        with contextlib.suppress(GoneError):
+        with contextlib.suppress(NotThereError):
             delete(step.id)
         self._gone.add(step.id)
         self._begun.pop(step.id, None)

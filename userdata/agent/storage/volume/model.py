@@ -11,7 +11,7 @@ FOREIGN: Final = "?"
 
 
 @dataclass(frozen=True)
-class Volume:
+class EbsVolume:
     """An EBS volume with the job's tags. ``token`` is None for one that was not made by the agent."""
 
     id: str
@@ -58,7 +58,7 @@ class Observed:
     instance: str
     zone: str
     lease: Lease
-    volumes: tuple[Volume, ...]
+    volumes: tuple[EbsVolume, ...]
     snapshots: tuple[Snapshot, ...]
     device: str | None
     """The block device of the volume that is to be mounted, once the kernel has it."""

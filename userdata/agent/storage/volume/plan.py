@@ -14,6 +14,7 @@ from userdata.agent.storage.volume.model import (
     CreateSnapshot,
     CreateVolume,
     Discard,
+    EbsVolume,
     Fill,
     Format,
     Lease,
@@ -25,7 +26,6 @@ from userdata.agent.storage.volume.model import (
     Snapshot,
     Step,
     Unmount,
-    Volume,
     Wait,
 )
 
@@ -69,7 +69,7 @@ def target(observed: Observed) -> str | None:
     return candidate.id if candidate else None
 
 
-def _without_home(observed: Observed, volumes: tuple[Volume, ...]) -> Step:
+def _without_home(observed: Observed, volumes: tuple[EbsVolume, ...]) -> Step:
     """First boot of the job, or the table was lost, or the volume was made by hand."""
     lease = observed.lease
     settled = [v for v in volumes if v.tag_state != PREPARING]
@@ -87,7 +87,7 @@ def _without_home(observed: Observed, volumes: tuple[Volume, ...]) -> Step:
     return _bring_up(observed, volumes, candidate) or _mount_candidate(observed, candidate, blank=True)
 
 
-def _use_home(observed: Observed, volumes: tuple[Volume, ...], home: Volume) -> Step:
+def _use_home(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolume) -> Step:
     bring = _bring_up(observed, volumes, home)
     if bring:
         return bring
@@ -107,7 +107,7 @@ def _use_home(observed: Observed, volumes: tuple[Volume, ...], home: Volume) -> 
     return _tidy(observed, volumes, home)
 
 
-def _move(observed: Observed, volumes: tuple[Volume, ...], home: Volume) -> Step:
+def _move(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolume) -> Step:
     """Bring the home from another zone: snapshot, copy, attach, mount, commit."""
     candidate = _candidate(observed, volumes, home.id)
     if candidate:
@@ -124,7 +124,7 @@ def _move(observed: Observed, volumes: tuple[Volume, ...], home: Volume) -> Step
     return CreateSnapshot(home.id)
 
 
-def _counts(snapshot: Snapshot, home: Volume, lease: Lease) -> bool:
+def _counts(snapshot: Snapshot, home: EbsVolume, lease: Lease) -> bool:
     """A snapshot counts if it is of the home and nobody has mounted the home since it was begun."""
     return (
         snapshot.source == home.id
@@ -134,7 +134,7 @@ def _counts(snapshot: Snapshot, home: Volume, lease: Lease) -> bool:
     )
 
 
-def _candidate(observed: Observed, volumes: tuple[Volume, ...], source: str | None) -> Volume | None:
+def _candidate(observed: Observed, volumes: tuple[EbsVolume, ...], source: str | None) -> EbsVolume | None:
     """Return the volume that we made under this very lease to become home, if there is one.
 
     Candidates of earlier leases are never taken over: whoever made them may still be about to delete them.
@@ -152,7 +152,7 @@ def _candidate(observed: Observed, volumes: tuple[Volume, ...], source: str | No
     return min(mine, key=lambda v: v.id) if mine else None
 
 
-def _bring_up(observed: Observed, volumes: tuple[Volume, ...], volume: Volume) -> Step | None:
+def _bring_up(observed: Observed, volumes: tuple[EbsVolume, ...], volume: EbsVolume) -> Step | None:
     """Get a volume of our zone attached to us with its device visible and the mount point free.
 
     None when it is.
@@ -175,7 +175,7 @@ def _bring_up(observed: Observed, volumes: tuple[Volume, ...], volume: Volume) -
     return None
 
 
-def _mount_candidate(observed: Observed, candidate: Volume, *, blank: bool) -> Step:
+def _mount_candidate(observed: Observed, candidate: EbsVolume, *, blank: bool) -> Step:
     assert observed.device is not None
     if observed.filesystem is None:
         if not blank:
@@ -188,7 +188,7 @@ def _mount_candidate(observed: Observed, candidate: Volume, *, blank: bool) -> S
     return Commit(candidate.id)
 
 
-def _tidy(observed: Observed, volumes: tuple[Volume, ...], home: Volume) -> Step:
+def _tidy(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolume) -> Step:
     """Remove what earlier leases, crashes and this move left. The home is mounted and committed here."""
     left = []
     for volume in sorted(volumes, key=lambda v: v.id):

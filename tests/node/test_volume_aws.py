@@ -108,7 +108,7 @@ def test_a_volume_goes_through_its_life_in_ec2() -> None:
     instance = run["Instances"][0]["InstanceId"]
     home = adapter.create_volume(f"{REGION}a", 4, None, None)
     [seen] = adapter.volumes()
-    assert dataclasses.replace(seen, state="available") == model.Volume(
+    assert dataclasses.replace(seen, state="available") == model.EbsVolume(
         home, f"{REGION}a", "available", None, None, None, 4, None, "preparing"
     )
     [document] = client.describe_volumes(VolumeIds=[home])["Volumes"]

@@ -1,0 +1,121 @@
+"""Every bound of the stack file's schema, with values at it and one beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from infra import accelerators
+from infra.schema import Settings
+
+Extreme = Literal["least", "most"]
+EXTREMES: Final[dict[str, tuple[Extreme, ...]]] = {
+    **dict.fromkeys(("minimum", "minLength", "minItems"), ("least",)),
+    **dict.fromkeys(("maximum", "maxLength", "maxItems"), ("most",)),
+    **dict.fromkeys(("pattern", "enum"), ("least", "most")),
+}
+ZONES: Final = tuple(f"us-east-1{letter}" for letter in "abcdefgh")
+TYPES: Final = tuple(
+    one.name
+    for one in accelerators.CATALOGUE.values()
+    if (one.family.vendor, one.family.architecture, one.family.needs_ami) == ("nvidia", "x86_64", None)
+)
+LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
+    "instanceTypes": lambda n: list(TYPES[:n]),
+    "zones": lambda n: list(ZONES[:n]),
+    "command": lambda n: ["x"] * n,
+    "datasets": lambda n: [{"snapshot": "snap-00000000", "path": f"/mnt/{k}"} for k in range(n)],
+}
+# Texts that a pattern allows, by the end of the key's path: the shortest, and the longest that it allows by
+# itself (else `maxLength` does), then how one of a length is made.
+TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
+    "training[0].name": (1, 24, lambda n: "b" * n),
+    "name": (1, 24, lambda n: "a" * n),
+    "accessPoints[0].path": (2, 100, lambda n: "/" + "a" * (n - 1)),
+    "datasets[0].path": (6, 128, lambda n: "/srv/" + "a" * (n - 5)),
+    "snapshot": (13, 22, lambda n: "snap-" + "0" * (n - 5)),
+    "image": (73, 512, lambda n: "a" * (n - 72) + "@sha256:" + "0" * 64),
+    "training[0].repository": (11, 512, lambda n: "https://a/" + "r" * (n - 10)),
+    "previews.repository": (3, 300, lambda n: "o/" + "r" * (n - 2)),
+    "revision": (40, 40, lambda n: "0" * n),
+    "training[0].dataset": (9, 512, lambda n: "s3://abc/" + ("d" * (n - 10) + "/") * (n > 9)),
+    "checkpoints": (1, 24, lambda n: "a" * n),
+    "ami": (12, 21, lambda n: "ami-" + "0" * (n - 4)),
+    "amis.{}": (12, 21, lambda n: "ami-" + "0" * (n - 4)),
+    "email": (5, 254, lambda n: "a" * (n - 4) + "@b.c"),
+    "permissionsBoundary": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "p" * (n - 33)),
+    "stateBucket": (3, 63, lambda n: "b" * n),
+    "environment.{}": (0, 1000, lambda n: "v" * n),
+    "environment.{key}": (1, 128, lambda n: "A" * n),
+    "tags.{}": (0, 256, lambda n: "v" * n),
+    "tags.{key}": (1, 128, lambda n: "k" * n),
+    "region": (9, 9, lambda n: "us-east-1"[:n]),
+}
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A key's path as errors name it, ``{}`` for the values of a mapping and ``{key}`` for its keys."""
+
+    path: str
+    kind: str
+    limit: Any
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.kind}"
+
+    def at(self, extreme: Extreme) -> Any:
+        """A value at the bound."""
+        if self.kind in ("minimum", "maximum"):
+            return self.limit
+        if self.kind == "enum":
+            return self.limit[0 if extreme == "least" else -1]
+        if self.kind in ("minItems", "maxItems"):
+            return self._made(LISTS)(self.limit)
+        least, most, make = self._made(TEXTS)
+        return make(least if extreme == "least" else most)
+
+    def beyond(self) -> Any:
+        """A value that the bound refuses."""
+        match self.kind:
+            case "minimum":
+                return self.limit - (1 if isinstance(self.limit, int) else self.limit / 2)
+            case "maximum":
+                return self.limit + 1
+            case "enum":
+                return 2 if isinstance(self.limit[0], int) else "other"
+            case "minItems" | "maxItems":
+                return self._made(LISTS)(self.limit + (1 if self.kind == "maxItems" else -1))
+            case "minLength" | "maxLength":
+                return self._made(TEXTS)[2](self.limit + 1) if self.kind == "maxLength" else ""
+            case _:
+                return "\n" if self.path.endswith("environment.{}") else "a b"
+
+    def _made(self, table: dict[str, Any]) -> Any:
+        return next(made for end, made in table.items() if f".{self.path}".endswith((f".{end}", end)))
+
+
+def bounds() -> list[Bound]:
+    """Every bound, but lengths of at least nothing: there is no list with less."""
+    root = Settings.model_json_schema()
+    return [one for one in _below(root, root, "") if (one.kind, one.limit) != ("minItems", 0)]
+
+
+def _below(root: dict[str, Any], here: dict[str, Any], path: str) -> Iterator[Bound]:
+    if "$ref" in here:
+        here = root["$defs"][here["$ref"].rpartition("/")[2]]
+    yield from (Bound(path, kind, here[kind]) for kind in EXTREMES if kind in here)
+    for one in here.get("anyOf", ()):
+        yield from _below(root, one, path)
+    for key, one in here.get("properties", {}).items():
+        yield from _below(root, one, f"{path}.{key}".lstrip("."))
+    if "items" in here:
+        yield from _below(root, here["items"], f"{path}[0]")
+    if isinstance(here.get("additionalProperties"), dict):
+        yield from _below(root, here["additionalProperties"], f"{path}.{{}}")
+    for pattern, one in here.get("patternProperties", {}).items():
+        yield Bound(f"{path}.{{key}}", "pattern", pattern)
+        yield from _below(root, one, f"{path}.{{}}")
+    if "propertyNames" in here:
+        yield from _below(root, here["propertyNames"], f"{path}.{{key}}")

@@ -1,0 +1,194 @@
+"""Each bound of the schema: at it the whole program deploys, one beyond it is refused by its key."""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from typing import Any
+
+import pytest
+
+from infra.settings import SettingsError, load_settings
+from pulumi_on_moto.program.run import run as deploy
+from pulumi_on_moto.program.stackfile import StackConfig
+from pulumi_on_moto.running.clock import simulated
+from pulumi_on_moto.sandbox import sandbox
+from tests.e2e.world import REPOSITORY, START, isolated
+from tests.infra.bounds import EXTREMES, ZONES, Bound, Extreme, bounds
+
+BOUNDS = bounds()
+CASES = [(bound, extreme) for bound in BOUNDS for extreme in EXTREMES[bound.kind]]
+
+KEPT = {
+    "kind": "mixed-asg",
+    "target": 1,
+    "max": 2,
+    "fallback": {"warmInstances": 1},
+    "ami": "ami-00000000",
+    "amis": {"g5": "ami-00000000"},
+    "instanceTypes": ["g5.xlarge"],
+    "maxPrice": 1,
+    "onDemandCeiling": 1,
+}
+DATASET = {"snapshot": "snap-00000000", "path": "/data/a", "initializationRateMib": 100}
+RANGE = {"min": 1, "max": 100_000}
+CHOSEN = {
+    "kind": "mixed-asg",
+    "target": 1,
+    "instanceRequirements": dict.fromkeys(
+        ("accelerators", "acceleratorMemoryGiB", "vcpus", "memoryGiB"), RANGE
+    ),
+}
+ASKED = {
+    "kind": "spot-fleet",
+    "fleetType": "request",
+    "target": 1,
+    "instanceTypes": ["g5.xlarge"],
+    "weights": {"g5.xlarge": 1},
+}
+JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
+IMAGE = f"worker@sha256:{'0' * 64}"
+# One of everything that may stand in a stack file.
+BASE: dict[str, Any] = {
+    "aws:region": "us-east-1",
+    "gpu-spot:network": {"cidr": "10.20.0.0/16", "zones": [ZONES[0]]},
+    "gpu-spot:services": [
+        {"name": "serve", "capacity": KEPT, "datasets": [DATASET], "image": IMAGE, "environment": {"A": "b"}},
+        {"name": "asked", "capacity": ASKED},
+        {"name": "chosen", "capacity": CHOSEN},
+    ],
+    "gpu-spot:training": [
+        {"name": "job", "capacity": KEPT, **JOB, "datasets": [DATASET], "environment": {"A": "b"}},
+        {"name": "choosy", "capacity": CHOSEN, **JOB},
+    ],
+    "gpu-spot:storage": {
+        "fileSystem": {"accessPoints": [{"name": "a", "path": "/a"}]},
+        "buckets": [{"name": "a", "expireDays": 1}],
+        "repositories": [{"name": "a"}],
+    },
+    "gpu-spot:monitoring": {"email": "a@b.c", "monthlyBudgetUsd": 1},
+    "gpu-spot:identity": {
+        "permissionsBoundary": "arn:aws:iam::123456789012:policy/p",
+        "previews": {"repository": "o/r", "stateBucket": "bbb"},
+    },
+    "gpu-spot:tags": {"a": "b"},
+    "gpu-spot:logRetentionDays": 30,
+}
+# What an extreme needs beside it.
+BESIDE: dict[Extreme, dict[str, Any]] = {
+    "least": {"services[0].capacity.fallback.enabled": False, "training[0].capacity.fallback.enabled": False},
+    "most": {},
+}
+# Extremes that cannot stand in a stack file, or not there: (path, kind) by extreme, and why.
+APART: dict[tuple[str, Extreme], str] = {
+    **{
+        (f"training[0].capacity.{key}", extreme): "a job has one instance"
+        for key, extreme in (
+            ("target", "least"),
+            ("target", "most"),
+            ("min", "most"),
+            ("onDemandBase", "most"),
+        )
+    },
+    ("training[0].capacity.weights.{}", "least"): "weights are of fleets that ask once, a job's are kept",
+    ("training[0].capacity.weights.{}", "most"): "weights are of fleets that ask once, a job's are kept",
+    ("training[0].capacity.fleetType", "most"): "a job's fleet is kept",
+    ("services[0].capacity.fleetType", "most"): "stands in services[1], whose fleet asks once",
+    ("services[0].capacity.kind", "most"): "stands in services[1], a fleet",
+    ("region", "least"): "another region has other zones",
+    ("region", "most"): "another region has other zones",
+    **{
+        (
+            f"{entry}.capacity.instanceRequirements.{key}",
+            extreme,
+        ): "no instance type has so little or so much"
+        for entry in ("services[0]", "training[0]")
+        for key, extreme in (
+            ("accelerators.min", "most"),
+            ("acceleratorMemoryGiB.min", "most"),
+            ("acceleratorMemoryGiB.max", "least"),
+            ("vcpus.min", "most"),
+            ("vcpus.max", "least"),
+            ("memoryGiB.min", "most"),
+            ("memoryGiB.max", "least"),
+        )
+    },
+}
+
+
+def steps(path: str) -> list[str | int]:
+    """A bound's path in `BASE`: requirements and weights stand in entries of their own."""
+    if "weights" in path or "instanceRequirements" in path:
+        entry = 1 if "weights" in path or path.startswith("training") else 2
+        path = path.replace("[0]", f"[{entry}]", 1)
+    found = [int(part) if part.isdecimal() else part for part in re.findall(r"[^.\[\]]+", path)]
+    return ["aws:region"] if path == "region" else [f"gpu-spot:{found[0]}", *found[1:]]
+
+
+def put(document: dict[str, Any], path: str, value: Any) -> str:
+    """Set what stands at a bound's path; return the path as an error names it."""
+    *parents, last = steps(path)
+    here: Any = document
+    for step in parents:
+        here = here[step] if isinstance(step, int) else here.setdefault(step, {})
+    if last == "{key}":
+        [(_, kept)] = here.items()
+        here.clear()
+        here[value], last = kept, value
+    elif last == "{}":
+        last = next(iter(here), "g5.xlarge")
+        here[last] = value
+    else:
+        here[last] = value
+    named = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in (*parents, last))
+    return named.lstrip(".")
+
+
+def extreme_file(extreme: Extreme) -> dict[str, Any]:
+    """All extremes of one kind that can stand together."""
+    document = json.loads(json.dumps(BASE))
+    for path, value in BESIDE[extreme].items():
+        put(document, path, value)
+    # Whole lists first: what stands in their first element is set in it.
+    for bound, one in sorted(CASES, key=lambda case: "Items" not in case[0].kind):
+        if one == extreme and (bound.path, one) not in APART:
+            put(document, bound.path, bound.at(one))
+    return document
+
+
+def deployed(document: dict[str, Any]) -> int:
+    """Run the whole program and deploy it, boot data included; return how many templates there are."""
+    config = StackConfig("gpu-spot", "dev", REPOSITORY / "infra", document)
+    with simulated(START), sandbox(config.region, 1) as clients, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
+        return len(deploy(clients, config).of_type("aws:ec2/launchTemplate:LaunchTemplate"))
+
+
+def test_the_table_of_what_stands_apart_names_bounds() -> None:
+    assert len(BOUNDS) >= 150
+    assert APART.keys() <= {(bound.path, extreme) for bound, extreme in CASES}
+
+
+@pytest.mark.parametrize("bound", BOUNDS, ids=str)
+def test_one_beyond_is_refused_by_its_key(bound: Bound) -> None:
+    document = json.loads(json.dumps(BASE))
+    key = put(document, bound.path, bound.beyond())
+    with pytest.raises(SettingsError) as caught:
+        load_settings(document)
+    line, *more = str(caught.value).splitlines()
+    assert line.startswith(f"{key}: ")
+    assert "allowed: " in line
+    assert not more or key == "aws:region"  # whose zones are then wrong, too
+
+
+@pytest.mark.parametrize("extreme", ["least", "most"])
+def test_the_extremes_declare_and_deploy(extreme: Extreme) -> None:
+    assert isolated(deployed, extreme_file(extreme)) >= 7
+
+
+@pytest.mark.parametrize(("bound", "extreme"), [c for c in CASES if c[0].kind == "enum"], ids=str)
+def test_every_choice_is_taken(bound: Bound, extreme: Extreme) -> None:
+    document = extreme_file(extreme)
+    if (bound.path, extreme) not in APART:
+        assert load_settings(document)

@@ -25,7 +25,7 @@ class InstancePlace:
 
     region: str
     stack: str
-    side: agent.Side
+    side: agent.GroupSide
     hooks: agent.Hooks | None
     log_group: str
 

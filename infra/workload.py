@@ -37,7 +37,7 @@ from infra.schema.training import ON_THE_VOLUME
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
 from userdata.agent.config import model as agent
-from userdata.agent.config.model import Side
+from userdata.agent.config.model import GroupSide
 from userdata.agent.config.names import TAG_JOB
 
 _ECR: Final = re.compile(r"(\d{12})\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com(?:\.cn)?/([^@:]+)")
@@ -127,7 +127,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
         InstanceIdentityArgs(scope, work.name, _access(work, around, telemetry)),
     )
 
-    def launchables(side: Side, image_id: Callable[[str], pulumi.Input[str]]) -> list[Launchable]:
+    def launchables(side: GroupSide, image_id: Callable[[str], pulumi.Input[str]]) -> list[Launchable]:
         made: list[Launchable] = []
         for image, types in capacity.images.items():
             # The first keeps the plain name: a second image, for some family, replaces no template.
@@ -173,7 +173,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
 
 
 def _agent(
-    work: Workload, around: Surroundings, side: Side, telemetry: Telemetry
+    work: Workload, around: Surroundings, side: GroupSide, telemetry: Telemetry
 ) -> pulumi.Output[agent.Config]:
     """Return the node agent's configuration on one side, once AWS has named what stands in it."""
     hooks = None

@@ -13,7 +13,7 @@ from lambdas.core.refusals import classify
 from pulumi_on_moto.fixes.fleets import request as moto_fleets
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups import members as moto_groups
-from pulumi_on_moto.running.events import Event, EventBus
+from pulumi_on_moto.running.events import BusEvent, EventBus
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,19 +69,19 @@ class Holder(Protocol):
         """Note a refused launch, in AWS's words."""
         ...
 
-    def launched(self, bus: EventBus, instance: Any, now: float) -> Event:
+    def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """Return the event of a launch: that it ended or, with a launch hook, that it waits."""
         ...
 
-    def terminated(self, bus: EventBus, instance: Any, now: float) -> Event:
+    def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """Return the event of the instance that has just gone."""
         ...
 
-    def refused(self, bus: EventBus, message: str, now: float) -> Event | None:
+    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
         """Return the event of the launch that has just been refused, None where AWS sends none."""
         ...
 
-    def worked(self, bus: EventBus, instance: Any, now: float) -> Event | None:
+    def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
         """End the instance's launch hook if it waits for one: return the event of its launch then."""
         ...
 
@@ -138,25 +138,25 @@ class ScalingGroupHolder:
         """See ``Holder``."""
         moto_groups.refuse(self.group, message)
 
-    def launched(self, bus: EventBus, instance: Any, now: float) -> Event:
+    def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""
         hook = moto_groups.launch_hook(self.group)
         if hook is not None:
             return bus.launch_hook(self.group.arn, self.name, hook.name, instance.id, now)
         return bus.scaling("Launch Successful", self.group.arn, self._newest(), instance.id, now)
 
-    def worked(self, bus: EventBus, instance: Any, now: float) -> Event | None:
+    def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
         """See ``Holder``."""
         activity = moto_groups.complete_launch(self.group, instance)
         if activity is None:
             return None
         return bus.scaling("Launch Successful", self.group.arn, activity, instance.id, now)
 
-    def terminated(self, bus: EventBus, instance: Any, now: float) -> Event:
+    def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""
         return bus.scaling("Terminate Successful", self.group.arn, self._newest(), instance.id, now)
 
-    def refused(self, bus: EventBus, message: str, now: float) -> Event | None:
+    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
         """See ``Holder``."""
         return bus.scaling("Launch Unsuccessful", self.group.arn, self._newest(), "", now)
 
@@ -223,26 +223,26 @@ class SpotFleetHolder:
         if subtype is not None:
             self.fleet.record("error", subtype, message)
 
-    def launched(self, bus: EventBus, instance: Any, now: float) -> Event:
+    def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""
         return self._change(bus, "launched", instance, now)
 
-    def terminated(self, bus: EventBus, instance: Any, now: float) -> Event:
+    def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""
         return self._change(bus, "terminated", instance, now)
 
-    def refused(self, bus: EventBus, message: str, now: float) -> Event | None:
+    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
         """See ``Holder``."""
         subtype = _ERRORS.get(classify(message))
         if subtype is None:
             return None
         return bus.fleet("Error", self.name, {"description": message, "sub-type": subtype}, now)
 
-    def worked(self, bus: EventBus, instance: Any, now: float) -> Event | None:
+    def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
         """See ``Holder``: a fleet has no lifecycle hooks."""
         return None
 
-    def _change(self, bus: EventBus, subtype: str, instance: Any, now: float) -> Event:
+    def _change(self, bus: EventBus, subtype: str, instance: Any, now: float) -> BusEvent:
         description = moto_fleets.describe(instance)
         detail = {"instance-id": instance.id, "description": description, "sub-type": subtype}
         return bus.fleet("Instance Change", self.fleet.id, detail, now)

@@ -22,7 +22,7 @@ _TEXT_BYTES: Final = 4096
 class Dataset(Model):
     """A snapshot that each instance gets a volume of, mounted read-only at ``path``."""
 
-    snapshot: limits.Snapshot
+    snapshot: limits.SnapshotId
     path: limits.DatasetPath
     initialization_rate_mib: limits.InitializationRateMib | None = None
     throughput_mib: limits.ThroughputMib = 125

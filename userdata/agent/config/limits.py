@@ -137,7 +137,7 @@ DatasetPath: TypeAlias = Annotated[
 ]
 """Where datasets may be mounted: below places that nobody else uses, never over a part of the system."""
 
-Snapshot: TypeAlias = Annotated[str, Matches(r"snap-[0-9a-f]{8,17}")]
+SnapshotId: TypeAlias = Annotated[str, Matches(r"snap-[0-9a-f]{8,17}")]
 
 VolumeGib: TypeAlias = Annotated[int, Within(1, 16_384)]
 

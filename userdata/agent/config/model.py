@@ -16,7 +16,7 @@ from userdata.agent.config.limits import Matches, Within
 from userdata.agent.config.names import DATA_DIR, UNIT_RUN, UNIT_WORK, DatasetDevice
 from userdata.agent.machine.errors import ConfigError
 
-Side = Literal["primary", "fallback"]
+GroupSide = Literal["primary", "fallback"]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class EfsMount:
 class Dataset:
     """A volume that the launch made from ``snapshot`` for this instance, mounted read-only at ``path``."""
 
-    snapshot: limits.Snapshot
+    snapshot: limits.SnapshotId
     device: DatasetDevice
     """The name that the launch template gives it."""
     path: limits.DatasetPath
@@ -127,7 +127,7 @@ class Config:
     region: str
     stack: str
     group: limits.Name
-    side: Side
+    side: GroupSide
     registry_table: str
     drain_seconds: limits.DrainSeconds = 0
     """Seconds before the deadline at which service workers take no more work."""

@@ -14,7 +14,7 @@ from moto.ec2.models.elastic_block_store import Snapshot
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
-Answer = dict[str, Any]
+LookupAnswer = dict[str, Any]
 
 _IMAGE_PARAMETERS: Final = ("/aws/service/deeplearning/ami/", "/aws/service/ecs/", "/aws/service/eks/")
 """Public parameters that hold an AMI id and that moto lacks; each that is asked for gets an image."""
@@ -27,7 +27,7 @@ class Lookups:
         self._clients = clients
         self._images: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._answers: dict[str, Callable[[Mapping[str, Any]], Answer]] = {
+        self._answers: dict[str, Callable[[Mapping[str, Any]], LookupAnswer]] = {
             "aws:index/getAvailabilityZones:getAvailabilityZones": self._zones,
             "aws:index/getCallerIdentity:getCallerIdentity": self._identity,
             "aws:index/getPartition:getPartition": self._partition,
@@ -38,7 +38,7 @@ class Lookups:
             "aws:ebs/getSnapshot:getSnapshot": self._snapshot,
         }
 
-    def __call__(self, token: str, args: Mapping[str, Any]) -> Answer:
+    def __call__(self, token: str, args: Mapping[str, Any]) -> LookupAnswer:
         """Return the answer to a lookup."""
         answer = self._answers.get(token)
         if answer is None:
@@ -66,7 +66,7 @@ class Lookups:
         )
         return str(reply["ImageId"])
 
-    def _zones(self, args: Mapping[str, Any]) -> Answer:
+    def _zones(self, args: Mapping[str, Any]) -> LookupAnswer:
         zones = self._clients("ec2").describe_availability_zones()["AvailabilityZones"]
         excluded = set(args.get("excludeNames") or [])
         kept = [zone for zone in zones if zone["ZoneName"] not in excluded]
@@ -78,19 +78,19 @@ class Lookups:
             **_echo(args),
         }
 
-    def _identity(self, args: Mapping[str, Any]) -> Answer:
+    def _identity(self, args: Mapping[str, Any]) -> LookupAnswer:
         identity = self._clients("sts").get_caller_identity()
         return {"accountId": identity["Account"], "arn": identity["Arn"], "userId": identity["UserId"]}
 
-    def _partition(self, args: Mapping[str, Any]) -> Answer:
+    def _partition(self, args: Mapping[str, Any]) -> LookupAnswer:
         return {"partition": "aws", "dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws"}
 
-    def _region(self, args: Mapping[str, Any]) -> Answer:
+    def _region(self, args: Mapping[str, Any]) -> LookupAnswer:
         region = self._clients.region
         endpoint = f"ec2.{region}.amazonaws.com"
         return {"name": region, "region": region, "description": region, "endpoint": endpoint}
 
-    def _parameter(self, args: Mapping[str, Any]) -> Answer:
+    def _parameter(self, args: Mapping[str, Any]) -> LookupAnswer:
         name = str(args["name"])
         arn = f"arn:aws:ssm:{self._clients.region}:{ACCOUNT}:parameter/{name.lstrip('/')}"
         if name.startswith(_IMAGE_PARAMETERS):
@@ -113,7 +113,7 @@ class Lookups:
             **_echo(args),
         }
 
-    def _snapshot(self, args: Mapping[str, Any]) -> Answer:
+    def _snapshot(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Answer for a snapshot in the stack file, its user's own: one of that id lies here, encrypted."""
         [name] = args["snapshotIds"]
         ec2: Any = ec2_backends[ACCOUNT][self._clients.region]
@@ -133,7 +133,7 @@ class Lookups:
             **_echo(args),
         }
 
-    def _offerings(self, args: Mapping[str, Any]) -> Answer:
+    def _offerings(self, args: Mapping[str, Any]) -> LookupAnswer:
         filters = [{"Name": item["name"], "Values": item["values"]} for item in args.get("filters") or []]
         kind = args.get("locationType") or "region"
         paginator = self._clients("ec2").get_paginator("describe_instance_type_offerings")
@@ -151,7 +151,7 @@ class Lookups:
         }
 
 
-def policy_document(args: Mapping[str, Any]) -> Answer:
+def policy_document(args: Mapping[str, Any]) -> LookupAnswer:
     """Render ``aws.iam.get_policy_document`` as its provider does: single values stand alone."""
     statements = [_statement(item) for item in args.get("statements") or []]
     document = {"Version": args.get("version") or "2012-10-17", "Statement": statements}
@@ -189,5 +189,5 @@ def _single(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values
 
 
-def _echo(args: Mapping[str, Any]) -> Answer:
+def _echo(args: Mapping[str, Any]) -> LookupAnswer:
     return {key: value for key, value in args.items() if value is not None}

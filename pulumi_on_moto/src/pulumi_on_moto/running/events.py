@@ -21,7 +21,7 @@ from pulumi_on_moto.running.functions import FunctionRuntime
 from pulumi_on_moto.running.resource_policy import admits
 from pulumi_on_moto.sandbox import ACCOUNT
 
-Event = dict[str, Any]
+BusEvent = dict[str, Any]
 
 
 class EventBus:
@@ -39,7 +39,7 @@ class EventBus:
         self._queues = sqs_backends[ACCOUNT][region]
         put_events.carry_by(self._events, self._carry)
 
-    def publish(self, event: Event) -> int:
+    def publish(self, event: BusEvent) -> int:
         """Deliver an event to the targets of every rule that matches; return the number of deliveries."""
         count = 0
         for rule in self._rules():
@@ -59,7 +59,7 @@ class EventBus:
 
     def event(
         self, detail_type: str, source: str, detail: Mapping[str, Any], now: float, resources: list[str]
-    ) -> Event:
+    ) -> BusEvent:
         """Return an event in EventBridge's envelope; ``now`` is in epoch seconds."""
         return {
             "version": "0",
@@ -73,20 +73,20 @@ class EventBus:
             "detail": dict(detail),
         }
 
-    def interruption_warning(self, instance_id: str, zone: str, now: float) -> Event:
+    def interruption_warning(self, instance_id: str, zone: str, now: float) -> BusEvent:
         """AWS takes a spot instance in two minutes (EC2 user guide, "Spot Instance interruption notices")."""
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
         # This event's ARN carries the zone where others carry region and account.
         arn = f"arn:aws:ec2:{zone}:instance/{instance_id}"
         return self.event("EC2 Spot Instance Interruption Warning", "aws.ec2", detail, now, [arn])
 
-    def rebalance_recommendation(self, instance_id: str, zone: str, now: float) -> Event:
+    def rebalance_recommendation(self, instance_id: str, zone: str, now: float) -> BusEvent:
         """A spot instance at elevated risk (EC2 user guide, "Rebalance recommendations")."""
         arn = f"arn:aws:ec2:{zone}:instance/{instance_id}"
         detail = {"instance-id": instance_id}
         return self.event("EC2 Instance Rebalance Recommendation", "aws.ec2", detail, now, [arn])
 
-    def state_change(self, instance_id: str, state: str, now: float) -> Event:
+    def state_change(self, instance_id: str, state: str, now: float) -> BusEvent:
         """An instance's new state (EC2 user guide, "State change events")."""
         arn = f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance_id}"
         detail = {"instance-id": instance_id, "state": state}
@@ -94,7 +94,7 @@ class EventBus:
 
     def scaling(
         self, what: str, group_arn: str, activity: Mapping[str, Any], instance_id: str, now: float
-    ) -> Event:
+    ) -> BusEvent:
         """A scaling activity's end (Auto Scaling user guide, "Amazon EC2 Auto Scaling event reference").
 
         ``what`` is ``Launch Successful``, ``Launch Unsuccessful`` or ``Terminate Successful``;
@@ -122,7 +122,7 @@ class EventBus:
             resources.append(f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance_id}")
         return self.event(f"EC2 Instance {what}", "aws.autoscaling", detail, now, resources)
 
-    def launch_hook(self, group_arn: str, group: str, hook: str, instance_id: str, now: float) -> Event:
+    def launch_hook(self, group_arn: str, group: str, hook: str, instance_id: str, now: float) -> BusEvent:
         """A launch that waits for a hook (Auto Scaling user guide, "Scale-out lifecycle action")."""
         detail = {
             "LifecycleActionToken": str(mock_random.uuid4()),
@@ -135,7 +135,7 @@ class EventBus:
         }
         return self.event("EC2 Instance-launch Lifecycle Action", "aws.autoscaling", detail, now, [group_arn])
 
-    def fleet(self, what: str, fleet_id: str, detail: Mapping[str, Any], now: float) -> Event:
+    def fleet(self, what: str, fleet_id: str, detail: Mapping[str, Any], now: float) -> BusEvent:
         """An event of a Spot Fleet (EC2 user guide, "Spot Fleet event types").
 
         ``what`` is the end of its type, for example ``Instance Change`` or ``Error``.
@@ -147,12 +147,12 @@ class EventBus:
         bus = self._events.event_buses["default"]
         return [rule for rule in bus.rules.values() if rule.state == "ENABLED"]
 
-    def _carry(self, rule: Rule, event: Event) -> None:
+    def _carry(self, rule: Rule, event: BusEvent) -> None:
         """Deliver an event that a client has put; moto dates it in epoch seconds."""
         given = {key: value for key, value in event.items() if key != "ingestion-time"}
         self._deliver(rule, given | {"time": _stamp(float(event["time"]))})
 
-    def _deliver(self, rule: Rule, event: Event) -> int:
+    def _deliver(self, rule: Rule, event: BusEvent) -> int:
         for target in rule.targets:
             arn, shaped = target["Arn"], _shaped(target, event)
             service = arn.split(":")[2]
@@ -196,7 +196,7 @@ def _stamp(now: float) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _shaped(target: Mapping[str, Any], event: Event) -> Any:
+def _shaped(target: Mapping[str, Any], event: BusEvent) -> Any:
     if target.get("Input") is not None:
         return json.loads(target["Input"])
     if target.get("InputPath") is not None:

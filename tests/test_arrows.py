@@ -138,6 +138,7 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
         ("gpu_spot.nodes.node", "import gpu_spot.live.cloud"),
         ("gpu_spot.report.page", "import moto"),
         ("gpu_spot.commands.demo", "import infra"),
+        ("pulumi_on_moto.sandbox", "import gpu_spot.live"),
     ],
 )
 def test_an_arrow_that_points_the_wrong_way_is_found(module: str, source: str) -> None:

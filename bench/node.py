@@ -43,8 +43,8 @@ CONFIG = {
 # What is not on this machine: a driver, and its GPUs.
 LAUNCH = """
 import sys
-from userdata.agent import cli, node
-from userdata.agent.tasks import machine
+from userdata.agent import cli
+from userdata.agent.tasks import machine, node
 command = sys.argv[-1]
 node._INSTANCE_ID = __import__("pathlib").Path(sys.argv[2]).with_name("instance-id")
 if command == "metrics":

@@ -122,9 +122,12 @@ FILES = {"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/data/shared/fi
 @pytest.mark.parametrize(
     ("body", "says"),
     [
-        (configs.service(datasets=[dataset("/etc/imagenet")]), "datasets[0]: path: '/etc/imagenet'; allowed"),
-        (configs.service(datasets=[dataset("/data/../etc")]), "datasets[0]: path: '/data/../etc'; allowed"),
-        (configs.service(datasets=[dataset("/data/a", "/dev/sdf")]), "device: '/dev/sdf'; allowed: /dev/sdk"),
+        (configs.service(datasets=[dataset("/etc/imagenet")]), "datasets[0].path: '/etc/imagenet'; allowed"),
+        (configs.service(datasets=[dataset("/data/../etc")]), "datasets[0].path: '/data/../etc'; allowed"),
+        (
+            configs.service(datasets=[dataset("/data/a", "/dev/sdf")]),
+            "datasets[0].device: '/dev/sdf'; allowed: '/dev/sdk'",
+        ),
         (
             configs.service(datasets=[dataset("/data/a"), dataset("/data/a/b")]),
             "/data/a/b and /data/a are in",

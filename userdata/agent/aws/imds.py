@@ -5,11 +5,11 @@ A session token, renewed before it ends and when it is refused.
 
 from __future__ import annotations
 
+import calendar
 import json
-import re
+import time
 import urllib.parse
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Final
 
 from userdata.agent.aws import plain_http
@@ -27,7 +27,6 @@ IDENTITY: Final = "/latest/dynamic/instance-identity/document"
 _TOKEN_PATH: Final = "/latest/api/token"  # noqa: S105 - a path
 _TOKEN_SECONDS: Final = 21600  # the most that AWS grants
 _RENEW_BEFORE: Final = 300.0
-_MONTHS: Final = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 
 
 class MetadataUnavailableError(AgentError):
@@ -132,13 +131,8 @@ def is_warmed(lifecycle_state: str) -> bool:
 
 
 def _epoch(header: str) -> float | None:
-    """Read a Date header (RFC 9110: always GMT, English names); `time.strptime` would follow the locale."""
-    match = re.fullmatch(r"\w{3}, (\d\d) (\w{3}) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", header)
-    if not match or match[2] not in _MONTHS:
-        return None
-    day, year, hour, minute, second = (int(match[n]) for n in (1, 3, 4, 5, 6))
-    month = _MONTHS.index(match[2]) + 1
+    """Read a Date header (RFC 9110: always GMT, English names, which are ours: the agent sets no locale)."""
     try:
-        return datetime(year, month, day, hour, minute, min(second, 59), tzinfo=UTC).timestamp()
+        return float(calendar.timegm(time.strptime(header, "%a, %d %b %Y %H:%M:%S GMT")))
     except ValueError:
         return None

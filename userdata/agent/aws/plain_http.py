@@ -1,6 +1,7 @@
 """One HTTP request to the metadata service over a plain socket.
 
-``http.client`` would load OpenSSL into every process of the agent, 5 MB each; the service speaks no TLS.
+``http.client`` would load OpenSSL into every process of the agent, 7 MB each (measured: 17 against 10 MB of a
+process that imports nothing else); the service speaks no TLS.
 No proxy from the environment may come between us and the service, either.
 """
 

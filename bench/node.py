@@ -22,9 +22,11 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests.node.metadata import MetadataServer
+from userdata.agent.aws.imds import IDENTITY, SPOT_ACTION
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -58,48 +60,25 @@ sys.exit(cli.main(sys.argv[1:]))
 """
 
 
-class Endpoint:
-    """Metadata (with tokens) and DynamoDB in one server; ``documents`` is what the metadata hold."""
+class Endpoint(MetadataServer):
+    """An instance's metadata service, with the worker registry beside it; ``writes`` counts heartbeats."""
 
     def __init__(self) -> None:
-        self.documents = {
-            "/latest/dynamic/instance-identity/document": json.dumps(
-                {
-                    "instanceId": "i-0",
-                    "availabilityZone": "us-west-2a",
-                    "region": "us-west-2",
-                    "instanceType": "p4d.24xlarge",
-                }
-            )
-        }
+        super().__init__()
+        self.documents[IDENTITY] = json.dumps(
+            {
+                "instanceId": "i-0",
+                "availabilityZone": "us-west-2a",
+                "region": "us-west-2",
+                "instanceType": "p4d.24xlarge",
+            }
+        )
         self.writes = 0
-        endpoint = self
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_PUT(self) -> None:
-                self._answer(200, "token")
-
-            def do_GET(self) -> None:
-                known = self.path in endpoint.documents and self.headers["X-aws-ec2-metadata-token"]
-                self._answer(200 if known else 404, endpoint.documents.get(self.path, ""))
-
-            def do_POST(self) -> None:
-                self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                endpoint.writes += 1
-                self._answer(200, "{}")
-
-            def _answer(self, status: int, text: str) -> None:
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its base's name
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+    def post(self, body: bytes) -> str:
+        """Answer as DynamoDB does to a heartbeat."""
+        self.writes += 1
+        return "{}"
 
 
 def listen() -> tuple[int, list[bytes]]:
@@ -150,7 +129,7 @@ def notice_latency(rounds: int) -> tuple[list[float], list[float]]:
     training = {
         "job": "j",
         "jobTable": "t",
-        "repository": "r",
+        "repository": "https://example.org/r",
         "revision": "0" * 40,
         "command": ["x"],
         "user": "u",
@@ -163,14 +142,14 @@ def notice_latency(rounds: int) -> tuple[list[float], list[float]]:
             systemctl = directory / "systemctl"  # says which process is the unit's
             systemctl.write_text(f"#!/bin/sh\necho {work.pid}\n")
             systemctl.chmod(0o755)
-            with agent("watch", endpoint, directory, {**body, "training": training}):
+            with agent("watch", endpoint, directory, {**body, "training": training}) as watch:
                 time.sleep(2 + chance.uniform(0, 5))
                 at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 120))
                 changed = time.monotonic()
-                endpoint.documents["/latest/meta-data/spot/instance-action"] = json.dumps(
-                    {"action": "terminate", "time": at}
-                )
+                endpoint.documents[SPOT_ACTION] = json.dumps({"action": "terminate", "time": at})
                 while not (directory / "notice.json").exists():
+                    if watch.poll() is not None:
+                        sys.exit(f"watch ended: {(directory / 'watch.log').read_text()[-500:]}")
                     time.sleep(0.005)
                 to_file.append(time.monotonic() - changed)
                 work.wait()

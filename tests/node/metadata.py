@@ -41,6 +41,9 @@ class MetadataServer:
                 else:
                     self._answer(404, "not found")
 
+            def do_POST(self) -> None:
+                self._answer(200, server.post(self.rfile.read(int(self.headers["Content-Length"]))))
+
             def _answer(self, status: int, text: str) -> None:
                 if server.status and self.command in server.methods:
                     status = server.status
@@ -62,6 +65,10 @@ class MetadataServer:
         threading.Thread(
             target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True
         ).start()
+
+    def post(self, body: bytes) -> str:
+        """Answer what is no metadata; a subclass knows what it is."""
+        raise NotImplementedError
 
     def close(self) -> None:
         self._server.shutdown()

@@ -33,6 +33,7 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{TRACES_VARIABLE}={given}: not a folder (unset it to use the fitted model)")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test its tier, and put the rehearsed cloud last: its one sandbox stays open."""
     for item in items:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+COMMAND = Path(sys.executable).with_name("gpu-spot")
 REPOSITORY = Path(__file__).parents[2]
 SUMMARY_KEYS = {
     "resources",
@@ -31,7 +32,7 @@ SUMMARY_KEYS = {
 
 def gpu_spot(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "gpu_spot", *map(str, arguments)],
+        [COMMAND, *map(str, arguments)],
         cwd=cwd,
         capture_output=True,
         text=True,
@@ -78,7 +79,11 @@ def test_deploy_prints_the_outputs() -> None:
 def test_keep_leaves_a_cloud_that_the_aws_tools_can_look_into(tmp_path: Path) -> None:
     command = ["demo", "--hours", "2", "--target", "2", "--keep", "--out", str(tmp_path)]
     with subprocess.Popen(
-        [sys.executable, "-u", "-m", "gpu_spot", *command], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+        [COMMAND, *command],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
     ) as process:
         try:
             assert process.stdout is not None

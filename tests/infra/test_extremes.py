@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto.program.run import run as deploy
+from pulumi_on_moto import deploy
 from pulumi_on_moto.program.stackfile import StackConfig
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
-from tests.e2e.world import REPOSITORY, START, isolated
+from tests.apart import apart
+from tests.e2e.world import REPOSITORY, START
 from tests.infra.bounds import EXTREMES, ZONES, Bound, Extreme, bounds
 
 BOUNDS = bounds()
@@ -184,7 +185,7 @@ def test_one_beyond_is_refused_by_its_key(bound: Bound) -> None:
 
 @pytest.mark.parametrize("extreme", ["least", "most"])
 def test_the_extremes_declare_and_deploy(extreme: Extreme) -> None:
-    assert isolated(deployed, extreme_file(extreme)) >= 7
+    assert apart(deployed, extreme_file(extreme)) >= 7
 
 
 CHOICES = [(bound, value) for bound in BOUNDS if bound.kind == "enum" for value in bound.limit[1:-1]]

@@ -16,6 +16,7 @@ from lambdas.core import names, policies
 from tests.apart import apart
 from tests.infra import program
 from tests.infra.declared import STACKS, run, shipped, variant
+from userdata.agent.config import model
 
 UNKNOWN = "<unknown>"
 
@@ -120,13 +121,14 @@ def test_the_agent_knows_the_hooks_that_its_group_declares(side: str) -> None:
         hook["lifecycleTransition"].rpartition("_")[2]: hook
         for hook in known.the("Group", f"inference-{side}")["initialLifecycleHooks"]
     }
-    told = known.agent(f"inference-{side}")["hooks"]
-    assert declared["TERMINATING"]["name"] == told["terminate"]
-    assert declared["TERMINATING"]["heartbeatTimeout"] == told["terminateSeconds"]
+    told = model.parse(json.dumps(known.agent(f"inference-{side}"))).hooks
+    assert told is not None
+    assert declared["TERMINATING"]["name"] == told.terminate
+    assert declared["TERMINATING"]["heartbeatTimeout"] == told.terminate_seconds
     # Only the fallback has warm instances, which a launch must wait for.
-    assert ("LAUNCHING" in declared) == ("launch" in told) == (side == "fallback")
+    assert ("LAUNCHING" in declared) == bool(told.launch) == (side == "fallback")
     if side == "fallback":
-        assert declared["LAUNCHING"]["name"] == told["launch"]
+        assert declared["LAUNCHING"]["name"] == told.launch
         assert declared["LAUNCHING"]["defaultResult"] == "ABANDON"
 
 

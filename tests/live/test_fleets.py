@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from botocore.exceptions import ClientError
 
 from gpu_spot.live.cloud import GroupView, LocalCloud
+from lambdas.core import group_config
 from lambdas.core.model import Market, Side
 from tests.live.world import START, Deployed, Running, bodies, empty
 
@@ -49,18 +51,19 @@ def request(deployed: Deployed, **changes: Any) -> str:
 def fleet(running: Running) -> Iterator[Running]:
     """The sample with a second group, whose primary side is a fleet; its fallback is the sample's."""
     ssm = running.clients("ssm")
-    config = {
-        "kind": "spot-fleet",
-        "primary": request(Deployed(running.clients, running.deployment)),
-        "fallback": running.cloud.group("inference").fallback,
-        "slots": {"g5.xlarge": 1, "g6.xlarge": 1},
-        "drainSeconds": 0,
-    }
     inference = ssm.get_parameter(Name=PARAMETER.replace(GROUP, "inference"))["Parameter"]["Value"]
-    ssm.put_parameter(Name=PARAMETER, Type="String", Value=json.dumps(config))
+    other = group_config.parse(inference)
+    config = replace(
+        other,
+        kind="spot-fleet",
+        primary=request(Deployed(running.clients, running.deployment)),
+        slots={"g5.xlarge": 1, "g6.xlarge": 1},
+        drain_seconds=0,
+    )
+    ssm.put_parameter(Name=PARAMETER, Type="String", Value=group_config.dumps(config))
     ssm.put_parameter(
         Name=PARAMETER.replace(GROUP, "inference"),
-        Value=json.dumps({**json.loads(inference), "fallback": None}),
+        Value=group_config.dumps(replace(other, fallback=None)),
         Overwrite=True,
     )
     try:

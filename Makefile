@@ -13,7 +13,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 UV     := uv==0.13.9
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup
+# A file stays on one worker, so that what its tests share is made once; tests/tiers.py says which goes first.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 # Of the provider's 3,000 modules a few are used: they are compiled with all else, the others are not.
 empty  :=
 space  := $(empty) $(empty)
@@ -51,7 +52,7 @@ check: setup lint ## in half a minute: lint, types, and the quick tests of the t
 	@$(MAKE) --jobs 2 --output-sync types quick
 
 quick: setup
-	@HYPOTHESIS_PROFILE=quick $(PYTEST) -m "(pure or adapter) and not long" $(ARGS)
+	@HYPOTHESIS_PROFILE=quick $(PYTEST) --quick -m "not long" $(ARGS)
 
 test: setup system-packages lint types ## lint, types, then all tests that need Python and small packages of Debian's
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 $(ARGS)

@@ -26,6 +26,17 @@ settings.register_profile("deep", max_examples=5_000, **_common)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--quick``."""
+    parser.addoption("--quick", action="store_true", help="only files of the tiers pure and adapter")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """With ``--quick`` pass over files that it leaves out: to import them takes longer than many a test."""
+    leaves_out = config.getoption("quick") and collection_path.name.startswith("test_")
+    return True if leaves_out and not tiers.is_quick(collection_path) else None
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Refuse a traces folder that is not there: the run would silently measure the model instead."""
     given = os.environ.get(TRACES_VARIABLE)
@@ -33,13 +44,12 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(f"{TRACES_VARIABLE}={given}: not a folder (unset it to use the fitted model)")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test its tier, and put the rehearsed cloud last: its one sandbox stays open."""
+    """Give each test its tier, and its file its turn."""
     for item in items:
-        for mark in tiers.marks(item.path):
-            item.add_marker(mark)
-    items.sort(key=lambda item: tiers.REHEARSED in item.path.parents)
+        for name in tiers.marks(item.path):
+            item.add_marker(name)
+    items.sort(key=lambda item: tiers.turn(item.path))
 
 
 @pytest.fixture

@@ -9,21 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-import pytest
-
 HERE: Final = Path(__file__).parent
 REHEARSED: Final = HERE / "live"
 
-MARKS: Final = {
-    "pure": "values in, values out",
-    "adapter": "stubs, moto or real local processes, no Pulumi program",
-    "archive": "what is deployed, in a clean process",
-    "program": "Pulumi programs, a process each",
-    "whole": "the command, the page in a browser",
-    "long": "seconds each: whole runs, the benches at a reduced count",
-}
-
-_TIER_OF: Final = {
+_MARKS_OF: Final = {
     "core": "pure",
     "deadline": "pure",
     "deadline/test_bench.py": "pure long",
@@ -64,17 +53,19 @@ _TIER_OF: Final = {
     "test_vocabulary.py": "pure",
 }
 
-_ONE_WORKER: Final = {"infra": "declared", "live": "rehearsed", "node/test_permissions.py": "permissions"}
-"""What shares something costly (a program that has run, an open sandbox) stays on one of xdist's workers."""
+
+def marks(path: Path) -> list[str]:
+    """Return the names of the marks of the tests in a file: its tier, and ``long``."""
+    fits = [place for place in _MARKS_OF if path == HERE / place or HERE / place in path.parents]
+    return _MARKS_OF[max(fits, key=len)].split() if fits else []
 
 
-def marks(path: Path) -> list[pytest.MarkDecorator]:
-    """Return the marks of the tests in a file: its tier, and its group for xdist where it has one."""
-    found = [getattr(pytest.mark, name) for name in _longest(_TIER_OF, path).split()]
-    group = _longest(_ONE_WORKER, path)
-    return [*found, pytest.mark.xdist_group(group)] if group else found
+def is_quick(path: Path) -> bool:
+    """Tell whether ``make check`` runs a file: pure or adapter, and not long as a whole."""
+    found = marks(path)
+    return bool({"pure", "adapter"}.intersection(found)) and "long" not in found
 
 
-def _longest(table: dict[str, str], path: Path) -> str:
-    fits = [place for place in table if path == HERE / place or HERE / place in path.parents]
-    return table[max(fits, key=len)] if fits else ""
+def turn(path: Path) -> int:
+    """Return when a file has its turn: long ones first, the rehearsed cloud last (its sandbox stays open)."""
+    return 2 if REHEARSED in path.parents else 0 if {"long", "whole"}.intersection(marks(path)) else 1

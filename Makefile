@@ -18,7 +18,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 # Of the provider's 3,000 modules a few are used: they are compiled with all else, the others are not.
 empty  :=
 space  := $(empty) $(empty)
-USED   := $(subst $(space),|,$(sort $(shell grep -rhoE '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
+USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
 BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
 
 .PHONY: help setup demo demo-research check quick test test-real lint types format system-packages bench lock clean distclean
@@ -84,11 +84,11 @@ bench-%: setup
 
 # uv resolves for every platform and Python at once. It does not read pip's configuration, so pip's index is handed on;
 # no address is written into the lock.
-lock: setup ## resolve pyproject.toml again into requirements.lock (ARGS=--upgrade moves the pins)
+lock: setup ## resolve both pyproject.toml again into requirements.lock (ARGS=--upgrade moves the pins)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
 	@index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || true)}; \
 	$${index:+env UV_DEFAULT_INDEX="$$index"} env UV_CUSTOM_COMPILE_COMMAND="make lock" \
-	  $(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	  $(BIN)/uv pip compile pyproject.toml pulumi_on_moto/pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
 	  --system-certs --quiet --output-file requirements.lock $(ARGS)
 	@echo "requirements.lock: $$(grep -c '^[a-z0-9].*==' requirements.lock) packages"
 

@@ -18,6 +18,8 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+ENGINE = tomllib.loads((ROOT / "pulumi_on_moto" / "pyproject.toml").read_text("utf-8"))
+DEPENDENCIES = [*PYPROJECT["project"]["dependencies"], *ENGINE["project"]["dependencies"]]
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
 PACKAGES = ("gpu_spot", "infra", "lambdas", "pulumi_on_moto", "userdata")
 SOURCES = {name: ROOT / name for name in PACKAGES} | {
@@ -116,10 +118,17 @@ def test_the_lock_satisfies_what_pyproject_asks_for() -> None:
         canonicalize_name(name): version
         for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^ \\]+)", LOCK, re.M)
     }
-    asked = map(Requirement, [*PYPROJECT["project"]["dependencies"], *PYPROJECT["dependency-groups"]["dev"]])
+    asked = [Requirement(one) for one in (*DEPENDENCIES, *PYPROJECT["dependency-groups"]["dev"])]
     assert not [
         str(one) for one in asked if not one.specifier.contains(pins.get(canonicalize_name(one.name), "0"))
     ]
+
+
+def test_what_both_distributions_need_they_need_alike() -> None:
+    asked: dict[str, set[str]] = {}
+    for one in map(Requirement, DEPENDENCIES):
+        asked.setdefault(canonicalize_name(one.name), set()).add(str(one.specifier))
+    assert not {name: specifiers for name, specifiers in asked.items() if len(specifiers) > 1}
 
 
 def test_the_installed_command_is_this_tree() -> None:

@@ -138,7 +138,7 @@ SPECS: dict[str, Spec] = {
             "minElbCapacity": _WAITS,
             "waitForElbCapacity": _WAITS,
             "ignoreFailedScalingActivities": _WAITS,
-            "instanceRefresh": "instances are replaced by the market alone",
+            "instanceRefresh": "instances come and go by join and leave alone",
         },
     ),
     "aws:autoscaling/lifecycleHook:LifecycleHook": Spec(

@@ -1,4 +1,4 @@
-"""Spot Fleets. moto keeps the request; who gives it instances is the local market, not moto."""
+"""Spot Fleets. moto keeps the request; instances come and go by join and leave alone."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SPECS: dict[str, Spec] = {
             "waitForFulfillment": _WAITS,
             "terminateInstancesOnDelete": _WAITS,
             "excessCapacityTerminationPolicy": "the local market ends only what it is told to",
-            "replaceUnhealthyInstances": "instances here are lost to the market only",
+            "replaceUnhealthyInstances": "instances come and go by join and leave alone",
         },
     ),
 }

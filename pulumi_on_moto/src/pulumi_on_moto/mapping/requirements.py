@@ -13,7 +13,7 @@ _IMPLIED: Final = {
     "acceleratorCount",
     "acceleratorManufacturers",
     "acceleratorTypes",
-    # Prices here are the market's.
+    # Nothing here has a price: who starts instances knows theirs.
     "onDemandMaxPricePercentageOverLowestPrice",
 }
 

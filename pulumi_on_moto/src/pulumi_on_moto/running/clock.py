@@ -1,4 +1,4 @@
-"""Simulated time: everything in the process that asks for the time is told the market's."""
+"""Simulated time: everything in the process that asks for the time is told this clock's."""
 
 from __future__ import annotations
 

@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import ClientError
 
 from lambdas.aws.side import GoneError, SideView
-from lambdas.core.model import Group, Refusal, Side
-from lambdas.core.refusals import classify
+from lambdas.core.model import Group, Refusal, RefusalKind, Side
+from lambdas.core.refusals import classify, known
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
 
 _LEAVING: Final = ("Terminating", "Terminated", "Detach", "Standby", "EnteringStandby", "Warmed")
 _LAUNCHING: Final = "Launching a new EC2 instance"
+_REFUSED: Final = ("Failed", "Cancelled")
+"""``Cancelled`` is a launch that was given up; without a known text it counts like lack of capacity."""
+REFUSAL_SECONDS: Final = 1800.0
+"""How long a refused launch says that the next would be refused. A group that lacks instances tries again
+about every ten minutes (from others' logs); one that lacks none keeps its last refusal for weeks."""
 ACTIVITIES: Final = 20
 """How many of a group's newest activities are read to learn whether launches are refused."""
 
@@ -52,10 +57,12 @@ class AutoScalingService:
         for activity in activities["Activities"]:
             if not activity["Description"].startswith(_LAUNCHING):
                 continue
-            if activity["StatusCode"] == "Failed":
+            at = activity["StartTime"].timestamp()
+            if activity["StatusCode"] in _REFUSED and at > now - REFUSAL_SECONDS:
                 message = activity.get("StatusMessage", "")
-                return Refusal(side, classify(message), activity["StartTime"].timestamp(), message)
-            if activity["StatusCode"] == "Successful":
+                unknown = RefusalKind.CAPACITY if activity["StatusCode"] == "Cancelled" else classify(message)
+                return Refusal(side, known(message) or unknown, at, message)
+            if activity["StatusCode"] in ("Successful", *_REFUSED):
                 return None
         return None
 

@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from lambdas.aws.side import GoneError, SideView
-from lambdas.core.model import Group, Refusal, RefusalKind, Side, on_demand_share
-from lambdas.core.refusals import classify
+from lambdas.core.model import Group, Refusal, Side, on_demand_share
+from lambdas.core.refusals import classify, known
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import HistoryRecordTypeDef
 
 _LIVE: Final = ("submitted", "active", "modifying")
 HISTORY_SECONDS: Final = 300.0
@@ -44,25 +45,21 @@ class SpotFleetService:
         return views
 
     def refusal(self, name: str, side: Side, now: float) -> Refusal | None:
-        """See ``CapacityService``: the newest error of the fleet's history.
+        """See ``CapacityService``: the newest error of the fleet's history whose words are known.
 
-        The history names configuration, permissions and limits. Lack of capacity shows only as a target that
-        stays unfulfilled: ``lambdas.core.history`` tells it by that.
+        The sub-type alone says little: a shortage comes as "There is no Spot capacity available …" under
+        ``spotFleetRequestConfigurationInvalid`` (terraform-provider-aws, pull request 26493), and
+        specifications are blacklisted after it. Where a shortage is not even told, the target stays
+        unfulfilled: ``lambdas.core.history`` sees that.
         """
         history = self.client.describe_spot_fleet_request_history(
             SpotFleetRequestId=name,
             EventType="error",
             StartTime=datetime.fromtimestamp(now - HISTORY_SECONDS, UTC),
         )
-        records = history["HistoryRecords"]
-        if not records:
-            return None
-        newest = max(records, key=lambda record: record["Timestamp"])
-        information = newest["EventInformation"]
-        subtype = information.get("EventSubType", "")
-        message = f"{subtype}: {information.get('EventDescription', '')}"
-        kind = _SUBTYPES.get(subtype, classify(message))
-        return Refusal(side, kind, newest["Timestamp"].timestamp(), message)
+        records = sorted(history["HistoryRecords"], key=lambda record: record["Timestamp"], reverse=True)
+        refusals = [_refusal(side, record) for record in records]
+        return next((r for r in refusals if known(r.message) is not None), refusals[0] if refusals else None)
 
     def set_desired(self, name: str, capacity: int, group: Group) -> None:
         """See ``CapacityService``: on-demand share and target in one call; without excess termination."""
@@ -88,10 +85,8 @@ class SpotFleetService:
         }
 
 
-_SUBTYPES: Final[dict[str, RefusalKind]] = {
-    "spotInstanceCountLimitExceeded": RefusalKind.LIMIT,
-    "iamFleetRoleInvalid": RefusalKind.PERMISSION,
-    "spotFleetRequestConfigurationInvalid": RefusalKind.CONFIGURATION,
-    "allLaunchSpecsTemporarilyBlacklisted": RefusalKind.CONFIGURATION,
-}
-"""Sub-types of the fleet's error events (EC2 user guide, "Spot Fleet event types")."""
+def _refusal(side: Side, record: HistoryRecordTypeDef) -> Refusal:
+    information = record["EventInformation"]
+    subtype = information.get("EventSubType", "")
+    message = f"{subtype}: {information.get('EventDescription', '')}"
+    return Refusal(side, classify(message), record["Timestamp"].timestamp(), message)

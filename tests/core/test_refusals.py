@@ -23,6 +23,50 @@ from lambdas.core.refusals import classify
         ),
         ("There is no Spot capacity available that matches your request.", RefusalKind.CAPACITY),
         ("capacity-not-available", RefusalKind.CAPACITY),
+        # hashicorp/terraform-provider-aws, pull request 26493: error event of a Spot Fleet
+        (
+            "m3.large, ami-00413793e4d8a02c8, Linux/UNIX: There is no Spot capacity available that matches "
+            "your request.",
+            RefusalKind.CAPACITY,
+        ),
+        # c6fc/npk, issue 70: likewise
+        (
+            "p2.xlarge, ami-0e02647cb673cb89a, Linux/UNIX: We currently do not have sufficient p2.xlarge "
+            "capacity in the Availability Zone you requested",
+            RefusalKind.CAPACITY,
+        ),
+        # compiler-explorer/infra, issue 601: activity of an Auto Scaling group
+        (
+            "InvalidFleetConfiguration - Your requested instance type (c5.large) is not supported in your "
+            "requested Availability Zone (us-east-1e).",
+            RefusalKind.CAPACITY,
+        ),
+        (
+            "Could not launch On-Demand Instances. Unsupported - Your requested instance type (p3.2xlarge) "
+            "is not supported in your requested Availability Zone (eu-central-1c). Please retry your request by "
+            "not specifying an Availability Zone or choosing eu-central-1a, eu-central-1b.",
+            RefusalKind.CAPACITY,
+        ),
+        (
+            "Instance became unhealthy while waiting for instance to be in InService state. Termination "
+            "Reason: Server.InternalError: Internal error on launch",
+            RefusalKind.CAPACITY,
+        ),
+        (
+            "Instance became unhealthy while waiting for instance to be in InService state. Termination "
+            "Reason: Server.SpotInstanceTermination: Spot instance termination",
+            RefusalKind.CAPACITY,
+        ),
+        (
+            "Request limit exceeded. Launching EC2 instance failed.",
+            RefusalKind.CAPACITY,
+        ),
+        # Not AWS's own: a key that the service-linked role may not use.
+        (
+            "Instance became unhealthy while waiting for instance to be in InService state. Termination "
+            "Reason: Client.InternalError: Client error on launch",
+            RefusalKind.PERMISSION,
+        ),
         ("price-too-low", RefusalKind.CAPACITY),
         (
             "You have requested more vCPU capacity than your current vCPU limit of 8 allows for the instance "

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lambdas.aws.alarm_clock import LONGEST_DELAY, AlarmClock
+from lambdas.aws.auto_scaling import REFUSAL_SECONDS
 from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.aws.memory import ConflictError, MemoryStore
 from lambdas.aws.observe import Observer
@@ -142,7 +143,7 @@ def test_instances_that_leave_the_group_do_not_count(aws: FakeAws) -> None:
     assert (len(situation.primary), situation.ready) == (3, 2)
 
 
-def activity(status: str, message: str = "", minute: int = 0) -> dict[str, Any]:
+def activity(status: str, message: str = "", minute: float = 0) -> dict[str, Any]:
     return {
         "Description": "Launching a new EC2 instance.  Status Reason: …",
         "StatusCode": status,
@@ -159,6 +160,27 @@ def test_only_the_newest_launch_says_whether_launches_are_refused(aws: FakeAws) 
     aws.activities["primary"].insert(0, activity("Successful"))
     outcome = only(controller(aws).run())
     assert actions(outcome) == (SetDesired(Side.FALLBACK, 1, outcome.decision.reason),)
+
+
+@pytest.mark.parametrize("status", ["Failed", "Cancelled"])
+def test_a_launch_that_came_to_nothing_long_ago_says_nothing(aws: FakeAws, status: str) -> None:
+    aws.groups["primary"]["DesiredCapacity"] = 5
+    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    limit = activity(status, "VcpuLimitExceeded", REFUSAL_SECONDS / 60 - 1)
+    aws.activities["primary"] = [limit, activity("Successful", minute=60)]
+    assert actions(only(controller(aws).run())) == (Alarm("primary-limit", "VcpuLimitExceeded"),)
+    limit["StartTime"] = datetime.fromtimestamp(NOW - REFUSAL_SECONDS, UTC)
+    assert aws.groups["fallback"]["DesiredCapacity"] == 0
+    only(controller(aws).run())
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
+
+
+def test_a_launch_given_up_without_a_known_reason_blocks_nothing(aws: FakeAws) -> None:
+    aws.groups["primary"]["DesiredCapacity"] = 5
+    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.activities["primary"] = [activity("Cancelled")]
+    only(controller(aws).run())
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
 
 
 def test_of_two_copies_that_saw_the_same_one_acts(aws: FakeAws) -> None:

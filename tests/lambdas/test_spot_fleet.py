@@ -80,6 +80,24 @@ def test_an_error_of_the_fleet_is_an_alarm_and_buys_nothing(aws: FakeAws, subtyp
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
 
 
+def error(subtype: str, text: str, age: float) -> dict[str, Any]:
+    return {
+        "Timestamp": datetime.fromtimestamp(NOW - age, UTC),
+        "EventInformation": {"EventSubType": subtype, "EventDescription": text},
+    }
+
+
+def test_a_shortage_that_aws_calls_an_invalid_configuration_buys_on_demand(aws: FakeAws) -> None:
+    del aws.instances["i-3"]
+    text = "m3.large, ami-1, Linux/UNIX: There is no Spot capacity available that matches your request."
+    aws.history = [
+        error("spotFleetRequestConfigurationInvalid", text, age=60),
+        error("allLaunchSpecsTemporarilyBlacklisted", "Several attempts to launch instances failed", age=30),
+    ]
+    outcome = only(controller(aws).run())
+    assert actions(outcome) == (SetDesired(Side.FALLBACK, 1, outcome.decision.reason),)
+
+
 def test_a_cancelled_fleet_is_reported(aws: FakeAws) -> None:
     aws.fleets[FLEET]["SpotFleetRequestState"] = "cancelled_terminating"
     outcome = controller(aws).run()[0]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from lambdas.core import group_config, names
 from lambdas.core.group_config import GroupConfig, GroupKind
@@ -23,6 +22,7 @@ class ParameterError(ValueError):
 
 AUTO_SCALING: Final = "auto-scaling"
 SPOT_FLEET: Final = "spot-fleet"
+_CONTROL_KEYS: Final = ("mode", "onDemand")
 _PRIMARY_KINDS: Final[dict[GroupKind, str]] = {"mixed-asg": AUTO_SCALING, "spot-fleet": SPOT_FLEET}
 
 
@@ -56,7 +56,7 @@ def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str,
     raw: dict[str, dict[str, str]] = {}
     for page in ssm.get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True):
         for parameter in page["Parameters"]:
-            group, leaf = parameter["Name"].removeprefix(f"{root}/").split("/", 1)
+            group, _, leaf = parameter["Name"].removeprefix(f"{root}/").partition("/")
             raw.setdefault(group, {})[leaf] = parameter["Value"]
     groups: dict[str, GroupSettings] = {}
     errors: dict[str, ParameterError] = {}
@@ -78,7 +78,7 @@ def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
         raise ParameterError(f"parameter {name}/config: {error}") from None
     group = Group(
         name=name,
-        target=_target(name, leaves),
+        target=_target(name, leaves, config.maximum),
         maximum=config.maximum,
         base=config.base,
         spot_percentage=config.spot_percentage,
@@ -97,36 +97,37 @@ def _sides(config: GroupConfig) -> dict[Side, SideHandle]:
     return sides
 
 
-def _target(name: str, leaves: Mapping[str, str]) -> int:
+def _target(name: str, leaves: Mapping[str, str], maximum: int) -> int:
+    """Return the target; whoever may write it could otherwise ask for any number (a job's own role may)."""
     text = leaves.get(names.PARAMETER_TARGET, "")
-    if not text.isdecimal():
-        raise ParameterError(f"parameter {name}/target is {text!r}, a whole number ≥ 0 is needed")
+    # Only so many digits as the maximum has: Python refuses to read numbers of thousands.
+    if not text.isdecimal() or len(text.lstrip("0")) > len(str(maximum)) or int(text) > maximum:
+        told = text[: group_config.MOST_TOLD]
+        raise ParameterError(
+            f"parameter {name}/target is {told!r}, a whole number from 0 to {maximum} is needed"
+        )
     return int(text)
 
 
 def _control(name: str, leaves: Mapping[str, str]) -> Control:
     if names.PARAMETER_CONTROL not in leaves:
         return Control()
-    raw = _json(name, names.PARAMETER_CONTROL, leaves)
+    try:
+        raw = group_config.json_object(leaves[names.PARAMETER_CONTROL])
+    except ValueError as error:
+        raise ParameterError(f"parameter {name}/control: {error}") from None
+    unknown = sorted(raw.keys() - _CONTROL_KEYS)
+    if unknown:
+        allowed = ", ".join(_CONTROL_KEYS)
+        raise ParameterError(f"parameter {name}/control: key {unknown[0]!r} is unknown, allowed: {allowed}")
     mode, on_demand = raw.get("mode", Mode.AUTOMATIC), raw.get("onDemand")
-    if mode not in set(Mode):
+    if mode not in list(Mode):
         raise ParameterError(f"parameter {name}/control: mode is {mode!r}, allowed: {', '.join(Mode)}")
-    if mode == Mode.MANUAL and (not isinstance(on_demand, int) or on_demand < 0):
+    if mode == Mode.MANUAL and (type(on_demand) is not int or on_demand < 0):
         raise ParameterError(
             f"parameter {name}/control: onDemand is {on_demand!r}, a whole number ≥ 0 is needed"
         )
     return Control(Mode(mode), on_demand)
-
-
-def _json(name: str, leaf: str, leaves: Mapping[str, str]) -> dict[str, Any]:
-    text = _leaf(name, leaf, leaves)
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ParameterError(f"parameter {name}/{leaf}: not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise ParameterError(f"parameter {name}/{leaf}: {text!r}, a JSON object is needed")
-    return value
 
 
 def _leaf(name: str, leaf: str, leaves: Mapping[str, str]) -> str:

@@ -12,6 +12,9 @@ GroupKind: TypeAlias = Literal["mixed-asg", "spot-fleet"]
 
 KINDS: Final[tuple[GroupKind, ...]] = get_args(GroupKind)
 
+MOST_TOLD: Final = 80
+"""So many characters of a text that cannot be used are told; a parameter may hold thousands."""
+
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
@@ -55,18 +58,27 @@ def dumps(config: GroupConfig) -> str:
 
 def parse(text: str) -> GroupConfig:
     """Return what the parameter's text says; raise ``ValueError`` that names what is wrong with it."""
-    try:
-        raw = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not JSON: {error}") from None
-    if not isinstance(raw, dict):
-        raise ValueError(f"{text!r}, a JSON object is needed")
+    raw = json_object(text)
     try:
         return _read(raw)
     except KeyError as error:
         raise ValueError(f"no key {error.args[0]!r}") from None
-    except (TypeError, AttributeError) as error:
+    except (TypeError, AttributeError, OverflowError) as error:
         raise ValueError(str(error)) from None
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """Return the JSON object in a parameter's text; raise ``ValueError`` for all else.
+
+    Also for what Python's parser refuses in its own ways: numbers of thousands of digits, deep nesting.
+    """
+    try:
+        raw = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"not JSON: {error}") from None
+    if not isinstance(raw, dict):
+        raise ValueError(f"{text[:MOST_TOLD]!r}, a JSON object is needed")
+    return raw
 
 
 def _read(raw: Mapping[str, Any]) -> GroupConfig:
@@ -74,15 +86,28 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         raise ValueError(f"kind is {raw['kind']!r}, allowed: {', '.join(KINDS)}")
     return GroupConfig(
         kind=raw["kind"],
-        primary=raw["primary"],
-        fallback=raw.get("fallback") or None,
-        base=int(raw["base"]),
-        spot_percentage=int(raw["spotPercentage"]),
-        maximum=int(raw["max"]),
-        slots={kind: int(count) for kind, count in raw["slots"].items()},
-        drain_seconds=int(raw["drainSeconds"]),
+        primary=_text(raw["primary"]),
+        fallback=_text(raw["fallback"]) if raw.get("fallback") else None,
+        base=_count(raw["base"]),
+        spot_percentage=_count(raw["spotPercentage"]),
+        maximum=_count(raw["max"]),
+        slots={kind: _count(count) for kind, count in raw["slots"].items()},
+        drain_seconds=_count(raw["drainSeconds"]),
         # A stack that was declared before jobs were handed over this way does not say so.
         break_before_make=bool(raw.get("breakBeforeMake", False)),
-        policy=raw["policy"]["name"],
+        policy=_text(raw["policy"]["name"]),
         knobs=dict(raw["policy"].get("knobs") or {}),
     )
+
+
+def _count(value: Any) -> int:
+    count = int(value)
+    if count < 0:
+        raise ValueError(f"{count}, a whole number ≥ 0 is needed")
+    return count
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{str(value)[:MOST_TOLD]!r}, a name is needed")
+    return value

@@ -43,8 +43,8 @@ from lambdas.core.refusals import classify
         ),
         (
             "Could not launch On-Demand Instances. Unsupported - Your requested instance type (p3.2xlarge) "
-            "is not supported in your requested Availability Zone (eu-central-1c). Please retry your request by "
-            "not specifying an Availability Zone or choosing eu-central-1a, eu-central-1b.",
+            "is not supported in your requested Availability Zone (eu-central-1c). Please retry your request "
+            "by not specifying an Availability Zone or choosing eu-central-1a, eu-central-1b.",
             RefusalKind.CAPACITY,
         ),
         (

@@ -32,7 +32,7 @@ from infra.components.monitoring.telemetry import Telemetry, TelemetryArgs
 from infra.components.network.network import Network
 from infra.components.storage.storage import Storage
 from infra.iam.instance_statements import InstanceAccess
-from infra.schema import Service, Training
+from infra.schema import Capacity, Service, Training
 from infra.schema.training import ON_THE_VOLUME
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
@@ -127,8 +127,9 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
         InstanceIdentityArgs(scope, work.name, _access(work, around, telemetry)),
     )
 
-    def launchables(side: GroupSide, image_id: Callable[[str], pulumi.Input[str]]) -> list[Launchable]:
+    def launchables(side: GroupSide) -> list[Launchable]:
         made: list[Launchable] = []
+        image_id = _image_lookup(capacity, side)
         for image, types in capacity.images.items():
             # The first keeps the plain name: a second image, for some family, replaces no template.
             family = [types[0].partition(".")[0]] if made else []
@@ -152,15 +153,14 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             made.append(Launchable(template, types))
         return made
 
-    is_fleet = capacity.kind == "spot-fleet"
     return CapacityGroup(
         scope.name(work.name),
         CapacityGroupArgs(
             scope=scope,
             group=work.name,
             capacity=capacity,
-            primary=launchables("primary", looked_up_at_preview if is_fleet else looked_up_at_launch),
-            fallback=launchables("fallback", looked_up_at_launch) if capacity.fallback.enabled else [],
+            primary=launchables("primary"),
+            fallback=launchables("fallback") if capacity.fallback.enabled else [],
             subnet_ids=around.network.private_subnet_ids,
             instance_role_arn=identity.role_arn,
             slots=work.slots,
@@ -170,6 +170,16 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             ready_after=[around.network, identity, telemetry],
         ),
     )
+
+
+def _image_lookup(capacity: Capacity, side: GroupSide) -> Callable[[str], pulumi.Input[str]]:
+    """Return who looks an image up: as late as AWS allows.
+
+    The fallback always does at preview: a warm pool that is taken out of the stack file is still there when
+    the new template arrives, because the provider updates a group before its pool.
+    """
+    lists_types = capacity.kind == "mixed-asg" and capacity.instance_requirements is None
+    return looked_up_at_launch if side == "primary" and lists_types else looked_up_at_preview
 
 
 def _agent(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -29,6 +30,10 @@ __all__ = (
     "Training",
     "Work",
 )
+
+_REQUIREMENTS: Final = 4
+"""Sets of instance requirements that AWS takes in one group (Auto Scaling's API reference,
+``LaunchTemplateOverrides``), and, by experience, in one fleet."""
 
 
 class Settings(Model):
@@ -58,8 +63,9 @@ class Settings(Model):
 
     @field_validator("services")
     @classmethod
-    def _unique_names(cls, services: tuple[Service, ...]) -> tuple[Service, ...]:
+    def _unique_names(cls, services: tuple[Service, ...], info: ValidationInfo) -> tuple[Service, ...]:
         unique([service.name for service in services], "services")
+        _check_requirements(services, info.data.get("network"))
         return services
 
     @field_validator("training")
@@ -68,6 +74,7 @@ class Settings(Model):
         services: tuple[Service, ...] = info.data.get("services", ())
         names = [service.name for service in services] + [one.name for one in training]
         unique(names, "services or training jobs")
+        _check_requirements(training, info.data.get("network"))
         if "storage" in info.data:
             files = info.data["storage"].file_system
             places = [ON_THE_VOLUME, *(point.name for point in (files.access_points if files else ()))]
@@ -101,3 +108,18 @@ class Settings(Model):
                     f"gpu-spot:training[{index}].repository: with network.egress 'none' it must be reachable "
                     "inside the VPC"
                 )
+
+
+def _check_requirements(entries: Sequence[Work], network: Network | None) -> None:
+    """Raise ``ValueError`` for more sets of requirements than AWS takes; a fleet has them in each zone."""
+    for entry in entries:
+        capacity = entry.capacity
+        if capacity.instance_requirements is None or network is None:
+            continue
+        images, zones = len(capacity.images), len(network.zones) if capacity.kind == "spot-fleet" else 1
+        if images * zones > _REQUIREMENTS:
+            counted = f"{images} image(s) in {zones} zone(s)" if zones > 1 else f"{images} images"
+            raise ValueError(
+                f"instanceRequirements of {entry.name!r} with {counted} make {images * zones} sets, "
+                f"allowed: at most {_REQUIREMENTS} (AWS's limit); list instanceTypes instead"
+            )

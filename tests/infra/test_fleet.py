@@ -40,7 +40,8 @@ def test_it_asks_for_every_type_in_every_subnet_in_order() -> None:
     [config] = fleet(shipped("fleet"))["launchTemplateConfigs"]
     pools = [(o["instanceType"], o["subnetId"], o["priority"]) for o in config["overrides"]]
     assert len(set(pools)) == 12
-    assert [kind for kind, _, priority in pools if priority == 0] == ["g6.xlarge"] * 3
+    assert [kind for kind, _, priority in pools if priority == 1] == ["g6.xlarge"] * 3
+    assert 0 not in [priority for _, _, priority in pools]  # the provider does not send it
     assert [priority for _, _, priority in pools] == sorted(p for _, _, p in pools)
 
 
@@ -50,9 +51,7 @@ def test_a_new_template_version_does_not_replace_it() -> None:
 
 
 def test_its_template_holds_an_image_id_because_fleets_read_no_parameters() -> None:
-    known = shipped("fleet")
-    assert known.the("LaunchTemplate", "inference-primary")["imageId"] == "ami-0123456789abcdef0"
-    assert known.the("LaunchTemplate", "inference-fallback")["imageId"].startswith("resolve:ssm:/aws/")
+    assert shipped("fleet").the("LaunchTemplate", "inference-primary")["imageId"] == "ami-0123456789abcdef0"
 
 
 def test_nobody_but_the_controller_ends_its_instances_and_deleting_it_ends_them_all() -> None:
@@ -129,6 +128,7 @@ def test_prices_and_requirements_reach_it(tmp_path: Path) -> None:
     assert all("priority" not in choice and "instanceType" not in choice for choice in choices)
     asked = choices[0]["instanceRequirements"]
     assert asked["memoryMib"] == {"min": 16_384, "max": 65_536}
+    assert asked["vcpuCount"] == {"min": 1, "max": 100_000}  # an end left open goes out as 0
     assert asked["acceleratorCount"] == {"min": 1, "max": 1}
     assert {kind.partition(".")[0] for kind in asked["allowedInstanceTypes"]} == {"g6", "gr6"}
     config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])

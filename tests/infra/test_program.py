@@ -56,11 +56,38 @@ def test_dependants_really_see_unknowns_in_a_first_preview() -> None:
     assert preview.the("Function", "controller")["role"] == UNKNOWN
 
 
-def test_the_program_looks_up_only_who_and_where_it_is() -> None:
+def test_the_program_looks_up_who_and_where_it_is_and_the_fallbacks_image() -> None:
     assert sorted(run("unknown").lookups) == [
         "aws:index/getCallerIdentity:getCallerIdentity",
         "aws:index/getPartition:getPartition",
+        "aws:ssm/getParameter:getParameter",
     ]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "primary"),
+    [
+        ({}, "resolve:ssm:/aws/service/deeplearning/"),
+        ({"fallback": {"warmInstances": 0}}, "resolve:ssm:/aws/service/deeplearning/"),
+        ({"instanceTypes": None, "instanceRequirements": {}}, "ami-"),
+        ({"ami": "/own/image"}, "resolve:ssm:/own/image"),
+        ({"ami": "ami-0000000b"}, "ami-0000000b"),
+    ],
+)
+def test_a_template_that_may_have_a_warm_pool_or_requirements_holds_an_image_id(
+    chosen: dict[str, Any], primary: str, tmp_path: Path
+) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0]["capacity"] |= chosen
+
+    known = run("known", variant(tmp_path, change))
+    assert known.the("LaunchTemplate", "inference-primary")["imageId"].startswith(primary)
+    assert known.the("LaunchTemplate", "inference-fallback")["imageId"].startswith("ami-")
+
+
+@pytest.mark.parametrize("side", ["primary", "fallback"])
+def test_nobody_but_the_controller_names_who_goes(side: str) -> None:
+    assert run("known").the("Group", f"inference-{side}")["protectFromScaleIn"] is True
 
 
 def test_ignored_changes_are_exactly_what_others_than_pulumi_set() -> None:

@@ -21,6 +21,7 @@ STACKS: dict[str, dict[str, Any]] = {
 SERVICE = "gpu-spot:services/0"
 CAPACITY = f"{SERVICE}/capacity"
 REMOVED = object()
+FAMILY_IMAGES = {"g4dn": "ami-0000000b", "g6e": "ami-0000000c", "g7e": "ami-0000000d"}
 
 
 def changed(stack: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -178,6 +179,18 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         requirements(acceleratorMemoryGB={"min": 40}),
         "services[0].capacity.instanceRequirements.acceleratorMemoryGB",
         "did you mean acceleratorMemoryGiB?",
+    ),
+    (
+        "fleet",
+        requirements() | network(zones=[f"us-west-2{letter}" for letter in "abcde"]),
+        "services",
+        "'inference' with 1 image(s) in 5 zone(s) make 5 sets, allowed: at most 4",
+    ),
+    (
+        "dev",
+        requirements() | capacity(amis=dict.fromkeys(("g5", "g6"), "ami-0000000a") | FAMILY_IMAGES),
+        "services",
+        "with 5 images make 5 sets",
     ),
     (
         "dev",

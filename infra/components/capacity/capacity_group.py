@@ -175,6 +175,10 @@ class CapacityGroup(pulumi.ComponentResource):
                 ),
             ),
             capacity_rebalance=capacity_rebalance,
+            # Nothing but the controller names who goes: a lowered capacity or bound ends nobody in service.
+            # TerminateInstanceInAutoScalingGroup does, and who comes out of the warm pool is protected, too
+            # (Auto Scaling guide, "Use instance scale-in protection").
+            protect_from_scale_in=True,
             # Evening out zones ends instances that work. Launches still spread over the zones.
             suspended_processes=["AZRebalance"],
             initial_lifecycle_hooks=[

@@ -113,15 +113,16 @@ class Launchable:
 
 
 def looked_up_at_launch(image: str) -> str:
-    """Return an image for Auto Scaling, which reads a parameter at each launch.
+    """Return an image for an Auto Scaling group, which reads a parameter at each launch.
 
-    No lookup at preview, no diff whenever AWS publishes an image, and new instances start patched.
+    Not where a warm pool or instance requirements may stand: AWS refuses it there (Auto Scaling guide, "Use
+    AWS Systems Manager parameters instead of AMI IDs in launch templates", limitations).
     """
     return f"resolve:ssm:{image}" if image.startswith("/") else image
 
 
 def looked_up_at_preview(image: str) -> pulumi.Input[str]:
-    """Return an image for a fleet, whose template must hold an AMI id (EC2's API, ``ImageId`` of fleets)."""
+    """Return an image as an AMI id, which is all that a fleet takes (EC2's API, ``ImageId`` of fleets)."""
     if not image.startswith("/"):
         return image
     value: pulumi.Output[str] = aws.ssm.get_parameter_output(name=image).insecure_value

@@ -22,6 +22,10 @@ FLEET_STRATEGIES: Final = {
 _PRICE_PROTECTION: Final = 100
 """Per cent above the cheapest matching type; for on-demand AWS's default is 20, which leaves one type."""
 
+_NO_LIMIT: Final = 100_000
+"""In place of a range's open end, which the provider sends for a fleet as 0 (terraform-provider-aws,
+``expandMemoryMiB`` and its neighbours). More than any instance has."""
+
 
 def of_group(capacity: Capacity, launchables: Sequence[Launchable]) -> list[Any]:
     """Return a mixed-instances group's overrides; its own template is that of the first launchable."""
@@ -45,7 +49,8 @@ def of_fleet(
     capacity: Capacity, launchables: Sequence[Launchable], subnet_ids: Sequence[pulumi.Input[str]]
 ) -> list[Any]:
     """Return a fleet's launch template configurations: every choice in every subnet, in order of choice."""
-    configs, priority = [], 0
+    # From 1: the provider takes 0 for "not given", and then the first choice is the last.
+    configs, priority = [], 1
     for launchable in launchables:
         overrides = []
         for choice in _choices(capacity, launchable):
@@ -94,5 +99,4 @@ def _requirements(wanted: InstanceRequirements, types: tuple[str, ...]) -> dict[
 
 
 def _bounds(wanted: Range, scale: int = 1) -> dict[str, int]:
-    bounds = {"min": wanted.min * scale}
-    return bounds if wanted.max is None else {**bounds, "max": wanted.max * scale}
+    return {"min": wanted.min * scale, "max": (wanted.max or _NO_LIMIT) * scale}

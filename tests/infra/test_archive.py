@@ -1,16 +1,20 @@
-"""The archive of the functions depends on their sources and on nothing else."""
+"""The archive of the functions depends on their sources and the pinned packages, and on nothing else."""
 
 from __future__ import annotations
 
 import hashlib
 import importlib
 import shutil
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from infra.archives import functions as archive
 from lambdas.core import names
+from pulumi_on_moto.mapping.archives import zip_bytes
 
 LAMBDAS = Path(names.__file__).parents[1]
 
@@ -57,7 +61,21 @@ def test_the_handler_is_in_the_archive() -> None:
     assert callable(getattr(importlib.import_module(module), function))
 
 
-def test_keys_are_sorted_modules_and_tables_of_lambdas() -> None:
+def test_keys_are_sorted_modules_and_tables() -> None:
     keys = list(archive.build().assets)
     assert keys == sorted(keys)
-    assert all(key.startswith("lambdas/") and key.endswith((".py", ".json")) for key in keys)
+    packages = ("lambdas/", *(f"{name}/" for name in archive.PACKAGES.values()))
+    assert all(key.startswith(packages) or key in archive.PACKAGES.values() for key in keys)
+    assert all(key.endswith(".py") or (key.startswith("lambdas/") and key.endswith(".json")) for key in keys)
+
+
+def test_every_dependency_of_powertools_is_in_it() -> None:
+    for name in archive.PACKAGES:
+        for requirement in map(Requirement, distribution(name).requires or ()):
+            if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
+                assert canonicalize_name(requirement.name) in archive.PACKAGES, requirement
+
+
+def test_it_can_be_sent_with_the_request_that_makes_the_function() -> None:
+    # 50 MB zipped, for direct upload (Lambda guide, "Lambda quotas").
+    assert len(zip_bytes(archive.build())) < 2_000_000

@@ -19,8 +19,6 @@ from lambdas.core import names
 _TIMEOUT: Final = 60
 _VISIBILITY: Final = 6 * _TIMEOUT
 """At least six times the function's timeout (Lambda guide, "Configuring a queue to use with Lambda")."""
-_POWERTOOLS: Final = "017000801446:layer:AWSLambdaPowertoolsPythonV3-python313-x86_64:27"
-"""AWS publishes the layer from this account. Pinned, so that no release slips in."""
 
 SERVICE: Final = "controller"
 """What the function calls itself in logs and, as a dimension, in metrics."""
@@ -87,9 +85,6 @@ class Controller(pulumi.ComponentResource):
             architectures=["x86_64"],
             handler=names.CONTROLLER_HANDLER,
             code=archive.build(),
-            layers=[
-                pulumi.Output.concat("arn:", scope.partition, ":lambda:", scope.region, ":", _POWERTOOLS)
-            ],
             role=identity.role_arn,
             timeout=_TIMEOUT,
             memory_size=512,

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.aws.settings import parse
 from lambdas.core import policies
@@ -91,7 +92,7 @@ def measure(kind: str, size: int, policy: str, share_noticed: float = 0.0) -> di
     memory = built.controller.store.load(GROUP).memory
     leaves = {name.rsplit("/", 1)[1]: value for name, value in built.aws.parameters.items()}
     settings = parse(GROUP, leaves)
-    observation = built.controller.observer.observe(settings, NOW)
+    observation = built.controller.observer.observe(settings, NOW, UNLIMITED)
     decide_ms = 1000 * _least(lambda: decide(observation, settings.policy, memory, NOW))
     pages = sum(calls[name] - 1 for name in calls.keys() & PAGE.keys())
     return {

@@ -15,6 +15,7 @@ from gpu_spot.facts.run import DecisionLine
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.market.replay.fleet import Orders
 from gpu_spot.nodes.group import Nodes
+from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader, ready_since
 from lambdas.core.model import Market, Pool, Side
@@ -173,7 +174,7 @@ class TrainingFleet(CloudFleet):
 
     def working(self) -> set[str]:
         """See ``SelfReporting``."""
-        workers = self.registry.workers(self.group)
+        workers = self.registry.read(self.group, UNLIMITED).workers
         return {i for i, heard in workers.items() if ready_since(heard, _ONE_JOB, self._now) is not None}
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:

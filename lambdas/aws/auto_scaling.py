@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Final
 
 from botocore.exceptions import ClientError
 
-from lambdas.aws.side import GoneError, SideView
+from lambdas.aws.side import GoneError, Member, SideView
 from lambdas.core.model import Group, Refusal, RefusalKind, Side
 from lambdas.core.refusals import classify, known
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
 
-_LEAVING: Final = ("Terminating", "Terminated", "Detach", "Standby", "EnteringStandby", "Warmed")
+_GIVEN_UP: Final = ("Terminating", "Terminating:Wait")
+"""At the final notice of a spot instance the group calls its termination hook at once: it works on until the
+hook ends (Auto Scaling guide, "Amazon EC2 Auto Scaling lifecycle hooks")."""
+_LEFT: Final = (
+    *("Terminating:Proceed", "Terminating:Retained", "Terminated"),
+    *("Detach", "Standby", "EnteringStandby", "Warmed"),
+)
 _LAUNCHING: Final = "Launching a new EC2 instance"
 _REFUSED: Final = ("Failed", "Cancelled")
 """``Cancelled`` is a launch that was given up; without a known text it counts like lack of capacity."""
@@ -41,9 +47,14 @@ class AutoScalingService:
         for page in pages:
             for group in page["AutoScalingGroups"]:
                 members = {
-                    member["InstanceId"]: member["HealthStatus"].casefold() == "healthy"
+                    member["InstanceId"]: Member(
+                        instance_type=member.get("InstanceType", ""),
+                        zone=member["AvailabilityZone"],
+                        healthy=member["HealthStatus"].casefold() == "healthy",
+                        given_up=member["LifecycleState"] in _GIVEN_UP,
+                    )
                     for member in group["Instances"]
-                    if not member["LifecycleState"].startswith(_LEAVING)
+                    if not member["LifecycleState"].startswith(_LEFT)
                 }
                 views[group["AutoScalingGroupName"]] = SideView(group["DesiredCapacity"], members)
         for name in names:

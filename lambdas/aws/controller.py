@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.aws import settings as parameters
 from lambdas.aws.act import Actor
 from lambdas.aws.alarm_clock import AlarmClock
 from lambdas.aws.auto_scaling import AutoScalingService
+from lambdas.aws.budget import Budget
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import RegistryReader
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
 
+PASS_SECONDS: Final = 50.0
+"""What a pass may take where nobody says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class StackPlace:
     """Where a stack's controller finds what is its own: names and addresses of deployed resources."""
@@ -38,11 +43,15 @@ class StackPlace:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """What became of one group in a pass: a decision, or the error that kept it from one."""
+    """What became of one group in a pass: a decision, or the error that kept it from one.
+
+    ``troubles`` are what could not be read, or made no sense, and did not keep it from deciding.
+    """
 
     group: str
     decision: Decision | None = None
     carried_out: bool = False
+    troubles: tuple[str, ...] = ()
     error: Exception | None = None
 
 
@@ -58,22 +67,30 @@ class Controller:
     alarm_clock: AlarmClock
     clock: Callable[[], float]
 
-    def run(self, events: Sequence[Event] = ()) -> list[GroupOutcome]:
-        """Look after every group once. An error in one group is its outcome and does not touch the others."""
+    def run(self, events: Sequence[Event] = (), seconds: float = PASS_SECONDS) -> list[GroupOutcome]:
+        """Look after every group, within ``seconds``.
+
+        An error in one group is its outcome and does not touch the others: each has its share of the time
+        that is left, and another is first each minute.
+        """
+        ends_at = self.clock() + seconds
         groups, errors = parameters.read(self.ssm, self.root)
         outcomes = [GroupOutcome(name, error=error) for name, error in errors.items()]
-        for name, group in groups.items():
+        waiting = _rotated(list(groups.values()), self.clock())
+        while waiting:
+            now, settings = self.clock(), waiting.pop(0)
+            budget = Budget(now + (ends_at - now) / (len(waiting) + 1), self.clock)
             try:
-                outcomes.append(self._look_after(group, events))
+                outcomes.append(self._look_after(settings, events, budget))
             except Exception as error:  # whatever it is: reported, and the queue retries
-                outcomes.append(GroupOutcome(name, error=error))
+                outcomes.append(GroupOutcome(settings.group.name, error=error))
         return outcomes
 
-    def _look_after(self, settings: GroupSettings, events: Sequence[Event]) -> GroupOutcome:
+    def _look_after(self, settings: GroupSettings, events: Sequence[Event], budget: Budget) -> GroupOutcome:
         name = settings.group.name
         now = self.clock()
         remembered = self.store.load(name)
-        observation = self.observer.observe(settings, now)
+        observation = self.observer.observe(settings, now, budget)
         decision = decide(observation, settings.policy, note(remembered.memory, events, now), now)
         if remembered.unreadable is not None:
             lost = Alarm("memory-unreadable", f"memory of group {name!r} is lost: {remembered.unreadable}")
@@ -90,7 +107,12 @@ class Controller:
         if decision.wake_at is not None and decision.wake_at != remembered.wake_at:
             # What is due between two minutes of the schedule: a just-in-time start, the end of a drain.
             self.alarm_clock.set(decision.wake_at - now)
-        return GroupOutcome(name, decision, carried_out=acts)
+        return GroupOutcome(name, decision, carried_out=acts, troubles=observation.troubles)
+
+
+def _rotated(groups: list[GroupSettings], now: float) -> list[GroupSettings]:
+    first = int(now // 60) % len(groups) if groups else 0
+    return groups[first:] + groups[:first]
 
 
 def build(client: Callable[[str], Any], place: StackPlace, clock: Callable[[], float]) -> Controller:

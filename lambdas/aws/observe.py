@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from botocore.exceptions import BotoCoreError, ClientError
+
+from lambdas.aws.budget import Budget
 from lambdas.aws.registry import RegistryReader, deadline, ready_since, standing_by
 from lambdas.aws.settings import GroupSettings
-from lambdas.aws.side import CapacityService, SideView
+from lambdas.aws.side import CapacityService, Member, SideView
 from lambdas.core import names
 from lambdas.core.events import NOTICE_SECONDS
-from lambdas.core.model import Instance, Market, Observation, Pool, Side
+from lambdas.core.model import Group, Instance, Market, Observation, Pool, Refusal, Side
+from lambdas.core.registry_item import Worker
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
+_LIVE: Final = ("pending", "running")
 _DOOMED: Final = ("marked-for-termination", "marked-for-stop")
 
 
@@ -30,45 +35,36 @@ class Observer:
     ec2: EC2Client
     registry: RegistryReader
 
-    def observe(self, settings: GroupSettings, now: float) -> Observation:
+    def observe(self, settings: GroupSettings, now: float, budget: Budget) -> Observation:
         """Return what AWS and the worker registry say of the group now.
 
         Calls: one for the groups, one for each 1,000 instances, one for each registry page, one for the spot
         requests with a notice, one for each side's refusals; a fleet's members take one for each 1,000 more.
-        Raises ``GoneError``.
+        What could not be read of the last two kinds is told in ``troubles``, and observation goes on without.
+        Raises ``GoneError``, ``BudgetError``.
         """
         sides = self._sides(settings)
-        details = self._details(settings.group.name)
-        workers = self.registry.workers(settings.group.name)
-        announced = self._announced() if details else {}
-        instances: list[Instance] = []
-        for side, view in sides.items():
-            for instance_id, healthy in view.members.items():
-                detail = details.get(instance_id)
-                if detail is None:
-                    continue
-                heard = workers.get(instance_id, [])
-                expected = settings.slots.get(detail["InstanceType"], 1)
-                known = (announced.get(instance_id), deadline(heard))
-                instances.append(
-                    Instance(
-                        id=instance_id,
-                        pool=_pool(detail["InstanceType"], detail["Placement"]["AvailabilityZone"]),
-                        market=Market.SPOT if detail.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND,
-                        side=side,
-                        launched_at=detail["LaunchTime"].timestamp(),
-                        ready_since=ready_since(heard, expected, now) if healthy else None,
-                        deadline=min((d for d in known if d is not None), default=None),
-                        standing_by=healthy and standing_by(heard, now),
-                    )
-                )
-        refusals = (self.capacity[s.kind].refusal(s.name, side, now) for side, s in settings.sides.items())
+        details = self._details(settings.group.name, budget)
+        registry = self.registry.read(settings.group.name, budget)
+        troubles = (
+            [f"{registry.malformed} malformed rows in the worker registry"] if registry.malformed else []
+        )
+        announced = self._announced(troubles) if details else {}
+        seen = [
+            _instance(settings, side, instance_id, member, details.get(instance_id), registry.workers, now)
+            for side, view in sides.items()
+            for instance_id, member in view.members.items()
+        ]
+        refusals, unread = self._refusals(settings, now, troubles)
         return Observation(
             group=settings.group,
             primary_desired=sides[Side.PRIMARY].desired,
             fallback_desired=sides[Side.FALLBACK].desired if Side.FALLBACK in sides else 0,
-            instances=tuple(instances),
-            refusals=tuple(refusal for refusal in refusals if refusal is not None),
+            instances=tuple(_announce(instance, announced) for instance in seen if instance is not None),
+            refusals=refusals,
+            listed={s: sum(not m.given_up for m in view.members.values()) for s, view in sides.items()},
+            unread=unread,
+            troubles=tuple(troubles),
         )
 
     def _sides(self, settings: GroupSettings) -> dict[Side, SideView]:
@@ -77,34 +73,108 @@ class Observer:
             views |= self.capacity[kind].look([s.name for s in settings.sides.values() if s.kind == kind])
         return {side: views[handle.name] for side, handle in settings.sides.items()}
 
-    def _details(self, group: str) -> dict[str, InstanceTypeDef]:
-        """Return the live instances by id; asked for by tag, since one unknown id fails a list of ids."""
+    def _details(self, group: str, budget: Budget) -> dict[str, InstanceTypeDef]:
+        """Return the instances by id, also those that have ended: they are not the ones unknown yet.
+
+        Asked for by tag, since one unknown id fails a list of ids.
+        """
         pages = self.ec2.get_paginator("describe_instances").paginate(
             Filters=[
                 {"Name": f"tag:{names.TAG_STACK}", "Values": [self.stack]},
                 {"Name": f"tag:{names.TAG_GROUP}", "Values": [group]},
-                {"Name": "instance-state-name", "Values": ["pending", "running"]},
             ],
             PaginationConfig={"PageSize": 1000},
         )
         return {
             instance["InstanceId"]: instance
-            for page in pages
+            for page in budget.pages("instances", pages)
             for reservation in page["Reservations"]
             for instance in reservation["Instances"]
         }
 
-    def _announced(self) -> Mapping[str, float]:
+    def _announced(self, troubles: list[str]) -> Mapping[str, float]:
         """Return the deadlines of marked spot instances, so that no lost event hides a notice."""
         pages = self.ec2.get_paginator("describe_spot_instance_requests").paginate(
             Filters=[{"Name": "status-code", "Values": list(_DOOMED)}]
         )
-        return {
-            request["InstanceId"]: request["Status"]["UpdateTime"].timestamp() + NOTICE_SECONDS
-            for page in pages
-            for request in page["SpotInstanceRequests"]
-            if "InstanceId" in request
-        }
+        try:
+            return {
+                request["InstanceId"]: request["Status"]["UpdateTime"].timestamp() + NOTICE_SECONDS
+                for page in pages
+                for request in page["SpotInstanceRequests"]
+                if "InstanceId" in request
+            }
+        except (BotoCoreError, ClientError) as error:
+            troubles.append(f"spot requests could not be read: {error}")
+            return {}
+
+    def _refusals(
+        self, settings: GroupSettings, now: float, troubles: list[str]
+    ) -> tuple[tuple[Refusal, ...], frozenset[Side]]:
+        """Return the known refusals, and the sides whose could not be read."""
+        found: list[Refusal] = []
+        unread: set[Side] = set()
+        for side, handle in settings.sides.items():
+            try:
+                refusal = self.capacity[handle.kind].refusal(handle.name, side, now)
+            except (BotoCoreError, ClientError) as error:
+                troubles.append(f"launches of {handle.name!r} could not be read: {error}")
+                unread.add(side)
+            else:
+                found += [refusal] if refusal is not None else []
+        return tuple(found), frozenset(unread)
+
+
+def _instance(
+    settings: GroupSettings,
+    side: Side,
+    instance_id: str,
+    member: Member,
+    detail: InstanceTypeDef | None,
+    workers: Mapping[str, list[Worker]],
+    now: float,
+) -> Instance | None:
+    """Return one member as an instance, ``None`` for one that has ended and is still listed.
+
+    A member that EC2 does not describe yet is there all the same: descriptions lag (EC2 API reference,
+    "Eventual consistency"), and who is left out of a count may be ended by the group for it.
+    """
+    if detail is not None and detail["State"]["Name"] not in _LIVE:
+        return None
+    heard = workers.get(instance_id, [])
+    instance_type = member.instance_type if detail is None else detail["InstanceType"]
+    expected = settings.slots.get(instance_type, 1)
+    if detail is None:
+        zone, market, launched_at = member.zone, _likely(side, settings.group), now
+    else:
+        zone, launched_at = detail["Placement"]["AvailabilityZone"], detail["LaunchTime"].timestamp()
+        market = Market.SPOT if detail.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND
+    ends = now + NOTICE_SECONDS if member.given_up else None
+    known = (ends, deadline(heard, now))
+    return Instance(
+        id=instance_id,
+        pool=_pool(instance_type, zone),
+        market=market,
+        side=side,
+        launched_at=launched_at,
+        ready_since=ready_since(heard, expected, now) if member.healthy else None,
+        deadline=min((d for d in known if d is not None), default=None),
+        standing_by=member.healthy and standing_by(heard, now),
+        described=detail is not None,
+        given_up=member.given_up,
+    )
+
+
+def _announce(instance: Instance, announced: Mapping[str, float]) -> Instance:
+    at = announced.get(instance.id)
+    if at is None or (instance.deadline is not None and instance.deadline <= at):
+        return instance
+    return replace(instance, deadline=at)
+
+
+def _likely(side: Side, group: Group) -> Market:
+    """Return how a side mostly pays."""
+    return Market.SPOT if side is Side.PRIMARY and group.spot_percentage else Market.ON_DEMAND
 
 
 @cache

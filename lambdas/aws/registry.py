@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from lambdas.aws.budget import Budget
 from lambdas.core import names, registry_item
+from lambdas.core.events import NOTICE_SECONDS
+from lambdas.core.memory import FORGET_SECONDS
 from lambdas.core.registry_item import Worker
 
 if TYPE_CHECKING:
@@ -15,6 +19,19 @@ STALE_SECONDS: Final = 90.0
 """A worker unheard for so long counts as missing: three heartbeats of 30 s."""
 
 
+SKEW_SECONDS: Final = 30.0
+"""By so much the clock of an instance may be ahead; a heartbeat from later is not believed."""
+_LONGEST_NOTICE: Final = NOTICE_SECONDS + STALE_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The workers of a group by instance, and how many rows made no sense."""
+
+    workers: Mapping[str, list[Worker]]
+    malformed: int
+
+
 @dataclass(frozen=True, slots=True)
 class RegistryReader:
     """Reads the registry table."""
@@ -22,25 +39,33 @@ class RegistryReader:
     dynamodb: DynamoDBClient
     table: str
 
-    def workers(self, group: str) -> dict[str, list[Worker]]:
-        """Return every registered worker of a group by instance, paged; on-premises workers among them."""
+    def read(self, group: str, budget: Budget) -> Registered:
+        """Return every registered worker of a group, paged; on-premises workers among them.
+
+        Any worker may write rows of its group: what makes no sense is skipped and counted.
+        """
         found: dict[str, list[Worker]] = {}
+        malformed = 0
         pages = self.dynamodb.get_paginator("query").paginate(
             TableName=self.table,
             KeyConditionExpression="#g = :g",
             ExpressionAttributeNames={"#g": names.REGISTRY_KEY},
             ExpressionAttributeValues={":g": {"S": group}},
         )
-        for page in pages:
+        for page in budget.pages("rows in the worker registry", pages):
             for item in page["Items"]:
-                worker = registry_item.parse(item)
-                found.setdefault(worker.instance, []).append(worker)
-        return found
+                try:
+                    worker = registry_item.parse(item)
+                except ValueError:
+                    malformed += 1
+                else:
+                    found.setdefault(worker.instance, []).append(worker)
+        return Registered(found, malformed)
 
 
 def ready_since(workers: list[Worker], expected: int, now: float) -> float | None:
     """Return since when all ``expected`` workers have been heard, ``None`` while one is missing or stale."""
-    heard = sorted(worker.since for worker in _fresh(workers, now) if worker.state != "waiting")
+    heard = sorted(min(worker.since, now) for worker in _fresh(workers, now) if worker.state != "waiting")
     return heard[expected - 1] if len(heard) >= expected else None
 
 
@@ -50,9 +75,13 @@ def standing_by(workers: list[Worker], now: float) -> bool:
 
 
 def _fresh(workers: list[Worker], now: float) -> list[Worker]:
-    return [worker for worker in workers if worker.heartbeat > now - STALE_SECONDS]
+    return [worker for worker in workers if now - STALE_SECONDS < worker.heartbeat <= now + SKEW_SECONDS]
 
 
-def deadline(workers: list[Worker]) -> float | None:
-    """Return the deadline that the instance itself has read from its metadata, if any."""
-    return min((worker.deadline for worker in workers if worker.deadline is not None), default=None)
+def deadline(workers: list[Worker], now: float) -> float | None:
+    """Return the deadline that the instance itself has read from its metadata, if any.
+
+    Believed only as long as it is repeated, and within what a notice reaches: a row may be another's work.
+    """
+    told = (worker.deadline for worker in _fresh(workers, now) if worker.deadline is not None)
+    return min((d for d in told if now - FORGET_SECONDS < d < now + _LONGEST_NOTICE), default=None)

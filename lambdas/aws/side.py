@@ -14,18 +14,31 @@ class GoneError(LookupError):
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a group as the group lists it; the zone is empty where the service does not tell it.
+
+    ``given_up``: the group ends it, and no longer counts it.
+    """
+
+    instance_type: str
+    zone: str = ""
+    healthy: bool = True
+    given_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class SideView:
-    """One side as its service shows it: the desired capacity, and for each member whether it is healthy."""
+    """One side as its service shows it: the desired capacity, and its members by instance id."""
 
     desired: int
-    members: Mapping[str, bool]
+    members: Mapping[str, Member]
 
 
 class CapacityService(Protocol):
     """One AWS service that holds instances at a desired capacity: Auto Scaling, or Spot Fleet."""
 
     def look(self, names: Sequence[str]) -> dict[str, SideView]:
-        """Return what stands behind each name; members on their way out are left out."""
+        """Return what stands behind each name; members that no longer work are left out."""
         ...
 
     def refusal(self, name: str, side: Side, now: float) -> Refusal | None:

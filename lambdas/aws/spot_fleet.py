@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from lambdas.aws.side import GoneError, SideView
+from lambdas.aws.side import GoneError, Member, SideView
 from lambdas.core.model import Group, Refusal, Side, on_demand_share
 from lambdas.core.refusals import classify, known
 
@@ -76,10 +76,12 @@ class SpotFleetService:
         self.set_desired(name, max(0, target - len(instance_ids)), group)
         self.client.terminate_instances(InstanceIds=list(instance_ids))
 
-    def _members(self, name: str) -> dict[str, bool]:
+    def _members(self, name: str) -> dict[str, Member]:
         pages = self.client.get_paginator("describe_spot_fleet_instances").paginate(SpotFleetRequestId=name)
         return {
-            member["InstanceId"]: member.get("InstanceHealth", "healthy") == "healthy"
+            member["InstanceId"]: Member(
+                member.get("InstanceType", ""), healthy=member.get("InstanceHealth", "healthy") == "healthy"
+            )
             for page in pages
             for member in page["ActiveInstances"]
         }

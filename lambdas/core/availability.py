@@ -50,7 +50,7 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     if control.mode is Mode.PAUSED:
         return Decision((), memory, "paused by the control parameter", situation)
     alarms, alarmed = _alarms(observation, memory)
-    plan, moves = _moves(situation, policy, _blocked(observation))
+    plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
     actions = (*alarms, *moves)
     if control.mode is not Mode.DRY_RUN:
         released = {i: now for a in actions if isinstance(a, Release) for i in a.instance_ids}
@@ -73,10 +73,11 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
         primary = _primary_wanted(situation, plan, fallback)
     surplus = len(situation.fallback) - fallback
     spared = _victims(situation, Side.FALLBACK, situation.fallback, surplus, plan.handover)
-    left = len(situation.fallback) - len(spared)
+    left = situation.counted[Side.FALLBACK] - len(spared)
     desired = situation.fallback_desired - len(spared)
+    members = situation.counted[Side.PRIMARY]
     return plan, [
-        *_move(Side.PRIMARY, primary, situation.primary_desired, len(situation.primary), going, plan.reason),
+        *_move(Side.PRIMARY, primary, situation.primary_desired, members, going, plan.reason),
         *_move(Side.FALLBACK, fallback, desired, left, spared, plan.reason),
     ]
 
@@ -114,7 +115,7 @@ def _move(
 ) -> list[Action]:
     """Return the actions that let ``going`` go and bring what is left of a side to ``wanted``.
 
-    ``desired`` and ``live`` are the side's counts without them.
+    ``desired`` and ``live`` are AWS's counts without them.
     """
     # Below what lives AWS would pick the victim; raised to an overshoot it would stay.
     capacity = max(min(desired, max(wanted, live)), wanted)
@@ -145,6 +146,8 @@ def _victims(
     for instance in situation.release_order(staying):
         if len(chosen) == surplus:
             break
+        if not instance.described:
+            continue  # what it is, nobody knows yet
         if side is Side.PRIMARY and instance.market is Market.ON_DEMAND:
             if on_demand <= base:
                 continue
@@ -157,16 +160,14 @@ def _victims(
     return chosen
 
 
-def _blocked(observation: Observation) -> bool:
-    refusal = observation.refusal(Side.PRIMARY)
-    return refusal is not None and refusal.kind is not RefusalKind.CAPACITY
-
-
 def _alarms(observation: Observation, memory: Memory) -> tuple[tuple[Alarm, ...], frozenset[str]]:
     """Return what people must hear now, and all that they have then heard. A spot shortage is no alarm."""
     alarms: list[Alarm] = []
     current: set[str] = set()
     for side in Side:
+        if side in observation.unread:
+            # What was known of it is not mended for not being read.
+            current.update(cause for cause in memory.alarmed if cause.startswith(side))
         refusal = observation.refusal(side)
         if refusal is None or (side is Side.PRIMARY and refusal.kind is RefusalKind.CAPACITY):
             continue

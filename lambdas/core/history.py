@@ -107,8 +107,13 @@ def follow(
     living = {
         i.id: str(i.pool) for i in observation.instances if i.side is Side.PRIMARY and i.market is Market.SPOT
     }
+    for instance in observation.instances:
+        if not instance.described:  # it is what it was, and what is new is learned once it is described
+            living.pop(instance.id, None)
+            if instance.id in history.living:
+                living[instance.id] = history.living[instance.id]
     waiting_since = _waiting_since(history, observation, living, now)
-    refused = _refused(observation, waiting_since, now)
+    refused = _refused(history, observation, waiting_since, now)
     if (living, refused, waiting_since) == (history.living, history.refused, history.waiting_since):
         return history
     pools = dict(history.pools)
@@ -135,13 +140,15 @@ def follow(
 def _waiting_since(
     history: History, observation: Observation, living: Mapping[str, str], now: float
 ) -> float | None:
-    if len(observation.on(Side.PRIMARY)) >= observation.primary_desired:
+    if sum(not i.given_up for i in observation.on(Side.PRIMARY)) >= observation.primary_desired:
         return None
     launched = not living.keys() <= history.living.keys()
     return now if launched or history.waiting_since is None else history.waiting_since
 
 
-def _refused(observation: Observation, waiting_since: float | None, now: float) -> bool:
+def _refused(history: History, observation: Observation, waiting_since: float | None, now: float) -> bool:
+    if Side.PRIMARY in observation.unread and history.refused and waiting_since is not None:
+        return True
     refusal = observation.refusal(Side.PRIMARY)
     if refusal is not None:
         return refusal.kind is RefusalKind.CAPACITY

@@ -19,7 +19,7 @@ from lambdas.core.model import Market, Observation
 
 FORMAT: Final = 1
 FORGET_SECONDS: Final = 900.0
-"""How long marks outlive their instance: longer than any API stays stale."""
+"""How long marks outlive their instance or their deadline: longer than any API stays stale."""
 RELEASE_SECONDS: Final = 300.0
 """How long a release is believed: an instance that stands longer was not let go after all."""
 BOOT_SAMPLES: Final = 20
@@ -72,14 +72,15 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
     """Return the memory after one look: observed deadlines added, boot times learned, the gone forgotten."""
     present = {i.id for i in observation.instances}
     history = follow(memory.history, observation, memory.doomed, memory.released, now)
-    doomed = _fresh(memory.doomed, present, now)
-    at_risk = _fresh(memory.at_risk, present, now)
+    # Whom AWS has not taken long after its deadline it takes no longer: the notice was wrong, or withdrawn.
+    doomed = {i: at for i, at in memory.doomed.items() if at + FORGET_SECONDS > now}
+    at_risk = {i: at for i, at in memory.at_risk.items() if i in present or at + FORGET_SECONDS > now}
     boots = {market: list(samples) for market, samples in memory.boots.items()}
     booted = set(memory.booted & present)
     for instance in observation.instances:
         if instance.deadline is not None:
             doomed[instance.id] = min(instance.deadline, doomed.get(instance.id, instance.deadline))
-        if instance.ready_since is not None and instance.id not in booted:
+        if instance.described and instance.ready_since is not None and instance.id not in booted:
             booted.add(instance.id)
             boot = max(0.0, instance.ready_since - instance.launched_at)
             if boot <= LONGEST_BOOT:
@@ -93,10 +94,6 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
         booted=frozenset(booted),
         history=history,
     )
-
-
-def _fresh(marks: Mapping[str, float], present: set[str], now: float) -> dict[str, float]:
-    return {key: at for key, at in marks.items() if key in present or at + FORGET_SECONDS > now}
 
 
 def dump(memory: Memory) -> str:

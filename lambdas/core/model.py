@@ -5,8 +5,8 @@ Times are epoch seconds (UTC), durations seconds, counts instances.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -52,6 +52,9 @@ class Instance:
     ``ready_since`` is when the last of its expected worker slots sent its first heartbeat, ``None`` while a
     slot is missing or stale. ``deadline`` is when AWS takes the instance, ``None`` without a notice.
     ``standing_by`` says that it has booted, and works as soon as the instance before it lets go of the job.
+    ``described`` is false while the group lists it and EC2 does not yet: market and age are guesses then.
+    ``given_up`` says that the group ends it of its own accord and launches its successor already: it works
+    until its deadline, and no longer counts towards the desired capacity.
     """
 
     id: str
@@ -62,6 +65,8 @@ class Instance:
     ready_since: float | None = None
     deadline: float | None = None
     standing_by: bool = False
+    described: bool = True
+    given_up: bool = False
 
 
 class RefusalKind(StrEnum):
@@ -114,17 +119,29 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Everything true about one group at one moment: desired capacities as set, and the live instances."""
+    """Everything true about one group at one moment: desired capacities as set, and the live instances.
+
+    ``listed`` is how many members each side counts against its desired capacity by its own list, which may
+    hold some that have ended already. ``unread`` are the sides whose refusals could not be read: that none is
+    known says nothing there. ``troubles`` are what else could not be read or made sense, a line each.
+    """
 
     group: Group
     primary_desired: int
     fallback_desired: int
     instances: tuple[Instance, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    listed: Mapping[Side, int] = field(default_factory=dict)
+    unread: frozenset[Side] = frozenset()
+    troubles: tuple[str, ...] = ()
 
     def on(self, side: Side) -> tuple[Instance, ...]:
         """Return the live instances of one side."""
         return tuple(i for i in self.instances if i.side is side)
+
+    def counted(self, side: Side) -> int:
+        """Return how many members AWS counts against the desired capacity of a side, at the least."""
+        return max(self.listed.get(side, 0), sum(not i.given_up for i in self.on(side)))
 
     def refusal(self, side: Side) -> Refusal | None:
         """Return the newest refusal of one side, ``None`` where its newest launch succeeded."""

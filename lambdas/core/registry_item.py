@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from lambdas.core import names
 
 WorkerState: TypeAlias = Literal["waiting", "ready", "draining"]
 """``waiting``: it cannot work yet, another instance has its job, or the job's volume is on its way."""
+
+_STATES: Final[tuple[WorkerState, ...]] = get_args(WorkerState)
 
 EXPIRES_AFTER_SECONDS: Final = 3600
 """From the last heartbeat on: long enough for the controller to see that they stopped."""
@@ -50,17 +52,26 @@ def dump(worker: Worker) -> dict[str, Any]:
 
 
 def parse(item: Mapping[str, Any]) -> Worker:
-    """Return the worker of an item; one that says nothing of its state is ready."""
-    instance, _, slot = item[names.REGISTRY_SORT_KEY]["S"].rpartition("/")
-    return Worker(
-        group=item[names.REGISTRY_KEY]["S"],
-        instance=instance,
-        slot=int(slot),
-        since=float(item["since"]["N"]),
-        heartbeat=float(item["heartbeat"]["N"]),
-        state=item["state"]["S"] if "state" in item else "ready",
-        deadline=float(item["deadline"]["N"]) if "deadline" in item else None,
-    )
+    """Return the worker of an item; one that says nothing of its state is ready.
+
+    Raise ``ValueError`` for an item that no worker of ours writes.
+    """
+    try:
+        instance, _, slot = item[names.REGISTRY_SORT_KEY]["S"].rpartition("/")
+        worker = Worker(
+            group=item[names.REGISTRY_KEY]["S"],
+            instance=instance,
+            slot=int(slot),
+            since=float(item["since"]["N"]),
+            heartbeat=float(item["heartbeat"]["N"]),
+            state=item["state"]["S"] if "state" in item else "ready",
+            deadline=float(item["deadline"]["N"]) if "deadline" in item else None,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"malformed item of the worker registry: {error!r}") from None
+    if worker.state not in _STATES:
+        raise ValueError(f"worker state is {worker.state!r}, allowed: {', '.join(_STATES)}")
+    return worker
 
 
 def heartbeat(instance: str, now: float, state: WorkerState, deadline: float | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lambdas.core.memory import Memory
@@ -15,7 +15,8 @@ class Situation:
 
     ``primary`` and ``fallback`` are the live instances without those that we have released; of these AWS may
     still show some (``leaving``, all sides). ``primary_desired`` and ``fallback_desired`` are the desired
-    capacities as set in AWS, less what the releases that it does not show yet will take off.
+    capacities as set in AWS, less what the releases that it does not show yet will take off; ``counted`` is
+    what AWS counts against them, less the same.
     """
 
     now: float
@@ -25,23 +26,28 @@ class Situation:
     fallback: tuple[Instance, ...]
     primary_desired: int
     fallback_desired: int
+    counted: Mapping[Side, int]
     leaving: int = 0
 
     @classmethod
     def of(cls, observation: Observation, memory: Memory, now: float) -> Situation:
         """Return the situation that ``observation`` shows to one who remembers ``memory``."""
         kept = {side: tuple(i for i in observation.on(side) if i.id not in memory.released) for side in Side}
-        # Members and desired capacity come in one answer: where a released member shows, it still counts.
-        leaving = {side: len(observation.on(side)) - len(kept[side]) for side in Side}
+        # Members and desired capacity come in one answer: where a released member shows, it still counts,
+        # unless the group ends it already.
+        released = [i for i in observation.instances if i.id in memory.released and not i.given_up]
+        leaving = {side: sum(i.side is side for i in released) for side in Side}
         return cls(
             now=now,
             group=observation.group,
             memory=memory,
             primary=kept[Side.PRIMARY],
-            fallback=kept[Side.FALLBACK],
+            # On-demand is given up by nobody but people and health checks: it is not counted on.
+            fallback=tuple(i for i in kept[Side.FALLBACK] if not i.given_up),
             primary_desired=max(0, observation.primary_desired - leaving[Side.PRIMARY]),
             fallback_desired=max(0, observation.fallback_desired - leaving[Side.FALLBACK]),
-            leaving=sum(leaving.values()),
+            counted={side: observation.counted(side) - leaving[side] for side in Side},
+            leaving=len(released),
         )
 
     def without(self, going: Sequence[Instance]) -> Situation:
@@ -51,6 +57,7 @@ class Situation:
             self,
             primary=tuple(i for i in self.primary if i.id not in gone),
             primary_desired=max(0, self.primary_desired - len(gone)),
+            counted={**self.counted, Side.PRIMARY: self.counted[Side.PRIMARY] - len(gone)},
             leaving=self.leaving + len(gone),
         )
 
@@ -107,7 +114,7 @@ class Situation:
 
         By the target, not the desired capacity: that one gives way to the fallback under the ceiling.
         """
-        return max(0, self.group.target - len(self.primary))
+        return max(0, self.group.target - sum(not i.given_up for i in self.primary))
 
     @property
     def above_maximum(self) -> int:

@@ -31,7 +31,10 @@ PAGE = {
 
 @dataclass
 class FakeAws:
-    """State by name; ``calls`` counts every API call, pages too."""
+    """State by name; ``calls`` counts every API call, pages too.
+
+    The next ``throttled`` calls of a name fail; ``hidden`` instances are members that EC2 does not describe.
+    """
 
     parameters: dict[str, str] = field(default_factory=dict)
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -44,6 +47,8 @@ class FakeAws:
     activities: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     memory: dict[str, dict[str, Any]] = field(default_factory=dict)
     calls: Counter[str] = field(default_factory=Counter)
+    throttled: Counter[str] = field(default_factory=Counter)
+    hidden: set[str] = field(default_factory=set)
 
     def add_group(self, name: str, desired: int = 0) -> None:
         self.groups[name] = {"AutoScalingGroupName": name, "DesiredCapacity": desired, "Instances": []}
@@ -79,6 +84,7 @@ class FakeAws:
             "InstanceId": instance_id,
             "InstanceType": "g5.xlarge",
             "Placement": {"AvailabilityZone": "us-west-2a"},
+            "State": {"Name": "running"},
             "LaunchTime": datetime.fromtimestamp(launched, UTC),
             "_group": group,
             **({"InstanceLifecycle": "spot"} if spot else {}),
@@ -97,10 +103,16 @@ class FakeAws:
 
     def _counted(self, name: str) -> Any:
         def call(**kwargs: Any) -> Any:
-            self.calls[name] += 1
+            self._called(name)
             return getattr(self, f"_{name}")(**kwargs)
 
         return call
+
+    def _called(self, name: str) -> None:
+        self.calls[name] += 1
+        if self.throttled[name]:
+            self.throttled[name] -= 1
+            raise ClientError({"Error": {"Code": "Throttling", "Message": "Rate exceeded"}}, name)
 
     def _paginator(self, name: str) -> Any:
         return SimpleNamespace(paginate=lambda **kwargs: self._pages(name, kwargs))
@@ -109,7 +121,7 @@ class FakeAws:
         key, items, wrap = getattr(self, f"_list_{name}")(**kwargs)
         size = PAGE.get(name, 100)
         for start in range(0, max(1, len(items)), size):
-            self.calls[name] += 1
+            self._called(name)
             yield {key: wrap(items[start : start + size])}
 
     # Lists, each: the key of the answer, all items, how a page of them is dressed.
@@ -126,7 +138,8 @@ class FakeAws:
     def _list_describe_instances(self, Filters: list[dict[str, Any]], PaginationConfig: Any) -> Any:
         tags = {f["Name"]: f["Values"] for f in Filters if f["Name"].startswith("tag:")}
         assert tags == {"tag:gpu-spot:stack": ["dev"], "tag:gpu-spot:group": ["inference"]}
-        return "Reservations", list(self.instances.values()), lambda page: [{"Instances": [i]} for i in page]
+        found = [i for name, i in self.instances.items() if name not in self.hidden]
+        return "Reservations", found, lambda page: [{"Instances": [i]} for i in page]
 
     def _list_query(self, **_: Any) -> Any:
         return "Items", self.slots, list

@@ -11,64 +11,14 @@ import pytest
 
 from lambdas.aws.alarm_clock import LONGEST_DELAY, AlarmClock
 from lambdas.aws.auto_scaling import REFUSAL_SECONDS
-from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.aws.memory import ConflictError, MemoryStore
 from lambdas.aws.observe import Observer
-from lambdas.aws.registry import STALE_SECONDS
 from lambdas.aws.settings import parse
-from lambdas.core import registry_item
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.memory import Memory
 from lambdas.core.model import Alarm, Release, SetDesired, Side
-from lambdas.core.registry_item import Worker
 from tests.lambdas.fake_aws import FakeAws
-
-NOW = 1_000_000.0
-ROOT = "/gpu-spot/dev/groups"
-
-
-def config(**changes: Any) -> str:
-    return json.dumps(
-        {
-            "kind": "mixed-asg",
-            "primary": "primary",
-            "fallback": "fallback",
-            "base": 0,
-            "spotPercentage": 100,
-            "max": 8,
-            "slots": {},
-            "drainSeconds": 0,
-            "policy": {"name": "ready-handover", "knobs": {}},
-            **changes,
-        }
-    )
-
-
-@pytest.fixture
-def aws() -> FakeAws:
-    fake = FakeAws(parameters={f"{ROOT}/inference/config": config(), f"{ROOT}/inference/target": "4"})
-    fake.add_group("primary", desired=4)
-    fake.add_group("fallback")
-    for n in range(4):
-        fake.add_instance(
-            "primary", f"i-{n}", spot=True, launched=NOW - 3600, heartbeat=NOW - 5, since=NOW - 3400
-        )
-    return fake
-
-
-def controller(aws: FakeAws, now: float = NOW) -> Controller:
-    return build(aws.client, StackPlace("dev", ROOT, "memory", "registry", "queue"), lambda: now)
-
-
-def only(outcomes: list[GroupOutcome]) -> GroupOutcome:
-    assert len(outcomes) == 1
-    assert outcomes[0].error is None
-    return outcomes[0]
-
-
-def actions(outcome: GroupOutcome) -> tuple[Any, ...]:
-    assert outcome.decision is not None
-    return outcome.decision.actions
+from tests.lambdas.scene import NOW, ROOT, actions, activity, config, controller, only
 
 
 def test_a_full_group_is_left_alone_and_nothing_is_written(aws: FakeAws) -> None:
@@ -115,44 +65,6 @@ def test_a_job_is_handed_to_whom_waits_for_it_and_a_service_is_not(job: bool, go
     assert [i for a in decided if isinstance(a, Release) for i in a.instance_ids] == gone
 
 
-def test_a_lost_notice_is_seen_in_the_spot_request(aws: FakeAws) -> None:
-    aws.marked["i-2"] = NOW - 10
-    outcome = only(controller(aws).run())
-    assert outcome.decision.memory.doomed == {"i-2": NOW + 110}
-    assert aws.groups["fallback"]["DesiredCapacity"] == 1
-
-
-@pytest.mark.parametrize(("age", "ready"), [(STALE_SECONDS - 1, 4), (STALE_SECONDS, 0)])
-def test_an_instance_whose_workers_fell_silent_is_not_ready(aws: FakeAws, age: float, ready: int) -> None:
-    for slot in aws.slots:
-        slot["heartbeat"]["N"] = str(NOW - age)
-    assert only(controller(aws).run()).decision.situation.ready == ready
-
-
-def test_every_expected_slot_must_be_heard(aws: FakeAws) -> None:
-    aws.parameters[f"{ROOT}/inference/config"] = config(slots={"g5.xlarge": 2})
-    assert only(controller(aws).run()).decision.situation.ready == 0
-    aws.slots.append(registry_item.dump(Worker("inference", "i-1", 1, NOW - 100, NOW, "ready")))
-    situation = only(controller(aws).run()).decision.situation
-    assert [i.ready_since for i in situation.primary if situation.is_ready(i)] == [NOW - 100]
-
-
-def test_instances_that_leave_the_group_do_not_count(aws: FakeAws) -> None:
-    aws.groups["primary"]["Instances"][0]["LifecycleState"] = "Terminating:Wait"
-    aws.groups["primary"]["Instances"][1]["HealthStatus"] = "Unhealthy"
-    situation = only(controller(aws).run()).decision.situation
-    assert (len(situation.primary), situation.ready) == (3, 2)
-
-
-def activity(status: str, message: str = "", minute: float = 0) -> dict[str, Any]:
-    return {
-        "Description": "Launching a new EC2 instance.  Status Reason: …",
-        "StatusCode": status,
-        "StatusMessage": message,
-        "StartTime": datetime.fromtimestamp(NOW - 60 * minute, UTC),
-    }
-
-
 def test_only_the_newest_launch_says_whether_launches_are_refused(aws: FakeAws) -> None:
     aws.groups["primary"]["DesiredCapacity"] = 5
     aws.parameters[f"{ROOT}/inference/target"] = "5"
@@ -196,8 +108,8 @@ def test_of_two_copies_that_saw_the_same_one_acts(aws: FakeAws) -> None:
 def test_a_conflict_keeps_the_second_copy_from_acting(aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
     observe = Observer.observe
 
-    def and_meanwhile(self: Observer, settings: Any, now: float) -> Any:
-        seen = observe(self, settings, now)
+    def and_meanwhile(self: Observer, *seen_with: Any) -> Any:
+        seen = observe(self, *seen_with)
         monkeypatch.setattr(Observer, "observe", observe)
         controller(aws).run([InterruptionNotice("i-0", NOW + 120)])
         aws.calls.clear()

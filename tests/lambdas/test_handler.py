@@ -14,7 +14,7 @@ from lambdas.aws.controller import Controller
 from lambdas.core import names
 from lambdas.handlers import controller as entry
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.test_controller import NOW, ROOT, config, controller
+from tests.lambdas.scene import NOW, ROOT, config, controller
 
 EVENTS = Path(__file__).parent.parent / "events"
 DOOMED = "i-0000000000000000a"

@@ -10,7 +10,7 @@ import pytest
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.model import Alarm, SetDesired, Side
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.test_controller import NOW, ROOT, actions, config, controller, only
+from tests.lambdas.scene import NOW, ROOT, actions, config, controller, only
 
 FLEET = "sfr-73fbd2ce-aa30-494c-8788-1cee4EXAMPLE"
 

@@ -1,0 +1,20 @@
+"""The group that most tests of the controller look after: four ready spot instances, a target of four."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.lambdas.fake_aws import FakeAws
+from tests.lambdas.scene import NOW, ROOT, config
+
+
+@pytest.fixture
+def aws() -> FakeAws:
+    fake = FakeAws(parameters={f"{ROOT}/inference/config": config(), f"{ROOT}/inference/target": "4"})
+    fake.add_group("primary", desired=4)
+    fake.add_group("fallback")
+    for n in range(4):
+        fake.add_instance(
+            "primary", f"i-{n}", spot=True, launched=NOW - 3600, heartbeat=NOW - 5, since=NOW - 3400
+        )
+    return fake

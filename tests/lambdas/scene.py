@@ -1,0 +1,54 @@
+"""A stack of one group in ``FakeAws``, and the controller that looks after it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
+from tests.lambdas.fake_aws import FakeAws
+
+NOW = 1_000_000.0
+ROOT = "/gpu-spot/dev/groups"
+
+
+def config(**changes: Any) -> str:
+    return json.dumps(
+        {
+            "kind": "mixed-asg",
+            "primary": "primary",
+            "fallback": "fallback",
+            "base": 0,
+            "spotPercentage": 100,
+            "max": 8,
+            "slots": {},
+            "drainSeconds": 0,
+            "policy": {"name": "ready-handover", "knobs": {}},
+            **changes,
+        }
+    )
+
+
+def controller(aws: FakeAws, now: float = NOW) -> Controller:
+    return build(aws.client, StackPlace("dev", ROOT, "memory", "registry", "queue"), lambda: now)
+
+
+def only(outcomes: list[GroupOutcome]) -> GroupOutcome:
+    assert len(outcomes) == 1
+    assert outcomes[0].error is None
+    return outcomes[0]
+
+
+def actions(outcome: GroupOutcome) -> tuple[Any, ...]:
+    assert outcome.decision is not None
+    return outcome.decision.actions
+
+
+def activity(status: str, message: str = "", minute: float = 0) -> dict[str, Any]:
+    return {
+        "Description": "Launching a new EC2 instance.  Status Reason: …",
+        "StatusCode": status,
+        "StatusMessage": message,
+        "StartTime": datetime.fromtimestamp(NOW - 60 * minute, UTC),
+    }

@@ -1,0 +1,195 @@
+"""What a pass sees: lists that lag, members that end, rows that make no sense, reads that fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lambdas.aws.budget import MOST_PAGES, Budget, BudgetError
+from lambdas.aws.registry import SKEW_SECONDS, STALE_SECONDS
+from lambdas.core import registry_item
+from lambdas.core.memory import FORGET_SECONDS
+from lambdas.core.model import Alarm, SetDesired, Side
+from lambdas.core.registry_item import Worker
+from lambdas.core.situation import Situation
+from tests.lambdas.fake_aws import PAGE, FakeAws
+from tests.lambdas.scene import NOW, ROOT, actions, activity, config, controller, only
+
+
+def seen(aws: FakeAws, now: float = NOW) -> Situation:
+    """Return the situation that a pass decides on."""
+    return only(controller(aws, now).run()).decision.situation
+
+
+def test_a_lost_notice_is_seen_in_the_spot_request(aws: FakeAws) -> None:
+    aws.marked["i-2"] = NOW - 10
+    outcome = only(controller(aws).run())
+    assert outcome.decision.memory.doomed == {"i-2": NOW + 110}
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
+
+
+@pytest.mark.parametrize(("age", "ready"), [(STALE_SECONDS - 1, 4), (STALE_SECONDS, 0)])
+def test_an_instance_whose_workers_fell_silent_is_not_ready(aws: FakeAws, age: float, ready: int) -> None:
+    for slot in aws.slots:
+        slot["heartbeat"]["N"] = str(NOW - age)
+    assert only(controller(aws).run()).decision.situation.ready == ready
+
+
+def test_every_expected_slot_must_be_heard(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/config"] = config(slots={"g5.xlarge": 2})
+    assert only(controller(aws).run()).decision.situation.ready == 0
+    aws.slots.append(registry_item.dump(Worker("inference", "i-1", 1, NOW - 100, NOW, "ready")))
+    situation = only(controller(aws).run()).decision.situation
+    assert [i.ready_since for i in situation.primary if situation.is_ready(i)] == [NOW - 100]
+
+
+def test_a_member_that_ec2_does_not_describe_yet_is_a_booting_instance(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "2"
+    aws.parameters[f"{ROOT}/inference/config"] = config(max=4)
+    aws.slots = aws.slots[:3]
+    aws.hidden = {"i-3"}
+    situation = seen(aws)
+    [new] = [i for i in situation.primary if i.id == "i-3"]
+    assert (new.described, new.ready_since, str(new.pool)) == (False, None, "g5.xlarge@us-west-2a")
+    # It is not let go either, though it would be the first: nobody knows what it is.
+    assert sorted(i["InstanceId"] for i in aws.groups["primary"]["Instances"]) == ["i-1", "i-2", "i-3"]
+    assert aws.groups["primary"]["DesiredCapacity"] == 3
+
+
+def test_an_empty_description_lowers_and_buys_nothing(aws: FakeAws) -> None:
+    controller(aws).run()
+    aws.hidden = set(aws.instances)
+    outcome = only(controller(aws, NOW + 10).run())
+    assert actions(outcome) == ()
+    # Their heartbeats say that they work; nothing is learned of boots or pools meanwhile.
+    assert outcome.decision.situation.ready == 4
+    aws.hidden = set()
+    assert only(controller(aws, NOW + 20).run()).decision.memory == outcome.decision.memory
+
+
+def test_who_has_ended_and_is_still_listed_works_no_more_but_counts_for_aws(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.groups["primary"]["DesiredCapacity"] = 5  # one more is asked for, and refused
+    aws.instances["i-0"]["State"]["Name"] = "shutting-down"
+    outcome = only(controller(aws).run())
+    assert [i.id for i in outcome.decision.situation.primary] == ["i-1", "i-2", "i-3"]
+    # Three live, but the group still counts four: at three it would end one of them.
+    assert actions(outcome) == (SetDesired(Side.PRIMARY, 4, outcome.decision.reason),)
+
+
+def test_a_member_that_the_group_ends_works_until_its_deadline(aws: FakeAws) -> None:
+    aws.groups["primary"]["Instances"][0]["LifecycleState"] = "Terminating:Wait"
+    aws.groups["primary"]["Instances"][1]["HealthStatus"] = "Unhealthy"
+    first = only(controller(aws).run()).decision
+    assert (len(first.situation.primary), first.situation.ready) == (4, 3)
+    assert first.memory.doomed == {"i-0": NOW + 120}
+    # The group launches its successor by itself: it lacks one, and counts three.
+    assert first.situation.counted[Side.PRIMARY] == 3
+    assert first.situation.missing_spot == 1
+    later = only(controller(aws, NOW + 30).run()).decision
+    assert later.memory.doomed == {"i-0": NOW + 120}
+
+
+@pytest.mark.parametrize("state", ["Terminating:Proceed", "Terminated", "Standby", "Warmed:Stopped"])
+def test_a_member_that_works_no_more_does_not_count(aws: FakeAws, state: str) -> None:
+    aws.groups["primary"]["Instances"][0]["LifecycleState"] = state
+    assert len(seen(aws).primary) == 3
+
+
+def test_a_member_that_we_released_is_not_doomed_by_its_own_end(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    before = dict(aws.instances), list(aws.groups["primary"]["Instances"])
+    outcome = only(controller(aws).run())
+    [gone] = actions(outcome)[0].instance_ids
+    aws.instances, aws.groups["primary"]["Instances"] = before
+    next(i for i in before[1] if i["InstanceId"] == gone)["LifecycleState"] = "Terminating:Wait"
+    situation = seen(aws)
+    assert (len(situation.primary), situation.primary_desired, situation.leaving) == (3, 3, 0)
+
+
+def row(instance: str, **changes: Any) -> dict[str, Any]:
+    since, heartbeat = changes.pop("since", NOW - 3400), changes.pop("heartbeat", NOW - 5)
+    return registry_item.dump(Worker("inference", instance, 7, since, heartbeat, "ready", **changes))
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        {"group": {"S": "inference"}, "worker": {"S": "i-1/7"}},
+        {**row("i-1"), "heartbeat": {"S": "now"}},
+        {**row("i-1"), "heartbeat": {"N": "one"}},
+        {**row("i-1"), "state": {"S": "idle"}},
+        {**row("i-1"), "worker": {"S": "i-1/half"}},
+        {**row("i-1"), "since": "1"},
+    ],
+)
+def test_a_row_that_makes_no_sense_is_skipped_and_told(aws: FakeAws, malformed: dict[str, Any]) -> None:
+    aws.slots.append(malformed)
+    outcome = only(controller(aws).run())
+    assert outcome.decision.situation.ready == 4
+    assert outcome.troubles == ("1 malformed rows in the worker registry",)
+
+
+@pytest.mark.parametrize(("ahead", "ready"), [(SKEW_SECONDS, 4), (SKEW_SECONDS + 1, 3)])
+def test_a_heartbeat_from_the_future_is_not_believed(aws: FakeAws, ahead: float, ready: int) -> None:
+    aws.slots[0]["heartbeat"]["N"] = str(NOW + ahead)
+    assert seen(aws).ready == ready
+
+
+@pytest.mark.parametrize("deadline", [NOW + 3600, NOW - FORGET_SECONDS - 1])
+def test_a_deadline_beyond_what_a_notice_reaches_dooms_nobody(aws: FakeAws, deadline: float) -> None:
+    aws.slots.append(row("i-1", deadline=deadline))
+    assert only(controller(aws).run()).decision.memory.doomed == {}
+
+
+def test_a_siblings_row_cannot_doom_an_instance_for_life(aws: FakeAws) -> None:
+    aws.slots.append(row("i-1", deadline=NOW + 100))
+    assert only(controller(aws).run()).decision.memory.doomed == {"i-1": NOW + 100}
+    later = NOW + 100 + FORGET_SECONDS
+    for slot in aws.slots[:4]:
+        slot["heartbeat"]["N"] = str(later)
+    assert only(controller(aws, later).run()).decision.memory.doomed == {}
+
+
+def test_reads_that_one_can_do_without_hold_nothing_up(aws: FakeAws) -> None:
+    aws.slots.append(row("i-0", deadline=NOW + 100))
+    aws.throttled.update(["describe_spot_instance_requests", "describe_scaling_activities"])
+    outcome = only(controller(aws).run())
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
+    assert outcome.troubles == (
+        "spot requests could not be read: An error occurred (Throttling) when calling the "
+        "describe_spot_instance_requests operation: Rate exceeded",
+        "launches of 'primary' could not be read: An error occurred (Throttling) when calling the "
+        "describe_scaling_activities operation: Rate exceeded",
+    )
+
+
+def test_a_refusal_that_cannot_be_read_again_still_stands(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.groups["primary"]["DesiredCapacity"] = 5
+    aws.activities["primary"] = [activity("Failed", "VcpuLimitExceeded", 1)]
+    assert actions(only(controller(aws).run())) == (Alarm("primary-limit", "VcpuLimitExceeded"),)
+    aws.throttled.update(["describe_scaling_activities"])
+    assert actions(only(controller(aws).run())) == ()
+    assert aws.groups["fallback"]["DesiredCapacity"] == 0
+
+
+def test_a_group_takes_its_share_of_time_and_pages_only() -> None:
+    moments = iter([0.0, 1.0, 2.0])
+    budget = Budget(2.0, lambda: next(moments))
+    with pytest.raises(BudgetError, match="share of the pass is over while its rows are read"):
+        list(budget.pages("rows", ["one", "two", "three"]))
+    endless = Budget(1.0, lambda: 0.0)
+    assert len(list(endless.pages("rows", range(MOST_PAGES)))) == MOST_PAGES
+    with pytest.raises(BudgetError, match=f"more than {MOST_PAGES} pages of rows"):
+        list(endless.pages("rows", range(MOST_PAGES + 1)))
+
+
+def test_a_registry_without_end_is_the_trouble_of_its_own_group(
+    aws: FakeAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(PAGE, "query", 1)
+    aws.slots += [row(f"i-x{n}") for n in range(MOST_PAGES)]
+    [outcome] = controller(aws).run()
+    assert isinstance(outcome.error, BudgetError)

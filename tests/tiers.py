@@ -29,6 +29,7 @@ _MARKS_OF: Final = {
     "lambdas/test_archive.py": "archive",
     "lambdas/test_bench.py": "adapter long",
     "live": "program",
+    "live/test_local_cloud_page.py": "pure",
     "live/test_scheduler.py": "pure",
     "live/test_travels.py": "pure",
     "market": "pure",

@@ -12,14 +12,16 @@ from typing import Any
 
 from gpu_spot.live.heartbeats import Beat, Heartbeats
 from gpu_spot.live.holders import Holder
+from gpu_spot.live.hostility import Hostility
 from gpu_spot.live.instances import Instances
 from lambdas.core import group_config, names
 from lambdas.core.group_config import GroupConfig
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import terminations
+from pulumi_on_moto.fixes.groups import leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
-from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, TAKEN, request_of
+from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, request_of
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.functions import Call, Invocation
@@ -64,22 +66,31 @@ class GroupView:
 class LocalCloud:
     """A deployment brought to life, of all its groups. All times are the ``clock``'s, in epoch seconds."""
 
-    def __init__(self, clients: AwsClients, deployment: Deployment, clock: SimulatedTime) -> None:
+    def __init__(
+        self,
+        clients: AwsClients,
+        deployment: Deployment,
+        clock: SimulatedTime,
+        hostility: Hostility | None = None,
+    ) -> None:
         self.clients = clients
         self.deployment = deployment
         self.clock = clock
+        self.hostility = hostility or Hostility()
         self._instances = Instances(clients)
         self._bus = deployment.bus
         self._groups = self._read_groups()
         self._group_of = {name: group for group in self._groups for name in group.holders}
         self._heartbeats = Heartbeats(clients, self._registry_table())
         self._deadlines: dict[str, float] = {}
-        moto_groups.listen(self._instances.autoscaling, self._terminated_by_client, self._in_service)
+        self._waiting_since: dict[str, float] = {}
+        moto_groups.listen(self._instances.autoscaling, self)
         terminations.listen(self._instances.ec2, self._terminated_by_client)
 
     def set_time(self, now: float) -> None:
-        """Move time on; what ended long ago disappears from the APIs."""
+        """Move time on: hooks time out, and what ended long ago disappears from the APIs."""
         self.clock.set(now)
+        leaving.time_out(self._instances.autoscaling)
         gone = self._instances.purge(now)
         if gone:
             self._heartbeats.forget(gone)
@@ -109,10 +120,13 @@ class LocalCloud:
         return self._instances.holder(view.primary).desired, fallback
 
     def alive(self, group: str, side: Side | None = None) -> set[str]:
-        """Return the ids of the instances that run, of one side or of both."""
+        """Return the ids of the instances that run, of one side or of both; not those that we let go."""
         view = self.group(group)
         holders = view.holders if side is None else (view.side(side),)
-        return {instance.id for name in holders for instance in self._instances.holder(name).instances()}
+        found: set[str] = set()
+        for holder in (self._instances.holder(name) for name in holders):
+            found |= {instance.id for instance in holder.instances()} - self._let_go(holder)
+        return found
 
     def launch(self, group: str, side: Side, instance_type: str, zone: str, market: Market) -> str:
         """Launch an instance that the market grants; return its id. Desired capacity is untouched."""
@@ -164,13 +178,37 @@ class LocalCloud:
         self._deadlines[instance_id] = deadline
         zone = instance.placement.zone
         self._bus.publish(self._bus.interruption_warning(instance_id, zone, self.clock.now))
+        if self.hostility.hook_at_notice:
+            self._instances.holder_of(instance).noticed(instance)
 
     def kill(self, instance_ids: Iterable[str]) -> None:
-        """Take instances: they end and leave their groups, whose desired capacity stays."""
+        """Take instances: they end and leave their groups, whose desired capacity stays.
+
+        Whose end was announced has completed its termination hook just before, as our agent does.
+        """
         for instance_id in instance_ids:
+            if self._instances.has_ended(instance_id):
+                continue  # its group was quicker
             instance = self._instances.instance(instance_id)
-            self._instances.take(instance, TAKEN, self.clock.now)
-            self._announce_end(instance)
+            holder = self._instances.holder_of(instance)
+            self._instances.take(instance, self.clock.now)
+            self._announce_states(instance)
+            if holder.lose(instance):
+                self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
+            elif instance_id in self._deadlines:
+                holder.let_go(instance_id)
+
+    def let_go(self, group: str) -> None:
+        """Complete the termination hooks of services' instances whose workers have stopped.
+
+        So does the agent: after ``drain_seconds`` at the latest, at a notice once its two minutes are over.
+        """
+        view = self.group(group)
+        for holder in (self._instances.holder(name) for name in view.holders):
+            for instance_id in self._let_go(holder):
+                drained_at = self._waiting_since[instance_id] + view.drain_seconds
+                if drained_at <= self.clock.now and not self._instances.has_ended(instance_id):
+                    holder.let_go(instance_id)
 
     def heartbeat(self, instance_ids: Iterable[str]) -> None:
         """Write the heartbeats of the workers on these instances into the worker registry.
@@ -200,6 +238,29 @@ class LocalCloud:
         """Run the deployed functions until no message is visible; report each run."""
         return self.deployment.functions.run()
 
+    def completed(self, instance: Any) -> None:
+        """See ``Witness``."""
+        self._in_service(instance)
+
+    def waits(self, instance: Any) -> None:
+        """See ``Witness``."""
+        now = self.clock.now
+        self._waiting_since[instance.id] = now
+        self._bus.publish(self._instances.holder_of(instance).waits(self._bus, instance, now))
+
+    def left(self, instance: Any) -> None:
+        """See ``Witness``."""
+        if not self._instances.has_ended(instance.id):
+            self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
+            self._announce_states(instance)
+        self._waiting_since.pop(instance.id, None)
+        holder = self._instances.holder_of(instance)
+        self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
+
+    def _let_go(self, holder: Holder) -> set[str]:
+        """Return those that wait for a termination hook, and to whom no notice was given."""
+        return {one for one in holder.leaving() if one not in self._deadlines}
+
     def _in_service(self, instance: Any) -> None:
         """End the launch hook that an instance waits for, if there is one."""
         launched = self._instances.holder_of(instance).worked(self._bus, instance, self.clock.now)
@@ -212,15 +273,16 @@ class LocalCloud:
             self._bus.publish(self._bus.state_change(instance.id, state, now))
         self._bus.publish(holder.launched(self._bus, instance, now))
 
-    def _terminated_by_client(self, instance: Any) -> None:
+    def _terminated_by_client(self, instance: Any, left: bool) -> None:
         self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
-        self._announce_end(instance)
+        self._announce_states(instance)
+        if left:
+            holder = self._instances.holder_of(instance)
+            self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
 
-    def _announce_end(self, instance: Any) -> None:
-        now = self.clock.now
+    def _announce_states(self, instance: Any) -> None:
         for state in ("shutting-down", "terminated"):
-            self._bus.publish(self._bus.state_change(instance.id, state, now))
-        self._bus.publish(self._instances.holder_of(instance).terminated(self._bus, instance, now))
+            self._bus.publish(self._bus.state_change(instance.id, state, self.clock.now))
 
     def _read_groups(self) -> tuple[GroupView, ...]:
         root = names.parameter_root(self.deployment.stack)

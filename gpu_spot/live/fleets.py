@@ -48,6 +48,7 @@ class CloudFleet:
         """See ``Fleet``."""
         self._now = now
         self.cloud.set_time(now)
+        self._finish()
 
     def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
         """See ``Fleet``."""
@@ -101,6 +102,10 @@ class CloudFleet:
         primary, fallback = self.cloud.desired(self.group)
         desired = {Side.PRIMARY: primary, Side.FALLBACK: fallback}
         return Orders(desired, tuple(released), self.store.load(self.group).wake_at)
+
+    def _finish(self) -> None:
+        """Let those go that were released and whose workers have stopped."""
+        self.cloud.let_go(self.group)
 
     def _prepared(self) -> tuple[str, ...]:
         """Return who is in the warm pool; what was taken from it has been replaced by now."""
@@ -196,6 +201,9 @@ class TrainingFleet(CloudFleet):
         for instance_id in gone:
             self.nodes.end(instance_id)
         CloudFleet.died(self, gone)
+
+    def _finish(self) -> None:
+        """See ``CloudFleet``: the agents complete the hooks themselves."""
 
     def _forget(self, instance_ids: Iterable[str]) -> None:
         gone = list(instance_ids)

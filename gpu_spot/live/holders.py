@@ -1,17 +1,14 @@
-"""What asks for instances and holds them: an Auto Scaling group or a Spot Fleet, behind one interface."""
+"""What asks for instances and holds them, behind one interface; an Auto Scaling group is one such holder."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from moto.autoscaling.models import FakeAutoScalingGroup
 
-from lambdas.core.model import RefusalKind
-from lambdas.core.refusals import classify
-from pulumi_on_moto.fixes.fleets import request as moto_fleets
-from pulumi_on_moto.fixes.fleets.request import FleetRequest
+from pulumi_on_moto.fixes.groups import leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.running.events import BusEvent, EventBus
 
@@ -61,8 +58,8 @@ class Holder(Protocol):
         """Take an instance in."""
         ...
 
-    def leave(self, instance: Any, cause: str) -> None:
-        """Let an instance go."""
+    def lose(self, instance: Any) -> bool:
+        """Find out that EC2 has ended an instance; tell whether it has left, or is kept for a hook."""
         ...
 
     def refuse(self, message: str) -> None:
@@ -71,6 +68,22 @@ class Holder(Protocol):
 
     def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """Return the event of a launch: that it ended or, with a launch hook, that it waits."""
+        ...
+
+    def waits(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
+        """Return the event of an instance that begins to wait for a termination hook."""
+        ...
+
+    def leaving(self) -> set[str]:
+        """Return the ids of those that it ends, and that wait for a termination hook."""
+        ...
+
+    def noticed(self, instance: Any) -> None:
+        """Hear that EC2 takes an instance in two minutes."""
+        ...
+
+    def let_go(self, instance_id: str) -> None:
+        """Complete the termination hook that an instance waits for."""
         ...
 
     def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
@@ -113,7 +126,7 @@ class ScalingGroupHolder:
             LaunchOption(
                 override.get("InstanceType", ""),
                 subnets,
-                _version(override.get("LaunchTemplateSpecification") or default),
+                version_of(override.get("LaunchTemplateSpecification") or default),
             )
             for override in template.get("Overrides") or [{}]
         )
@@ -130,9 +143,10 @@ class ScalingGroupHolder:
         """See ``Holder``."""
         moto_groups.join(self.group, instance)
 
-    def leave(self, instance: Any, cause: str) -> None:
+    def lose(self, instance: Any) -> bool:
         """See ``Holder``."""
-        moto_groups.leave(self.group, instance, cause)
+        cause = "an EC2 health check indicating it has been terminated or stopped"
+        return leaving.lose(self.group, instance, cause)
 
     def refuse(self, message: str) -> None:
         """See ``Holder``."""
@@ -142,7 +156,7 @@ class ScalingGroupHolder:
         """See ``Holder``."""
         hook = moto_groups.launch_hook(self.group)
         if hook is not None:
-            return bus.launch_hook(self.group.arn, self.name, hook.name, instance.id, now)
+            return bus.lifecycle_action("launch", self.group.arn, self.name, hook.name, instance.id, now)
         return bus.scaling("Launch Successful", self.group.arn, self._newest(), instance.id, now)
 
     def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
@@ -151,6 +165,34 @@ class ScalingGroupHolder:
         if activity is None:
             return None
         return bus.scaling("Launch Successful", self.group.arn, activity, instance.id, now)
+
+    def waits(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
+        """See ``Holder``."""
+        hook = moto_groups.termination_hook(self.group).name
+        return bus.lifecycle_action("terminate", self.group.arn, self.name, hook, instance.id, now)
+
+    def leaving(self) -> set[str]:
+        """See ``Holder``."""
+        states = self.group.instance_states
+        return {state.instance.id for state in states if state.lifecycle_state == moto_groups.LEAVING}
+
+    def noticed(self, instance: Any) -> None:
+        """See ``Holder``.
+
+        With capacity rebalancing the group calls the termination hook and attempts to launch a replacement
+        at once, without it does nothing before the instance has ended (Auto Scaling user guide, "Use Capacity
+        Rebalancing", behavior and considerations). Without a hook it has nothing to call.
+        """
+        state = moto_groups.member(self.group, instance.id)
+        hook = moto_groups.termination_hook(self.group)
+        if state is not None and hook is not None and self.group.capacity_rebalance:
+            leaving.end(self.group, state, "an EC2 instance interruption notice")
+
+    def let_go(self, instance_id: str) -> None:
+        """See ``Holder``."""
+        state = moto_groups.member(self.group, instance_id)
+        if state is not None and state.lifecycle_state == moto_groups.LEAVING:
+            leaving.complete(self.group, state)
 
     def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""
@@ -164,89 +206,6 @@ class ScalingGroupHolder:
         return moto_groups.activities(self.group)[0]
 
 
-_ERRORS: Final = {
-    RefusalKind.LIMIT: "spotInstanceCountLimitExceeded",
-    RefusalKind.PERMISSION: "iamFleetRoleInvalid",
-    RefusalKind.CONFIGURATION: "allLaunchSpecsTemporarilyBlacklisted",
-}
-"""The error sub-types of a fleet. A lack of capacity is none of them: the fleet stays below its target."""
-
-
-@dataclass(frozen=True, slots=True)
-class SpotFleetHolder:
-    """See ``Holder``."""
-
-    fleet: FleetRequest
-
-    @property
-    def name(self) -> str:
-        """See ``Holder``."""
-        return self.fleet.id
-
-    @property
-    def desired(self) -> int:
-        """See ``Holder``."""
-        return self.fleet.target
-
-    @property
-    def options(self) -> tuple[LaunchOption, ...]:
-        """See ``Holder``: an override may name several subnets, separated by commas."""
-        return tuple(
-            LaunchOption(
-                override.get("InstanceType", ""),
-                tuple(part.strip() for part in str(override.get("SubnetId", "")).split(",")),
-                _version(template["LaunchTemplateSpecification"]),
-            )
-            for template in self.fleet.config["LaunchTemplateConfigs"]
-            for override in template.get("Overrides") or [{}]
-        )
-
-    def instances(self) -> list[Any]:
-        """See ``Holder``."""
-        return list(self.fleet.members.values())
-
-    def tags(self) -> Mapping[str, str]:
-        """See ``Holder``."""
-        return {moto_fleets.FLEET_TAG: self.fleet.id}
-
-    def join(self, instance: Any) -> None:
-        """See ``Holder``."""
-        self.fleet.join(instance)
-
-    def leave(self, instance: Any, cause: str) -> None:
-        """See ``Holder``."""
-        self.fleet.leave(instance)
-
-    def refuse(self, message: str) -> None:
-        """See ``Holder``."""
-        subtype = _ERRORS.get(classify(message))
-        if subtype is not None:
-            self.fleet.record("error", subtype, message)
-
-    def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
-        """See ``Holder``."""
-        return self._change(bus, "launched", instance, now)
-
-    def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
-        """See ``Holder``."""
-        return self._change(bus, "terminated", instance, now)
-
-    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
-        """See ``Holder``."""
-        subtype = _ERRORS.get(classify(message))
-        if subtype is None:
-            return None
-        return bus.fleet("Error", self.name, {"description": message, "sub-type": subtype}, now)
-
-    def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
-        """See ``Holder``: a fleet has no lifecycle hooks."""
-        return None
-
-    def _change(self, bus: EventBus, subtype: str, instance: Any, now: float) -> BusEvent:
-        description = moto_fleets.describe(instance)
-        detail = {"instance-id": instance.id, "description": description, "sub-type": subtype}
-        return bus.fleet("Instance Change", self.fleet.id, detail, now)
-
-
-def _version(specification: Mapping[str, Any]) -> tuple[str, str]:
+def version_of(specification: Mapping[str, Any]) -> tuple[str, str]:
+    """Return id and version of the launch template that a specification names."""
     return str(specification["LaunchTemplateId"]), str(specification.get("Version") or "$Default")

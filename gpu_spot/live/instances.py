@@ -12,13 +12,14 @@ from moto.core.utils import utcnow
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.instances import StateReason
 
-from gpu_spot.live.holders import Holder, LaunchOption, ScalingGroupHolder, SpotFleetHolder
+from gpu_spot.live.fleet_holder import SpotFleetHolder
+from gpu_spot.live.holders import Holder, LaunchOption, ScalingGroupHolder
 from lambdas.core.model import Market
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.speedups.answers import changed
-from pulumi_on_moto.fixes.spot_requests import GroupSpotRequest, request_of
+from pulumi_on_moto.fixes.spot_requests import TAKEN, GroupSpotRequest, request_of
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
@@ -50,6 +51,7 @@ class Instances:
         self._instances: dict[str, Any] = {}
         self._holders: dict[str, Holder] = {}
         self._ended: deque[tuple[float, Any]] = deque()
+        self._gone: set[str] = set()
 
     def group(self, name: str) -> FakeAutoScalingGroup:
         """Return a deployed group by its physical name."""
@@ -135,16 +137,13 @@ class Instances:
                 return instance
         raise LocalCloudError(f"instance {instance_id!r} is not in the warm pool of {group.name!r}")
 
-    def take(self, instance: Any, status: str, now: float) -> None:
-        """End an instance the way AWS does when it takes it back: it leaves its group by itself."""
+    def take(self, instance: Any, now: float) -> None:
+        """End an instance the way EC2 does when it takes it back; what holds it does not know yet."""
         self.ec2.terminate_instances([instance.id])
         instance.state_reason = StateReason(
             "Server.SpotInstanceTermination: Instance terminated by service", "Server.SpotInstanceTermination"
         )
-        self.holder_of(instance).leave(
-            instance, "an EC2 health check indicating it has been terminated or stopped"
-        )
-        self.ended(instance, status, now)
+        self.ended(instance, TAKEN, now)
 
     def ended(self, instance: Any, status: str, now: float) -> None:
         """Note the end of an instance: its spot request closes with ``status``, and it will be purged."""
@@ -152,6 +151,11 @@ class Instances:
         if request is not None:
             request.mark(status)
         self._ended.append((now, instance))
+        self._gone.add(instance.id)
+
+    def has_ended(self, instance_id: str) -> bool:
+        """Say whether the end of an instance was noted, or even forgotten since."""
+        return instance_id in self._gone or instance_id not in self._instances
 
     def purge(self, now: float) -> list[str]:
         """Forget instances that ended long enough ago; return their ids."""
@@ -166,6 +170,7 @@ class Instances:
             self.ec2.tags.pop(instance.id, None)
             self._instances.pop(instance.id, None)
             self._holders.pop(instance.id, None)
+            self._gone.discard(instance.id)
             gone.append(instance.id)
         if gone:
             changed()

@@ -34,7 +34,7 @@ def test_only_matching_rules_deliver(running: Running) -> None:
     assert [event["detail-type"] for event in bodies(running)] == [
         "EC2 Instance Launch Successful",
         "EC2 Instance Launch Unsuccessful",
-        "EC2 Instance Terminate Successful",
+        "EC2 Instance-terminate Lifecycle Action",
     ]
 
 
@@ -44,6 +44,23 @@ def test_a_termination_by_a_client_is_announced(running: Running) -> None:
     running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=instance, ShouldDecrementDesiredCapacity=True
     )
-    (event,) = bodies(running)
+    running.clients("autoscaling").complete_lifecycle_action(
+        AutoScalingGroupName=running.cloud.group("inference").primary,
+        LifecycleHookName=running.deployment.resource(
+            "aws:autoscaling/lifecycleHook:LifecycleHook", "drain"
+        ).id,
+        InstanceId=instance,
+        LifecycleActionResult="CONTINUE",
+    )
+    waits, event = bodies(running)
+    assert (
+        waits["detail"]["LifecycleTransition"],
+        waits["detail"]["Origin"],
+        waits["detail"]["Destination"],
+    ) == (
+        "autoscaling:EC2_INSTANCE_TERMINATING",
+        "AutoScalingGroup",
+        "EC2",
+    )
     assert event["detail"]["EC2InstanceId"] == instance
     assert event["detail"]["AutoScalingGroupName"] == running.cloud.group("inference").primary

@@ -72,7 +72,10 @@ def test_terminate_with_decrement_lowers_desired_and_refills_nothing(running: Ru
         InstanceId=gone, ShouldDecrementDesiredCapacity=True
     )
     assert reply["Activity"]["StatusCode"] == "InProgress"
+    assert running.instance(gone)["State"]["Name"] == "running"  # it waits for its hook
     assert running.cloud.alive("inference") == {kept}
+    running.cloud.set_time(START + 30)  # drainSeconds
+    running.cloud.let_go("inference")
     assert running.cloud.desired("inference") == (1, 0)
     assert running.instance(gone)["State"]["Name"] == "terminated"
 

@@ -13,8 +13,8 @@ from pulumi_on_moto.fixes.fix import Fix, Patch, patched
 from pulumi_on_moto.fixes.fleets.changing import CANCEL, MODIFY, REQUEST
 from pulumi_on_moto.fixes.fleets.showing import HISTORY, MEMBERS, REQUESTS
 from pulumi_on_moto.fixes.groups.activities import ACTIVITIES
-from pulumi_on_moto.fixes.groups.capacity import BOUNDS, NO_REFILL
-from pulumi_on_moto.fixes.groups.lifecycle import LAUNCH_HOOK
+from pulumi_on_moto.fixes.groups.capacity import BOUNDS, MAXIMUM, NO_REFILL
+from pulumi_on_moto.fixes.groups.lifecycle import HOOKS
 from pulumi_on_moto.fixes.groups.policy import KEPT_POLICY
 from pulumi_on_moto.fixes.groups.termination import NAMED_INSTANCE
 from pulumi_on_moto.fixes.groups.warm_pool import WARM_POOL
@@ -32,13 +32,14 @@ FIXES: Final[tuple[Fix, ...]] = (
     PUT_EVENTS,
     PLAIN_TEXT,
     BOUNDS,
+    MAXIMUM,
     NO_REFILL,
     KEPT_POLICY,
     NAMED_INSTANCE,
     TERMINATION,
     ACTIVITIES,
     WARM_POOL,
-    LAUNCH_HOOK,
+    HOOKS,
     REQUEST,
     MODIFY,
     CANCEL,

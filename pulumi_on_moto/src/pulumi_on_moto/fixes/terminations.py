@@ -5,33 +5,37 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from moto.autoscaling.models import AutoScalingBackend
 from moto.core.responses import ActionResult
 from moto.ec2.responses.instances import InstanceResponse
 
 from pulumi_on_moto.fixes.fix import Fix
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
-from pulumi_on_moto.fixes.groups.members import leave
+from pulumi_on_moto.fixes.groups.leaving import lose
 
 _GONE: Final = ("shutting-down", "terminated")
 
 
-def listen(backend: Any, listener: Callable[[Any], None]) -> None:
-    """Call ``listener(instance)`` whenever a client terminates an instance that a group or fleet holds."""
+def listen(backend: Any, listener: Callable[[Any, bool], None]) -> None:
+    """Call ``listener(instance, left)`` whenever a client terminates an instance that something holds.
+
+    ``left`` is false while its group keeps it for a termination hook.
+    """
     backend.local_listener = listener
 
 
 def released(backend: Any, instance_ids: list[str]) -> None:
     """Take terminated instances out of what holds them, and tell the listener."""
-    listener: Callable[[Any], None] | None = getattr(backend, "local_listener", None)
+    listener: Callable[[Any, bool], None] | None = getattr(backend, "local_listener", None)
     for instance_id in instance_ids:
         instance = backend.get_instance(instance_id)
-        holder = _holder(instance)
+        holder, left = _holder(instance), True
         if isinstance(holder, FleetRequest):
             holder.leave(instance)
         else:
-            leave(holder, instance, "an EC2 health check indicating it has been terminated")
+            left = lose(holder, instance, "an EC2 health check indicating it has been terminated")
         if listener is not None:
-            listener(instance)
+            listener(instance, left)
 
 
 def _holder(instance: Any) -> Any:
@@ -51,9 +55,16 @@ def _releasing(terminate: Callable[[InstanceResponse], ActionResult]) -> Callabl
     return terminated
 
 
+def _forget_nobody(backend: AutoScalingBackend, instance_ids: list[str]) -> None:
+    """Leave it to ``released``: moto drops the members, hooks or not."""
+
+
 TERMINATION: Final = Fix(
     "terminated members",
     moto="TerminateInstances leaves the instance in its fleet, and its group refills itself",
     aws="group or fleet finds out, lets it go and says so in its activities or history",
-    patches=((InstanceResponse, "terminate_instances", _releasing(InstanceResponse.terminate_instances)),),
+    patches=(
+        (InstanceResponse, "terminate_instances", _releasing(InstanceResponse.terminate_instances)),
+        (AutoScalingBackend, "notify_terminate_instances", _forget_nobody),
+    ),
 )

@@ -6,7 +6,7 @@ import copy
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from moto.awslambda.exceptions import UnknownFunctionException
 from moto.awslambda.models import lambda_backends
@@ -122,18 +122,28 @@ class EventBus:
             resources.append(f"arn:aws:ec2:{self._region}:{ACCOUNT}:instance/{instance_id}")
         return self.event(f"EC2 Instance {what}", "aws.autoscaling", detail, now, resources)
 
-    def launch_hook(self, group_arn: str, group: str, hook: str, instance_id: str, now: float) -> BusEvent:
-        """A launch that waits for a hook (Auto Scaling user guide, "Scale-out lifecycle action")."""
+    def lifecycle_action(
+        self,
+        what: Literal["launch", "terminate"],
+        arn: str,
+        group: str,
+        hook: str,
+        instance_id: str,
+        now: float,
+    ) -> BusEvent:
+        """An instance of a group that waits for a hook (Auto Scaling user guide, "Lifecycle actions")."""
+        outside, inside = "EC2", "AutoScalingGroup"
+        launching = what == "launch"
         detail = {
             "LifecycleActionToken": str(mock_random.uuid4()),
             "AutoScalingGroupName": group,
             "LifecycleHookName": hook,
             "EC2InstanceId": instance_id,
-            "LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING",
-            "Origin": "EC2",
-            "Destination": "AutoScalingGroup",
+            "LifecycleTransition": f"autoscaling:EC2_INSTANCE_{'LAUNCHING' if launching else 'TERMINATING'}",
+            "Origin": outside if launching else inside,
+            "Destination": inside if launching else outside,
         }
-        return self.event("EC2 Instance-launch Lifecycle Action", "aws.autoscaling", detail, now, [group_arn])
+        return self.event(f"EC2 Instance-{what} Lifecycle Action", "aws.autoscaling", detail, now, [arn])
 
     def fleet(self, what: str, fleet_id: str, detail: Mapping[str, Any], now: float) -> BusEvent:
         """An event of a Spot Fleet (EC2 user guide, "Spot Fleet event types").

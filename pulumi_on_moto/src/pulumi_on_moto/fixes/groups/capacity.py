@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from moto.autoscaling.exceptions import ValidationError
-from moto.autoscaling.models import FakeAutoScalingGroup
+from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
 
 from pulumi_on_moto.fixes.fix import Fix
+from pulumi_on_moto.fixes.groups.scale_in import shrink
+from pulumi_on_moto.fixes.speedups.answers import changed
 
 
 def _set_desired_capacity(group: FakeAutoScalingGroup, capacity: int | None) -> None:
@@ -23,6 +26,19 @@ def _set_desired_capacity(group: FakeAutoScalingGroup, capacity: int | None) -> 
             f"New SetDesiredCapacity value {wanted} is below min value {low} for the AutoScalingGroup."
         )
     group.desired_capacity = wanted
+    changed()
+    shrink(group)
+
+
+def _within_maximum(update: Callable[..., FakeAutoScalingGroup]) -> Callable[..., FakeAutoScalingGroup]:
+    def updated(backend: AutoScalingBackend, *args: Any, **kwargs: Any) -> FakeAutoScalingGroup:
+        group = update(backend, *args, **kwargs)
+        high = int(group.max_size or 0)
+        if int(group.desired_capacity or 0) > high:
+            group.set_desired_capacity(high)
+        return group
+
+    return updated
 
 
 def _launch_nothing(group: FakeAutoScalingGroup, count_needed: int, propagated_tags: dict[str, str]) -> None:
@@ -31,10 +47,22 @@ def _launch_nothing(group: FakeAutoScalingGroup, count_needed: int, propagated_t
 
 BOUNDS: Final = Fix(
     "capacity in its bounds",
-    moto="SetDesiredCapacity accepts what is out of bounds, and launches or ends instances before it answers",
-    aws="refuses it, and answers before anything is launched; here nothing is launched at all",
+    moto="SetDesiredCapacity accepts what is out of bounds, launches at once, and ends the first in its list",
+    aws="refuses it, launches later, and ends members by its termination policy; here nothing is launched",
     known="launches of mixed groups: getmoto/moto#9444",
     patches=((FakeAutoScalingGroup, "set_desired_capacity", _set_desired_capacity),),
+)
+MAXIMUM: Final = Fix(
+    "maximum lowered",
+    moto="UpdateAutoScalingGroup with a MaxSize below the desired capacity keeps that while fewer live",
+    aws="lowers the desired capacity to it, and so ends members",
+    patches=(
+        (
+            AutoScalingBackend,
+            "update_auto_scaling_group",
+            _within_maximum(AutoScalingBackend.update_auto_scaling_group),
+        ),
+    ),
 )
 NO_REFILL: Final = Fix(
     "no refill",

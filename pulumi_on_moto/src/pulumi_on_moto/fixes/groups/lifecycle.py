@@ -1,34 +1,67 @@
-"""``CompleteLifecycleAction`` lets an instance go that waits for a launch hook."""
+"""``CompleteLifecycleAction`` ends the wait of an instance for a hook; a heartbeat makes it longer."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
 from moto.autoscaling.responses import AutoScalingResponse
 from moto.core.responses import EmptyResult
 
 from pulumi_on_moto.fixes.fix import Fix
-from pulumi_on_moto.fixes.groups.members import WAITING, launch_hook
+from pulumi_on_moto.fixes.groups.leaving import abandon, complete
+from pulumi_on_moto.fixes.groups.members import (
+    LEAVING,
+    WAITING,
+    complete_launch,
+    launch_hook,
+    member,
+    record_heartbeat,
+    termination_hook,
+    witness_of,
+)
 
 
 def _complete_lifecycle_action(response: AutoScalingResponse) -> EmptyResult:
-    # Of the hooks only a launch's holds here, so no other action is ever active.
-    backend, instance_id = response.autoscaling_backend, response._get_param("InstanceId")
-    group = backend.autoscaling_groups.get(response._get_param("AutoScalingGroupName"))
-    hook = None if group is None else launch_hook(group)
-    if group is not None and hook is not None and hook.name == response._get_param("LifecycleHookName"):
-        for state in group.instance_states:
-            if state.instance.id == instance_id and state.lifecycle_state == WAITING:
-                backend.local_completed(state.instance)  # type: ignore[attr-defined]
-                return EmptyResult()
+    group, state, _ = _waiting(response)
+    witness = witness_of(group)
+    if state.lifecycle_state == LEAVING:
+        complete(group, state)
+    elif response._get_param("LifecycleActionResult") == "ABANDON":
+        abandon(group, state, "Lifecycle Action Completed with ABANDON Result")
+    elif witness is not None:
+        witness.completed(state.instance)
+    else:
+        complete_launch(group, state.instance)
+    return EmptyResult()
+
+
+def _record_heartbeat(response: AutoScalingResponse) -> EmptyResult:
+    _, state, hook = _waiting(response)
+    record_heartbeat(state, hook)
+    return EmptyResult()
+
+
+def _waiting(response: AutoScalingResponse) -> tuple[FakeAutoScalingGroup, InstanceState, Any]:
+    """Return group, member and hook of the lifecycle action that a request names; without tokens."""
+    instance_id = response._get_param("InstanceId")
+    group = response.autoscaling_backend.autoscaling_groups.get(response._get_param("AutoScalingGroupName"))
+    state = None if group is None else member(group, instance_id)
+    if group is not None and state is not None and state.lifecycle_state in (WAITING, LEAVING):
+        hook = launch_hook(group) if state.lifecycle_state == WAITING else termination_hook(group)
+        if hook is not None and hook.name == response._get_param("LifecycleHookName"):
+            return group, state, hook
     raise ValidationError(f"No active Lifecycle Action found with instance ID {instance_id}")
 
 
-LAUNCH_HOOK: Final = Fix(
-    "launch hooks",
-    moto="CompleteLifecycleAction is missing; hooks are stored and never hold",
-    aws="an instance waits until its hook is completed; here a launch's does, a termination's never holds",
+HOOKS: Final = Fix(
+    "lifecycle hooks",
+    moto="hooks are stored and never hold; CompleteLifecycleAction and its heartbeat are missing",
+    aws="instances wait to begin and to end until a hook is completed or times out; here one hook for each",
     known="getmoto/moto#4259 says so",
-    patches=((AutoScalingResponse, "complete_lifecycle_action", _complete_lifecycle_action),),
+    patches=(
+        (AutoScalingResponse, "complete_lifecycle_action", _complete_lifecycle_action),
+        (AutoScalingResponse, "record_lifecycle_action_heartbeat", _record_heartbeat),
+    ),
 )

@@ -1,4 +1,4 @@
-"""The instances of Auto Scaling groups, which come and go by ``join`` and ``leave`` alone.
+"""The instances of Auto Scaling groups, which come by ``join`` alone, and go as ``leaving`` says.
 
 moto fills a group by itself: at once, by the first override, and again after every loss. On AWS a market
 decides which launches succeed; here whoever plays that market does.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final
+from datetime import timedelta
+from typing import Any, Final, Protocol
 
 from moto.autoscaling.models import ASG_NAME_TAG, AutoScalingBackend, FakeAutoScalingGroup, InstanceState
 from moto.core.utils import utcnow
@@ -20,12 +21,30 @@ from pulumi_on_moto.fixes.speedups.answers import changed
 ACTIVITIES_KEPT: Final = 200
 """Activities remembered for each group (AWS keeps six weeks of them)."""
 
-_LAUNCHING: Final = "autoscaling:EC2_INSTANCE_LAUNCHING"
-_IN_SERVICE: Final = "InService"
+IN_SERVICE: Final = "InService"
 WAITING: Final = "Pending:Wait"
 """The lifecycle state of an instance that waits for a launch hook."""
+LEAVING: Final = "Terminating:Wait"
+"""The lifecycle state of an instance that waits for a termination hook."""
 
-Listener = Callable[[Any], None]
+_LAUNCHING: Final = "autoscaling:EC2_INSTANCE_LAUNCHING"
+_TERMINATING: Final = "autoscaling:EC2_INSTANCE_TERMINATING"
+
+
+class Witness(Protocol):
+    """Who hears what becomes of the members of groups; instances are moto's."""
+
+    def completed(self, instance: Any) -> None:
+        """A client has completed the launch hook that the instance waits for."""
+        ...
+
+    def waits(self, instance: Any) -> None:
+        """The group ends the instance, which waits for a termination hook; EC2 may have ended it already."""
+        ...
+
+    def left(self, instance: Any) -> None:
+        """The group has ended the instance and let it go."""
+        ...
 
 
 def activities(group: FakeAutoScalingGroup) -> deque[dict[str, Any]]:
@@ -40,69 +59,87 @@ def warm_instances(group: FakeAutoScalingGroup) -> list[Any]:
     return waiting
 
 
-def listen(backend: AutoScalingBackend, terminated: Listener, completed: Listener) -> None:
-    """Call ``terminated(instance)`` whenever a client has a group terminate an instance.
+def listen(backend: AutoScalingBackend, witness: Witness) -> None:
+    """Have ``witness`` told what becomes of the members of all groups."""
+    backend.local_witness = witness  # type: ignore[attr-defined]
 
-    ``completed(instance)`` is called when a client completes the launch hook that an instance waits for.
-    """
-    backend.local_listener = terminated  # type: ignore[attr-defined]
-    backend.local_completed = completed  # type: ignore[attr-defined]
+
+def witness_of(group: FakeAutoScalingGroup) -> Witness | None:
+    """Return who is told what becomes of a group's members."""
+    found: Witness | None = getattr(group.autoscaling_backend, "local_witness", None)
+    return found
 
 
 def launch_hook(group: FakeAutoScalingGroup) -> Any:
     """Return the lifecycle hook that launches of the group wait for, None if there is none."""
-    hooks = group.autoscaling_backend.describe_lifecycle_hooks(group.name)
-    return next((hook for hook in hooks if hook.lifecycle_transition == _LAUNCHING), None)
+    return _hook(group, _LAUNCHING)
+
+
+def termination_hook(group: FakeAutoScalingGroup) -> Any:
+    """Return the lifecycle hook that terminations by the group wait for, None if there is none."""
+    return _hook(group, _TERMINATING)
+
+
+def staying(group: FakeAutoScalingGroup) -> list[InstanceState]:
+    """Return the members that count towards the desired capacity: all that the group does not end."""
+    return [state for state in group.instance_states if state.lifecycle_state != LEAVING]
+
+
+def member(group: FakeAutoScalingGroup, instance_id: str) -> InstanceState | None:
+    """Return a member by its instance id, None if the group holds no such one."""
+    return next((state for state in group.instance_states if state.instance.id == instance_id), None)
 
 
 def join(group: FakeAutoScalingGroup, instance: Any) -> None:
     """Put a launched instance into its group: desired capacity stays as it is.
 
-    With a launch hook it waits, as on AWS, until the hook is completed: see ``complete_launch``.
+    With a launch hook it waits until the hook is completed (``complete_launch``) or times out. It inherits
+    the group's scale-in protection, also out of the warm pool (Auto Scaling user guide, "Use instance
+    scale-in protection", considerations).
     """
     instance.autoscaling_group = group
     group.ec2_backend.create_tags([instance.id], {ASG_NAME_TAG: group.name, **group.get_propagated_tags()})
-    waits = launch_hook(group) is not None
-    group.instance_states.append(
-        InstanceState(
-            instance,
-            lifecycle_state=WAITING if waits else _IN_SERVICE,
-            protected_from_scale_in=group.new_instances_protected_from_scale_in,
-        )
+    hook = launch_hook(group)
+    state = InstanceState(
+        instance,
+        lifecycle_state=WAITING if hook else IN_SERVICE,
+        protected_from_scale_in=group.new_instances_protected_from_scale_in,
     )
+    group.instance_states.append(state)
     have = len(group.instance_states)
-    instance.local_launch = record(
+    activity = record(
         group,
         description=f"Launching a new EC2 instance: {instance.id}",
-        cause=f"At {_stamp()} an instance was started in response to a difference between desired and actual "
+        cause=f"At {stamp()} an instance was started in response to a difference between desired and actual "
         f"capacity, increasing the capacity from {have - 1} to {have}.",
-        status="MidLifecycleAction" if waits else "Successful",
-        details=_details(instance),
+        status="MidLifecycleAction" if hook else "Successful",
+        details=details(instance),
     )
+    if hook is not None:
+        wait(state, hook, activity)
+
+
+def wait(state: InstanceState, hook: Any, activity: dict[str, Any]) -> None:
+    """Have a member wait for a hook, from now until its heartbeat timeout; ``activity`` goes on meanwhile."""
+    state.local_activity = activity  # type: ignore[attr-defined]
+    record_heartbeat(state, hook)
+
+
+def record_heartbeat(state: InstanceState, hook: Any) -> None:
+    """Have a member wait for the hook's timeout anew (API reference, RecordLifecycleActionHeartbeat)."""
+    state.local_until = utcnow() + timedelta(seconds=int(hook.heartbeat_timeout))  # type: ignore[attr-defined]
 
 
 def complete_launch(group: FakeAutoScalingGroup, instance: Any) -> dict[str, Any] | None:
     """Complete the launch hook that an instance waits for; return its activity, None if it waits for none."""
-    for state in group.instance_states:
-        if state.instance.id == instance.id and state.lifecycle_state == WAITING:
-            changed()
-            state.lifecycle_state = _IN_SERVICE
-            activity: dict[str, Any] = instance.local_launch
-            activity.update(StatusCode="Successful", EndTime=utcnow())
-            return activity
-    return None
-
-
-def leave(group: FakeAutoScalingGroup, instance: Any, cause: str) -> None:
-    """Take an instance out of a group: desired capacity stays as it is."""
-    group.instance_states = [state for state in group.instance_states if state.instance.id != instance.id]
-    record(
-        group,
-        description=f"Terminating EC2 instance: {instance.id}",
-        cause=f"At {_stamp()} an instance was taken out of service in response to {cause}.",
-        status="Successful",
-        details=_details(instance),
-    )
+    state = member(group, instance.id)
+    if state is None or state.lifecycle_state != WAITING:
+        return None
+    changed()
+    state.lifecycle_state = IN_SERVICE
+    activity: dict[str, Any] = state.local_activity  # type: ignore[attr-defined]
+    activity.update(StatusCode="Successful", EndTime=utcnow())
+    return activity
 
 
 def refuse(group: FakeAutoScalingGroup, message: str) -> None:
@@ -111,7 +148,7 @@ def refuse(group: FakeAutoScalingGroup, message: str) -> None:
     record(
         group,
         description=f"Launching a new EC2 instance.  Status Reason: {message}",
-        cause=f"At {_stamp()} an instance was started in response to a difference between desired and actual "
+        cause=f"At {stamp()} an instance was started in response to a difference between desired and actual "
         f"capacity, increasing the capacity from {have} to {group.desired_capacity}.",
         status="Failed",
         message=message,
@@ -148,15 +185,22 @@ def record(
     return activity
 
 
+def _hook(group: FakeAutoScalingGroup, transition: str) -> Any:
+    hooks = group.autoscaling_backend.describe_lifecycle_hooks(group.name)
+    return next((hook for hook in hooks if hook.lifecycle_transition == transition), None)
+
+
 def _own(group: FakeAutoScalingGroup, name: str, make: Callable[[], Any]) -> Any:
     if not hasattr(group, name):
         setattr(group, name, make())
     return getattr(group, name)
 
 
-def _details(instance: Any) -> str:
+def details(instance: Any) -> str:
+    """Return where an instance is, as activities tell it."""
     return json.dumps({"Subnet ID": instance.subnet_id, "Availability Zone": instance.placement.zone})
 
 
-def _stamp() -> str:
+def stamp() -> str:
+    """Return the time as activities tell it."""
     return utcnow().strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,113 @@
+"""A Spot Fleet as a holder of instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from gpu_spot.live.holders import LaunchOption, version_of
+from lambdas.core.model import RefusalKind
+from lambdas.core.refusals import classify
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes.fleets import request as moto_fleets
+from pulumi_on_moto.fixes.fleets.request import FleetRequest
+from pulumi_on_moto.running.events import BusEvent, EventBus
+
+_ERRORS: Final = {
+    RefusalKind.LIMIT: "spotInstanceCountLimitExceeded",
+    RefusalKind.PERMISSION: "iamFleetRoleInvalid",
+    RefusalKind.CONFIGURATION: "allLaunchSpecsTemporarilyBlacklisted",
+}
+"""The error sub-types of a fleet. A lack of capacity is none of them: the fleet stays below its target."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpotFleetHolder:
+    """See ``Holder``."""
+
+    fleet: FleetRequest
+
+    @property
+    def name(self) -> str:
+        """See ``Holder``."""
+        return self.fleet.id
+
+    @property
+    def desired(self) -> int:
+        """See ``Holder``."""
+        return self.fleet.target
+
+    @property
+    def options(self) -> tuple[LaunchOption, ...]:
+        """See ``Holder``: an override may name several subnets, separated by commas."""
+        return tuple(
+            LaunchOption(
+                override.get("InstanceType", ""),
+                tuple(part.strip() for part in str(override.get("SubnetId", "")).split(",")),
+                version_of(template["LaunchTemplateSpecification"]),
+            )
+            for template in self.fleet.config["LaunchTemplateConfigs"]
+            for override in template.get("Overrides") or [{}]
+        )
+
+    def instances(self) -> list[Any]:
+        """See ``Holder``."""
+        return list(self.fleet.members.values())
+
+    def tags(self) -> Mapping[str, str]:
+        """See ``Holder``."""
+        return {moto_fleets.FLEET_TAG: self.fleet.id}
+
+    def join(self, instance: Any) -> None:
+        """See ``Holder``."""
+        self.fleet.join(instance)
+
+    def lose(self, instance: Any) -> bool:
+        """See ``Holder``: a fleet has no lifecycle hooks."""
+        self.fleet.leave(instance)
+        return True
+
+    def refuse(self, message: str) -> None:
+        """See ``Holder``."""
+        subtype = _ERRORS.get(classify(message))
+        if subtype is not None:
+            self.fleet.record("error", subtype, message)
+
+    def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
+        """See ``Holder``."""
+        return self._change(bus, "launched", instance, now)
+
+    def waits(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
+        """See ``Holder``: never asked."""
+        raise LocalCloudError(f"fleet {self.name!r} has no lifecycle hooks, nobody waits for one")
+
+    def leaving(self) -> set[str]:
+        """See ``Holder``: a fleet has no lifecycle hooks."""
+        return set()
+
+    def noticed(self, instance: Any) -> None:
+        """See ``Holder``: a fleet replaces it once it is gone."""
+
+    def let_go(self, instance_id: str) -> None:
+        """See ``Holder``: nothing waits."""
+
+    def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
+        """See ``Holder``."""
+        return self._change(bus, "terminated", instance, now)
+
+    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
+        """See ``Holder``."""
+        subtype = _ERRORS.get(classify(message))
+        if subtype is None:
+            return None
+        return bus.fleet("Error", self.name, {"description": message, "sub-type": subtype}, now)
+
+    def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
+        """See ``Holder``: a fleet has no lifecycle hooks."""
+        return None
+
+    def _change(self, bus: EventBus, subtype: str, instance: Any, now: float) -> BusEvent:
+        description = moto_fleets.describe(instance)
+        detail = {"instance-id": instance.id, "description": description, "sub-type": subtype}
+        return bus.fleet("Instance Change", self.fleet.id, detail, now)

@@ -1,0 +1,78 @@
+"""Whom a group ends when more live than it wants: the default termination policy.
+
+Auto Scaling user guide, "Configure termination policies": of the zones with the most instances one that is
+not protected; of a mixed group first the purchase option that has too many; last whoever is closest to the
+next billing hour. Versions of launch templates, which come before that, are not compared here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from moto.autoscaling.models import FakeAutoScalingGroup, InstanceState
+from moto.core.utils import unix_time, utcnow
+
+from pulumi_on_moto.fixes.groups.leaving import end
+from pulumi_on_moto.fixes.groups.members import IN_SERVICE, record, stamp, staying
+
+
+def shrink(group: FakeAutoScalingGroup) -> None:
+    """End as many members as live beyond the desired capacity; who is protected from scale-in stays.
+
+    Then nothing more is tried ("Use instance scale-in protection", considerations, with AWS's text; that the
+    activity counts as cancelled is from experience).
+    """
+    desired = int(group.desired_capacity or 0)
+    while len(staying(group)) > desired:
+        victim = _victim(group, staying(group))
+        if victim is None:
+            record(
+                group,
+                description="Could not scale to desired capacity because all remaining instances are "
+                "protected from scale in.",
+                cause=f"At {stamp()} a difference between desired and actual capacity was found.",
+                status="Cancelled",
+            )
+            return
+        have = len(staying(group))
+        end(
+            group,
+            victim,
+            "a difference between desired and actual capacity, shrinking the capacity from "
+            f"{have} to {have - 1}",
+        )
+
+
+def _victim(group: FakeAutoScalingGroup, members: list[InstanceState]) -> InstanceState | None:
+    open_to_it = [state for state in members if not _is_protected(state)]
+    if not open_to_it:
+        return None
+    held = Counter(state.availability_zone for state in members)
+    most = max(held[state.availability_zone] for state in open_to_it)
+    candidates = [state for state in open_to_it if held[state.availability_zone] == most]
+    too_many = _on_demand_is_too_much(group, members)
+    fitting = [state for state in candidates if _is_on_demand(state) == too_many]
+    return max(fitting or candidates, key=lambda state: (_into_the_hour(state), state.instance.id))
+
+
+def _is_protected(state: InstanceState) -> bool:
+    """Protection starts when the instance is in service (same page as the considerations)."""
+    return bool(state.protected_from_scale_in) and state.lifecycle_state == IN_SERVICE
+
+
+def _is_on_demand(state: InstanceState) -> bool:
+    return getattr(state.instance, "lifecycle", None) != "spot"
+
+
+def _on_demand_is_too_much(group: FakeAutoScalingGroup, members: list[InstanceState]) -> bool:
+    policy: dict[str, Any] = group.mixed_instances_policy or {}
+    distribution = policy.get("InstancesDistribution") or {}
+    base = int(distribution.get("OnDemandBaseCapacity") or 0)
+    share = int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100))
+    above = max(0, int(group.desired_capacity or 0) - base)
+    return sum(_is_on_demand(state) for state in members) > base + -(-above * share // 100)
+
+
+def _into_the_hour(state: InstanceState) -> float:
+    return (unix_time(utcnow()) - unix_time(state.instance.launch_time)) % 3600.0

@@ -1,0 +1,16 @@
+"""The page's table of switches is what the code says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from gpu_spot.live.hostility import Hostility
+
+PAGE = (Path(__file__).parents[2] / "docs/local-cloud.md").read_text("utf-8")
+
+
+def test_every_switch_stands_in_the_table_with_its_default() -> None:
+    _, _, table = PAGE.partition("| switch | default |")
+    rows = re.findall(r"^\| `(\w+)` \| (\S+) \| ", table, re.M)
+    assert rows == [(name, str(getattr(Hostility(), name)).lower()) for name in Hostility.__slots__]

@@ -1,0 +1,257 @@
+"""Whom a group ends, and how long it waits for that: victims, protection, hooks, notices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from gpu_spot.live.hostility import Hostility
+from lambdas.core.model import Market, Side
+from tests.live.world import START, Running, bodies
+
+HOOK = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "HeartbeatTimeout": 300}
+A, B = "us-west-2a", "us-west-2b"
+
+
+def launch(running: Running, zone: str = A, market: Market = Market.SPOT, side: Side = Side.PRIMARY) -> str:
+    return running.cloud.launch("inference", side, "g5.xlarge", zone, market)
+
+
+def name(running: Running, side: Side = Side.FALLBACK) -> str:
+    return running.cloud.group("inference").side(side)
+
+
+def want(running: Running, capacity: int, side: Side = Side.FALLBACK) -> None:
+    running.clients("autoscaling").set_desired_capacity(
+        AutoScalingGroupName=name(running, side), DesiredCapacity=capacity
+    )
+
+
+def members(running: Running, side: Side = Side.FALLBACK) -> dict[str, dict[str, Any]]:
+    (group,) = running.clients("autoscaling").describe_auto_scaling_groups(
+        AutoScalingGroupNames=[name(running, side)]
+    )["AutoScalingGroups"]
+    return {member["InstanceId"]: member for member in group["Instances"]}
+
+
+def newest(running: Running, side: Side = Side.FALLBACK) -> dict[str, Any]:
+    activities = running.clients("autoscaling").describe_scaling_activities(
+        AutoScalingGroupName=name(running, side)
+    )
+    activity: dict[str, Any] = activities["Activities"][0]
+    return activity
+
+
+@contextmanager
+def hooked(running: Running, **changes: Any) -> Iterator[dict[str, Any]]:
+    hook = {"AutoScalingGroupName": name(running), "LifecycleHookName": "end"}
+    running.clients("autoscaling").put_lifecycle_hook(**hook, **{**HOOK, **changes})
+    try:
+        yield hook
+    finally:
+        running.clients("autoscaling").delete_lifecycle_hook(**hook)
+
+
+@contextmanager
+def protecting(running: Running, side: Side = Side.FALLBACK) -> Iterator[None]:
+    autoscaling = running.clients("autoscaling")
+    protect = {"AutoScalingGroupName": name(running, side), "NewInstancesProtectedFromScaleIn": True}
+    autoscaling.update_auto_scaling_group(**protect)
+    try:
+        yield
+    finally:
+        autoscaling.update_auto_scaling_group(**{**protect, "NewInstancesProtectedFromScaleIn": False})
+
+
+def test_below_what_lives_the_policy_ends_members_of_the_fullest_zone_near_their_hour(
+    running: Running,
+) -> None:
+    want(running, 3)
+    early = launch(running, A, Market.ON_DEMAND, Side.FALLBACK)
+    running.cloud.set_time(START + 1200)
+    late = launch(running, A, Market.ON_DEMAND, Side.FALLBACK)
+    alone = launch(running, B, Market.ON_DEMAND, Side.FALLBACK)
+    running.cloud.set_time(START + 4200)  # ``early`` is ten minutes into its second hour, ``late`` fifty
+    want(running, 2)
+    assert set(members(running)) == {early, alone}
+    assert running.instance(late)["State"]["Name"] == "terminated"
+    assert "shrinking the capacity from 3 to 2" in newest(running)["Cause"]
+    assert bodies(running)[-1]["detail-type"] == "EC2 Instance Terminate Successful"
+
+
+def test_of_a_mixed_group_the_purchase_option_that_has_too_many_goes_first(running: Running) -> None:
+    spot, owned = launch(running, A), launch(running, A, Market.ON_DEMAND)
+    want(running, 1, Side.PRIMARY)  # all spot, by its distribution
+    states = {one: member["LifecycleState"] for one, member in members(running, Side.PRIMARY).items()}
+    assert states == {spot: "InService", owned: "Terminating:Wait"}
+    want(running, 2, Side.PRIMARY)
+
+
+def test_a_lowered_maximum_ends_members(running: Running) -> None:
+    autoscaling = running.clients("autoscaling")
+    want(running, 2)
+    for zone in (A, B):
+        launch(running, zone, Market.ON_DEMAND, Side.FALLBACK)
+    try:
+        autoscaling.update_auto_scaling_group(AutoScalingGroupName=name(running), MaxSize=1)
+        assert (running.cloud.desired("inference")[1], len(members(running))) == (1, 1)
+    finally:
+        autoscaling.update_auto_scaling_group(AutoScalingGroupName=name(running), MaxSize=6)
+
+
+def test_a_maximum_below_the_desired_capacity_lowers_it_though_nobody_lives(running: Running) -> None:
+    autoscaling = running.clients("autoscaling")
+    want(running, 4)
+    try:
+        autoscaling.update_auto_scaling_group(AutoScalingGroupName=name(running), MaxSize=3)
+        assert running.cloud.desired("inference")[1] == 3
+    finally:
+        autoscaling.update_auto_scaling_group(AutoScalingGroupName=name(running), MaxSize=6)
+
+
+def test_a_scaling_policy_ends_members_too(running: Running) -> None:
+    autoscaling = running.clients("autoscaling")
+    want(running, 2)
+    for zone in (A, B):
+        launch(running, zone, Market.ON_DEMAND, Side.FALLBACK)
+    policy = {"AutoScalingGroupName": name(running), "PolicyName": "less"}
+    autoscaling.put_scaling_policy(**policy, AdjustmentType="ChangeInCapacity", ScalingAdjustment=-1)
+    try:
+        autoscaling.execute_policy(**policy)
+        assert len(members(running)) == 1
+    finally:
+        autoscaling.delete_policy(**policy)
+
+
+def test_protected_members_stay_and_only_a_named_one_ends(running: Running) -> None:
+    with protecting(running):
+        want(running, 2)
+        first, second = (launch(running, zone, Market.ON_DEMAND, Side.FALLBACK) for zone in (A, B))
+        assert all(member["ProtectedFromScaleIn"] for member in members(running).values())
+        want(running, 0)
+        assert (running.cloud.desired("inference")[1], set(members(running))) == (0, {first, second})
+        told = newest(running)
+        assert (told["StatusCode"], told["Description"].partition(" because ")[2]) == (
+            "Cancelled",
+            "all remaining instances are protected from scale in.",
+        )
+        want(running, 2)
+        running.clients("autoscaling").terminate_instance_in_auto_scaling_group(
+            InstanceId=first, ShouldDecrementDesiredCapacity=True
+        )
+        assert (running.cloud.desired("inference")[1], set(members(running))) == (1, {second})
+
+
+def test_out_of_the_warm_pool_members_inherit_the_protection(running: Running) -> None:
+    running.cloud.fill_warm_pools()
+    with protecting(running):
+        (waiting,) = running.cloud.warm("inference")
+        running.cloud.start_warm("inference", waiting)
+        assert members(running)[waiting]["ProtectedFromScaleIn"]
+
+
+def test_a_member_that_is_not_yet_in_service_is_not_protected(running: Running) -> None:
+    launching = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
+    with protecting(running), hooked(running, **launching):
+        want(running, 1)
+        launch(running, A, Market.ON_DEMAND, Side.FALLBACK)
+        want(running, 0)
+        assert members(running) == {}
+
+
+def test_a_termination_waits_for_its_hook_and_no_longer_counts(running: Running) -> None:
+    with hooked(running) as hook:
+        want(running, 2)
+        kept, gone = (launch(running, A, Market.ON_DEMAND, Side.FALLBACK) for _ in range(2))
+        autoscaling = running.clients("autoscaling")
+        autoscaling.terminate_instance_in_auto_scaling_group(
+            InstanceId=gone, ShouldDecrementDesiredCapacity=True
+        )
+        assert members(running)[gone]["LifecycleState"] == "Terminating:Wait"
+        assert (running.instance(gone)["State"]["Name"], newest(running)["StatusCode"]) == (
+            "running",
+            "MidLifecycleAction",
+        )
+        want(running, 1)  # what waits does not count: nobody else ends
+        assert members(running)[kept]["LifecycleState"] == "InService"
+        assert bodies(running)[-1]["detail-type"] == "EC2 Instance-terminate Lifecycle Action"
+        autoscaling.complete_lifecycle_action(**hook, InstanceId=gone, LifecycleActionResult="ABANDON")
+        assert (set(members(running)), running.instance(gone)["State"]["Name"]) == ({kept}, "terminated")
+        assert newest(running)["StatusCode"] == "Successful"
+        with pytest.raises(ClientError, match="No active Lifecycle Action found"):
+            autoscaling.complete_lifecycle_action(**hook, InstanceId=gone, LifecycleActionResult="CONTINUE")
+
+
+def test_without_completion_it_waits_for_the_heartbeat_timeout_from_the_last_heartbeat(
+    running: Running,
+) -> None:
+    with hooked(running) as hook:
+        want(running, 1)
+        gone = launch(running, A, Market.ON_DEMAND, Side.FALLBACK)
+        want(running, 0)
+        running.cloud.set_time(START + 240)
+        running.clients("autoscaling").record_lifecycle_action_heartbeat(**hook, InstanceId=gone)
+        running.cloud.set_time(START + 540)
+        assert members(running)[gone]["LifecycleState"] == "Terminating:Wait"
+        running.cloud.set_time(START + 541)
+        assert members(running) == {}
+
+
+def test_an_abandoned_launch_is_cancelled_with_its_reason(running: Running) -> None:
+    launching = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_LAUNCHING"}
+    with hooked(running, **launching):
+        want(running, 1)
+        late = launch(running, A, Market.ON_DEMAND, Side.FALLBACK)
+        running.cloud.set_time(START + 301)
+        assert (members(running), running.instance(late)["State"]["Name"]) == ({}, "terminated")
+        (told,) = [
+            one
+            for one in running.clients("autoscaling").describe_scaling_activities(
+                AutoScalingGroupName=name(running)
+            )["Activities"]
+            if one["StatusCode"] == "Cancelled"
+        ]
+        assert told["StatusMessage"].endswith("Heartbeat Timeout")
+
+
+@pytest.mark.parametrize(("rebalances", "state"), [(True, "Terminating:Wait"), (False, "InService")])
+def test_at_the_notice_a_group_that_rebalances_calls_the_hook(
+    running: Running, rebalances: bool, state: str
+) -> None:
+    group = running.cloud._instances.group(name(running, Side.PRIMARY))
+    before, group.capacity_rebalance = group.capacity_rebalance, rebalances
+    running.cloud.hostility = Hostility(hook_at_notice=True)
+    try:
+        doomed = launch(running)
+        running.cloud.notice(doomed, START + 120)
+        assert members(running, Side.PRIMARY)[doomed]["LifecycleState"] == state
+        assert running.cloud.alive("inference") == {doomed}
+        running.cloud.set_time(START + 120)
+        running.cloud.kill([doomed])  # the agent has completed the hook just before
+        assert members(running, Side.PRIMARY) == {}
+        assert running.instance(doomed)["StateReason"]["Code"] == "Server.SpotInstanceTermination"
+    finally:
+        group.capacity_rebalance = before
+
+
+def test_a_spot_instance_that_is_gone_unannounced_stays_listed_until_its_hook_times_out(
+    running: Running,
+) -> None:
+    lost = launch(running)
+    running.cloud.kill([lost])
+    told = members(running, Side.PRIMARY)[lost]
+    assert (told["LifecycleState"], told["HealthStatus"]) == ("Terminating:Wait", "Unhealthy")
+    assert running.cloud.alive("inference") == set()
+    running.cloud.set_time(START + 121)  # the sample's hook: 120 s
+    assert members(running, Side.PRIMARY) == {}
+
+
+def test_what_a_client_terminates_waits_as_well(running: Running) -> None:
+    ended = launch(running)
+    running.clients("ec2").terminate_instances(InstanceIds=[ended])
+    assert members(running, Side.PRIMARY)[ended]["LifecycleState"] == "Terminating:Wait"
+    assert running.instance(ended)["State"]["Name"] == "terminated"

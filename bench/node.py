@@ -133,7 +133,7 @@ def notice_latency(rounds: int) -> tuple[list[float], list[float]]:
         "revision": "0" * 40,
         "command": ["x"],
         "user": "u",
-        "targetParameter": "p",
+        "finishedParameter": "p",
     }
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as name:

@@ -81,7 +81,7 @@ def _training(training: Training, place: InstancePlace, known: Known) -> agent.T
         job=training.name,
         job_table=known.job_table,
         user=_USER,
-        target_parameter=names.group_parameter(place.stack, training.name, names.PARAMETER_TARGET),
+        finished_parameter=names.group_parameter(place.stack, training.name, names.PARAMETER_FINISHED),
     )
 
 

@@ -84,6 +84,8 @@ class SimulatedHost:
         self._scheduler = scheduler
         self._revision = ""
         self.restart_volume: Callable[[], object] = lambda: None
+        self.power_off: Callable[[float], None] = lambda seconds: None
+        """What switches the instance off in so many seconds."""
         self.on_sigterm: Callable[[], None] | None = None
         """What ``run`` does on SIGTERM; None while it does not run."""
         self.process: TrainingProcess | None = None
@@ -137,6 +139,8 @@ class SimulatedHost:
                 return self._revision if command == "rev-parse" else ""
             case ["systemctl", "restart", unit] if unit == UNIT_VOLUME:
                 self.restart_volume()
+            case ["shutdown", "--poweroff", minutes]:
+                self.power_off(60.0 * int(minutes))
             case _:
                 raise LocalCloudError(f"a simulated instance cannot run {' '.join(argv)}")
         return ""

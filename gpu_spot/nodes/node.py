@@ -120,12 +120,19 @@ class SimulatedNode:
         agent.on_sigterm = self._listen
         agent.spawn = self._spawn
         self._host.restart_volume = partial(tasks.volume, agent, "up")
+        self._host.power_off = lambda seconds: self._tasks.append(
+            self._start("shutdown", self._switched_off, seconds)
+        )
         self._tasks.append(self._start("watch", partial(tasks.watch, agent)))
         if config.hooks and config.hooks.launch:
             self._tasks.append(self._start("prepare", partial(self._unit, partial(tasks.prepare, agent))))
         self._unit(partial(tasks.volume, agent, "up"))
         if not self._is_released:  # systemd starts nothing while it stops
             self._unit(partial(self._train, agent))
+
+    def _switched_off(self) -> None:
+        # As AWS's groups and fleets take it: an instance that does not run is ended and replaced.
+        self._clients("ec2").terminate_instances(InstanceIds=[self.id])
 
     def _unit(self, start: Callable[[], int]) -> None:
         """Run a unit with ``Restart=on-failure``; what only people can mend ends the rehearsal."""

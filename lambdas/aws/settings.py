@@ -78,7 +78,7 @@ def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
         raise ParameterError(f"parameter {name}/config: {error}") from None
     group = Group(
         name=name,
-        target=_target(name, leaves, config.maximum),
+        target=_target(name, leaves, config),
         maximum=config.maximum,
         base=config.base,
         spot_percentage=config.spot_percentage,
@@ -97,9 +97,11 @@ def _sides(config: GroupConfig) -> dict[Side, SideHandle]:
     return sides
 
 
-def _target(name: str, leaves: Mapping[str, str], maximum: int) -> int:
-    """Return the target; whoever may write it could otherwise ask for any number (a job's own role may)."""
-    text = leaves.get(names.PARAMETER_TARGET, "")
+def _target(name: str, leaves: Mapping[str, str], config: GroupConfig) -> int:
+    """Return the target, 0 for a run that has ended; refuse what is no number or lies above the maximum."""
+    if config.run and leaves.get(names.PARAMETER_FINISHED) == config.run:
+        return 0  # the end of another run says nothing of this one
+    text, maximum = leaves.get(names.PARAMETER_TARGET, ""), config.maximum
     # Only so many digits as the maximum has: Python refuses to read numbers of thousands.
     if not text.isdecimal() or len(text.lstrip("0")) > len(str(maximum)) or int(text) > maximum:
         told = text[: group_config.MOST_TOLD]

@@ -22,7 +22,9 @@ class GroupConfig:
 
     ``primary`` is an Auto Scaling group's name or a fleet's id, ``fallback`` an Auto Scaling group's name,
     ``None`` where none stands behind the primary. ``slots`` are worker slots by instance type, ``policy`` and
-    ``knobs`` as in ``lambdas.core.policies.build``; the others as in ``lambdas.core.model.Group``.
+    ``knobs`` as in ``lambdas.core.policies.build``; the others as in ``lambdas.core.model.Group``. ``run`` is
+    the revision that a job is to run, empty for a service: once the group's parameter ``finished`` names it,
+    the target counts as 0.
     """
 
     kind: GroupKind
@@ -36,6 +38,7 @@ class GroupConfig:
     break_before_make: bool
     policy: str
     knobs: Mapping[str, float] = field(default_factory=dict)
+    run: str = ""
 
 
 def dumps(config: GroupConfig) -> str:
@@ -52,6 +55,7 @@ def dumps(config: GroupConfig) -> str:
             "drainSeconds": config.drain_seconds,
             "breakBeforeMake": config.break_before_make,
             "policy": {"name": config.policy, "knobs": dict(config.knobs)},
+            "run": config.run,
         }
     )
 
@@ -97,6 +101,7 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         break_before_make=bool(raw.get("breakBeforeMake", False)),
         policy=_text(raw["policy"]["name"]),
         knobs=dict(raw["policy"].get("knobs") or {}),
+        run=raw.get("run", ""),
     )
 
 

@@ -29,6 +29,7 @@ REGISTRY_TTL: Final = "expires"
 PARAMETER_CONFIG: Final = "config"
 PARAMETER_TARGET: Final = "target"
 PARAMETER_CONTROL: Final = "control"
+PARAMETER_FINISHED: Final = "finished"
 
 
 def parameter_root(stack: str) -> str:

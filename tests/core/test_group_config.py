@@ -23,6 +23,7 @@ CONFIGS = st.builds(
     break_before_make=st.booleans(),
     policy=st.text(),
     knobs=st.dictionaries(st.text(), st.floats(allow_nan=False)),
+    run=st.text(),
 )
 
 

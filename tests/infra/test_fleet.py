@@ -90,6 +90,7 @@ def test_the_controller_finds_it_by_its_request_id() -> None:
         "drainSeconds": 0,
         "breakBeforeMake": False,
         "policy": {"name": policies.DEFAULT, "knobs": {}},
+        "run": "",
     }
 
 

@@ -194,6 +194,7 @@ def test_the_controller_finds_a_group_as_the_contract_says() -> None:
         "drainSeconds": 0,
         "breakBeforeMake": False,
         "policy": {"name": policies.DEFAULT, "knobs": {}},
+        "run": "",
     }
     assert parameters[f"{root}/inference/target"] == "8"
     assert json.loads(parameters[f"{root}/inference/control"]) == {"mode": "automatic"}

@@ -23,11 +23,7 @@ FORCES_NEW = {
     "InternetGateway": set(),
     "MountTarget": {"fileSystemId", "subnetId"},
     "NatGateway": {"allocationId", "subnetId"},
-    "Parameter": {
-        "name",
-        # of a training job's target only, by the program's own wish
-        "description",
-    },
+    "Parameter": {"name"},
     "Repository": {"encryptionConfigurations"},
     "Route": {"destinationCidrBlock", "routeTableId"},
     "RouteTable": {"vpcId"},

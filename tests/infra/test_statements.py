@@ -276,7 +276,7 @@ def test_a_training_job_reaches_its_own_things_only() -> None:
     assert role["KeepJob"]["Resource"] == [f"arn:aws:dynamodb:{account}:table/gpu-spot-dev-jobs"]
     assert role["KeepJob"]["Condition"]["ForAllValues:StringEquals"] == {"dynamodb:LeadingKeys": ["resnet"]}
     assert role["EndJob"]["Resource"] == [
-        f"arn:aws:ssm:{account}:parameter/gpu-spot/dev/groups/resnet/target"
+        f"arn:aws:ssm:{account}:parameter/gpu-spot/dev/groups/resnet/finished"
     ]
     assert role["ReadDataset"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
     assert role["MoveVolume"]["Condition"]["StringEquals"] == {

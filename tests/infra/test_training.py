@@ -19,8 +19,8 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return training.stack(tmp_path_factory.mktemp("training"))
 
 
-def target(of: Run) -> dict[str, Any]:
-    [declared] = [one for one in of.declared if one["name"] == "gpu-spot-dev-resnet-target"]
+def parameter(of: Run, leaf: str) -> dict[str, Any]:
+    [declared] = [one for one in of.declared if one["name"] == f"gpu-spot-dev-resnet-{leaf}"]
     return declared
 
 
@@ -30,7 +30,7 @@ def test_it_is_a_group_that_the_controller_keeps(known: Run) -> None:
     assert config["fallback"] == "gpu-spot-dev-resnet-fallback"
     # A warm instance would outlast the job, and its volume comes later than it.
     assert "warmPool" not in known.the("Group", "resnet-fallback")
-    assert target(known)["inputs"]["insecureValue"] == "1"
+    assert parameter(known, "target")["inputs"]["insecureValue"] == "1"
     assert known.exports["groups"]["resnet"]["primary"] == "gpu-spot-dev-resnet-primary"
 
 
@@ -48,7 +48,7 @@ def test_the_agent_is_told_job_volume_and_whose_target_it_ends(known: Run) -> No
         "revision": training.REVISION,
         "command": ["python", "train.py", "--epochs=90"],
         "user": "ubuntu",
-        "targetParameter": known.the("Parameter", "resnet-target")["name"],
+        "finishedParameter": known.the("Parameter", "resnet-finished")["name"],
     }
     assert told["volume"] == {
         "sizeGib": 500,
@@ -104,18 +104,18 @@ def test_nvidias_tools_are_for_nvidias_accelerators(kind: str, is_nvidia: bool, 
 
 
 def test_a_finished_job_stays_finished_and_another_revision_runs(known: Run, tmp_path: Path) -> None:
-    declared = target(known)
-    assert (declared["ignore_changes"], declared["replace_on_changes"]) == (
-        ["insecureValue"],
-        ["description"],
-    )
-    again = target(training.stack(tmp_path / "same", command=["python", "other.py"]))
-    assert again["inputs"]["description"] == declared["inputs"]["description"]
-    other = target(training.stack(tmp_path / "other", revision="f" * 40))
-    assert other["inputs"]["description"] != declared["inputs"]["description"]
-    # A service's target is the stack file's.
-    [services] = [one for one in known.declared if one["name"] == "gpu-spot-dev-inference-target"]
-    assert (services["ignore_changes"], services["replace_on_changes"]) == ([], [])
+    # The job writes which revision has ended, and `up` leaves that word alone.
+    finished = parameter(known, "finished")
+    assert (finished["inputs"]["insecureValue"], finished["ignore_changes"]) == ("none", ["insecureValue"])
+    # It counts for the revision that the stack file asks for, which nobody but the program writes.
+    config = parameter(known, "config")
+    assert json.loads(config["inputs"]["insecureValue"])["run"] == training.REVISION
+    assert parameter(known, "target")["ignore_changes"] == config["ignore_changes"] == []
+    other = training.stack(tmp_path / "other", revision="f" * 40)
+    assert json.loads(parameter(other, "config")["inputs"]["insecureValue"])["run"] == "f" * 40
+    assert parameter(other, "finished")["inputs"] == finished["inputs"]
+    # A service never ends.
+    assert not [one for one in known.declared if one["name"] == "gpu-spot-dev-inference-finished"]
 
 
 def test_the_job_table_is_found_by_job_and_forgets_nothing(known: Run) -> None:

@@ -140,6 +140,14 @@ def test_a_memory_that_cannot_be_read_is_replaced_and_people_hear_of_it_once(aws
     assert actions(only(controller(aws).run())) == ()
 
 
+@pytest.mark.parametrize(("run", "finished", "target"), [("b", "b", 0), ("b", "a", 1), ("", "", 1)])
+def test_a_jobs_target_counts_until_the_run_that_is_asked_for_has_ended(
+    run: str, finished: str, target: int
+) -> None:
+    leaves = {"config": config(run=run), "target": "1", "finished": finished}
+    assert parse("resnet", leaves).group.target == target
+
+
 @pytest.mark.parametrize(
     ("leaf", "text", "message"),
     [

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from gpu_spot.facts.moves import to_json
 from gpu_spot.live.fleets import TrainingFleet
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.groups import GroupShape
+from gpu_spot.market.replay.ledger import Span
 from gpu_spot.market.rules import Rules
 from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
@@ -19,6 +21,7 @@ from gpu_spot.nodes.group import Nodes, playing
 from gpu_spot.nodes.process import TrainingProfile
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
+from lambdas.core import group_config, names
 from lambdas.core.model import Market, Pool, Side
 from pulumi_on_moto.errors import LocalCloudError
 from tests.e2e.world import START, World, living, load
@@ -28,6 +31,8 @@ SEED = 5
 
 STEPS = 330
 MINUTES = 280
+SECOND = "f" * 40
+"""Another revision of the job."""
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 
 # The minutes in which a zone has no spot.
@@ -77,6 +82,64 @@ def bridged() -> dict[str, Any]:
         }
 
 
+def revised() -> dict[str, Any]:
+    """Ask for another revision while the first one trains: the first ends by itself, then the second runs.
+
+    What `up` does then is done here by hand: a new template, the group, and at last ``config``.
+    """
+    spot_alone = load("research", {"training[0].capacity.fallback.enabled": False})
+    with (
+        living(spot_alone) as world,
+        playing(world.clients, world.clock, TrainingProfile(steps=STEPS // 4)) as nodes,
+    ):
+        data = boot.parse(world.cloud.boot_data("resnet"))
+        assert data.agent.volume is not None
+        dataset.stand_in(world.clients, data.agent.volume.dataset)
+        replay = market(world, nodes, Rules(warm_up_ticks=0), {zone: range(0) for zone in ZONES})
+        asked: list[set[str]] = []
+
+        def ask_once(tick: int, span: Span) -> None:
+            if span.ready and not asked:
+                asked.append(world.cloud.alive("resnet"))
+                ask_for(world, SECOND)
+
+        ledger = replay.run(on_tick=ask_once)
+        return {
+            "asked": sorted(asked[0]),
+            "journal": [
+                (e.kind, e.instance) for e in nodes.journal.entries if e.kind in ("running", "stopped")
+            ],
+            "spans": [asdict(span) for span in ledger.spans],
+            **left_behind(world, nodes, data),
+        }
+
+
+def ask_for(world: World, revision: str) -> None:
+    """Change the job's revision as `up` does: template, group, ``config``."""
+    ec2, autoscaling, ssm = (world.clients(name) for name in ("ec2", "autoscaling", "ssm"))
+    root = names.parameter_root(world.deployment.stack)
+    config = group_config.parse(ssm.get_parameter(Name=f"{root}/resnet/config")["Parameter"]["Value"])
+    [group] = autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=[config.primary])[
+        "AutoScalingGroups"
+    ]
+    policy = group["MixedInstancesPolicy"]
+    used = policy["LaunchTemplate"]["LaunchTemplateSpecification"]
+    used.pop("LaunchTemplateName", None)  # a request takes one of the two
+    [version] = ec2.describe_launch_template_versions(
+        LaunchTemplateId=used["LaunchTemplateId"], Versions=[used["Version"]]
+    )["LaunchTemplateVersions"]
+    template = version["LaunchTemplateData"]
+    text = base64.b64decode(template["UserData"]).decode().replace(config.run, revision)
+    template["UserData"] = base64.b64encode(text.encode()).decode()
+    made = ec2.create_launch_template_version(
+        LaunchTemplateId=used["LaunchTemplateId"], LaunchTemplateData=template
+    )["LaunchTemplateVersion"]
+    used["Version"] = str(made["VersionNumber"])
+    autoscaling.update_auto_scaling_group(AutoScalingGroupName=config.primary, MixedInstancesPolicy=policy)
+    told = group_config.dumps(replace(config, run=revision))
+    ssm.put_parameter(Name=f"{root}/resnet/config", Value=told, Overwrite=True)
+
+
 def market(world: World, nodes: Nodes, rules: Rules, closed: Closed) -> Replay:
     traces = [
         PoolTrace(zone, 60.0, tuple(int(minute not in closed[zone]) for minute in range(MINUTES)))
@@ -120,7 +183,8 @@ def left_behind(world: World, nodes: Nodes, data: boot.BootData) -> dict[str, An
         "snapshots": ec2.describe_snapshots(Filters=ours)["Snapshots"],
         "instances": sorted(world.cloud.alive("resnet")),
         "desired": world.cloud.desired("resnet"),
-        "target": ssm.get_parameter(Name=training.target_parameter)["Parameter"]["Value"],
+        "finished": ssm.get_parameter(Name=training.finished_parameter)["Parameter"]["Value"],
+        "revision": training.revision,
         "dataset": (len(body), body == copied),
         "checkpoint": newest.read_text(),
         "uninterrupted": uninterrupted([body[key] for key in sorted(body)], folder),

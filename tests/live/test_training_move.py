@@ -9,7 +9,7 @@ import pytest
 
 from tests.apart import apart
 from tests.e2e.world import START
-from tests.live.moves import STEPS, bridged, played
+from tests.live.moves import SECOND, STEPS, bridged, played, revised
 
 INTERVAL = 20
 
@@ -63,7 +63,7 @@ def test_the_job_is_not_ready_while_its_volume_moves(seen: dict[str, Any]) -> No
 
 
 def test_a_finished_job_takes_its_group_down_and_leaves_one_volume(seen: dict[str, Any]) -> None:
-    assert (seen["target"], seen["desired"], seen["instances"]) == ("0", (0, 0), [])
+    assert (seen["finished"], seen["desired"], seen["instances"]) == (seen["revision"], (0, 0), [])
     assert seen["home"][0] == "available"
     assert seen["snapshots"] == []
     assert seen["item"]["state"] == "done"
@@ -94,6 +94,16 @@ def test_on_demand_trains_while_spot_is_refused_and_hands_the_job_back() -> None
     assert 0 < together <= 3 + 2
     last = bridge["spans"][-1]
     assert (last["spot"], last["on_demand"], last["ready"]) == (1, 0, 1)
+
+
+def test_a_revision_that_is_asked_for_while_another_trains_runs_after_it() -> None:
+    seen = apart(revised)
+    [first] = seen["asked"]
+    trained = [instance for kind, instance in seen["journal"] if kind == "running"]
+    assert trained[0] == first
+    assert len(set(trained)) == 2  # the first one switched itself off, and the group replaced it
+    assert (seen["finished"], seen["item"]["revision"], seen["item"]["state"]) == (SECOND, SECOND, "done")
+    assert (seen["desired"], seen["instances"]) == ((0, 0), [])
 
 
 def test_an_archive_that_is_not_the_one_named_boots_nothing(seen: dict[str, Any]) -> None:

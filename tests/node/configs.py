@@ -27,7 +27,7 @@ def training(**changes: Any) -> dict[str, Any]:
             "revision": REVISION,
             "command": ["python", "train.py"],
             "user": "trainer",
-            "targetParameter": "/gpu-spot/dev/groups/resnet/target",
+            "finishedParameter": "/gpu-spot/dev/groups/resnet/finished",
         },
         **changes,
     }

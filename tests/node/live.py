@@ -240,8 +240,10 @@ def train_and_move(group: Group) -> None:
     third = group.node(Side.PRIMARY, 0, 2)
     group.play("volume", third, "up")
     group.play("run", third)
-    target = group.world.clients("ssm").get_parameter(Name=third.config.training.target_parameter)  # type: ignore[union-attr]
-    assert target["Parameter"]["Value"] == "0"
+    told = third.config.training
+    assert told is not None
+    finished = group.world.clients("ssm").get_parameter(Name=told.finished_parameter)
+    assert finished["Parameter"]["Value"] == told.revision
 
 
 def _look_and_leave(group: Group, node: tasks.Node) -> None:

@@ -167,9 +167,9 @@ def jobs(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> Iterator[Callable
             KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
             AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
         )
-        ssm.put_parameter(Name="/t", Value="1", Type="String")
+        ssm.put_parameter(Name="/t", Value="none", Type="String")
         yield lambda revision: Jobs(dynamodb, ssm, "jobs", "resnet", revision, "/t", clock)
-        assert ssm.get_parameter(Name="/t")["Parameter"]["Value"] == "0"
+        assert ssm.get_parameter(Name="/t")["Parameter"]["Value"] == "b" * 40
 
 
 def test_a_done_job_stays_done_for_its_revision(jobs: Callable[[str], Jobs]) -> None:
@@ -183,6 +183,7 @@ def test_a_done_job_stays_done_for_its_revision(jobs: Callable[[str], Jobs]) -> 
     jobs("b" * 40).mark("running")
     assert not jobs("b" * 40).finished()
     job.take_down()
+    jobs("b" * 40).take_down()
 
 
 class AsMe(SystemHost):

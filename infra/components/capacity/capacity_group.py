@@ -32,7 +32,7 @@ class CapacityGroupArgs:
     """``primary`` and ``fallback`` are what each side starts; no fallback where that is empty.
 
     ``slots`` are workers on an instance by its type, ``instance_role_arn`` the role that instances take.
-    With ``run`` the target is 1 until the work itself sets it to 0, and 1 again for another ``run``.
+    With ``run`` the target counts until the work itself says that this run has ended.
     """
 
     scope: Scope
@@ -52,8 +52,9 @@ class CapacityGroup(pulumi.ComponentResource):
     """One group of GPU instances that the controller keeps at its target.
 
     Produces: the primary side, an Auto Scaling group (mixed instances) or a Spot Fleet, the fallback Auto
-    Scaling group (on-demand only, optionally with a warm pool), and the parameters ``config``, ``target`` and
-    ``control`` that the controller reads. A fleet that only requests has neither fallback nor parameters.
+    Scaling group (on-demand only, optionally with a warm pool), and the parameters ``config``, ``target``,
+    ``control`` and for a job ``finished``, which the controller reads. A fleet that only requests has neither
+    fallback nor parameters.
 
     Both sides start empty and are filled by the controller. A new template version reaches instances as they
     are replaced: an instance refresh would be a second writer of capacity, and end work that runs well.
@@ -214,23 +215,11 @@ class CapacityGroup(pulumi.ComponentResource):
             "What the controller must know",
             sides.apply(lambda known: group_config.dumps(self._config(*known))),
         )
-        if args.run is None:
-            self._parameter(names.PARAMETER_TARGET, "How many instances to keep up", str(capacity.target))
-        else:
-            # The run sets it to 0 when it ends, and `up` leaves it so. Another run is another parameter.
-            self._parameter(
-                names.PARAMETER_TARGET,
-                f"1 until the run of {args.run} has ended",
-                str(capacity.target),
-                ignore_changes=["insecureValue"],
-                replace_on_changes=["description"],
-            )
-        # People change the mode by hand, and `up` leaves it as they set it.
+        self._parameter(names.PARAMETER_TARGET, "How many instances to keep up", str(capacity.target))
+        if args.run is not None:
+            self._parameter(names.PARAMETER_FINISHED, "The run that has ended", "none", owned_by_others=True)
         self._parameter(
-            names.PARAMETER_CONTROL,
-            "Set by people",
-            '{"mode": "automatic"}',
-            ignore_changes=["insecureValue"],
+            names.PARAMETER_CONTROL, "Set by people", '{"mode": "automatic"}', owned_by_others=True
         )
 
     def _config(self, primary: str, fallback: str | None) -> GroupConfig:
@@ -248,16 +237,14 @@ class CapacityGroup(pulumi.ComponentResource):
             break_before_make=args.run is not None,
             policy=capacity.fallback.policy,
             knobs=capacity.fallback.knobs,
+            # Written after both sides, whose names stand here: from then on every launch starts this run.
+            run=args.run or "",
         )
 
     def _parameter(
-        self,
-        leaf: str,
-        description: str,
-        value: pulumi.Input[str],
-        ignore_changes: list[str] | None = None,
-        replace_on_changes: list[str] | None = None,
+        self, leaf: str, description: str, value: pulumi.Input[str], *, owned_by_others: bool = False
     ) -> None:
+        """Declare a parameter; what others write into one of theirs stays through every `up`."""
         args = self._args
         name = args.scope.name(args.group, leaf)
         aws.ssm.Parameter(
@@ -269,10 +256,6 @@ class CapacityGroup(pulumi.ComponentResource):
             insecure_value=value,
             tags=args.scope.tags(name, group=args.group),
             opts=pulumi.ResourceOptions(
-                parent=self,
-                ignore_changes=ignore_changes,
-                replace_on_changes=replace_on_changes,
-                # Its name is ours, and taken until it is gone.
-                delete_before_replace=replace_on_changes is not None or None,
+                parent=self, ignore_changes=["insecureValue"] if owned_by_others else None
             ),
         )

@@ -41,7 +41,7 @@ class Clients(Protocol):
         ...
 
     def ssm(self, region: str) -> SSMClient:
-        """Return a client for the group's target parameter."""
+        """Return a client for the parameter that says which run has ended."""
         ...
 
 
@@ -89,7 +89,7 @@ def s3(region: str) -> S3Client:
 
 
 def ssm(region: str) -> SSMClient:
-    """Return a client for the group's target parameter."""
+    """Return a client for the parameter that says which run has ended."""
     client: SSMClient = _client("ssm", region)
     return client
 

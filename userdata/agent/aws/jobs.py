@@ -1,4 +1,4 @@
-"""A training job's state in the job table, and the group's target that follows from it."""
+"""A training job's state in the job table, and the word to the controller that its run has ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Jobs:
         table: str,
         job: str,
         revision: str,
-        target_parameter: str,
+        finished_parameter: str,
         clock: Clock,
     ) -> None:
         self._dynamodb = dynamodb
@@ -36,7 +36,7 @@ class Jobs:
         self._table = table
         self._job = job
         self._revision = revision
-        self._target_parameter = target_parameter
+        self._finished_parameter = finished_parameter
         self._clock = clock
 
     def finished(self) -> bool:
@@ -81,14 +81,16 @@ class Jobs:
         log.info("job marked", job=self._job, state=state)
 
     def take_down(self) -> None:
-        """Set the group's target to 0.
+        """Say that this revision has ended.
 
-        The controller, the one actuator, lets go of group, fleet and fallback.
+        The controller, the one actuator, lets go of group, fleet and fallback, unless the stack asks for
+        another revision by now: of that one nothing has been said.
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
+        name = self._finished_parameter
         try:
-            self._ssm.put_parameter(Name=self._target_parameter, Value="0", Type="String", Overwrite=True)
+            self._ssm.put_parameter(Name=name, Value=self._revision, Type="String", Overwrite=True)
         except (BotoCoreError, ClientError) as error:
-            raise as_agent_error(f"parameter {self._target_parameter}", error) from None
-        log.info("target set to 0", parameter=self._target_parameter)
+            raise as_agent_error(f"parameter {name}", error) from None
+        log.info("said that the run has ended", parameter=name, revision=self._revision)

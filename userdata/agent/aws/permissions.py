@@ -82,7 +82,7 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
         "EndJob",
         ("run",),
         ("ssm:PutParameter",),
-        ("arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}/target",),
+        ("arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}/finished",),
     ),
     # Descriptions know no resources.
     Permission("FindVolumes", ("volume", "attached"), ("ec2:DescribeVolumes",), ("*",)),

@@ -75,11 +75,8 @@ class Training:
     command: limits.Command
     user: str
     """The unprivileged user that the command runs as."""
-    target_parameter: str
-    """The group's target in Parameter Store.
-
-    Set to 0 when the job is done, and the controller lets all go.
-    """
+    finished_parameter: str
+    """Where this revision is named once it has ended, so that the controller lets all go."""
     environment: limits.Environment = field(default_factory=dict)
     max_restarts: limits.MaxRestarts = 5
     """Failures in a row without a new checkpoint after which the job counts as failed."""

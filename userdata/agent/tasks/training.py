@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from userdata.agent.storage.volume.execute import Executor
 
 _CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
+_LEFT_ALONE: Final = "+10"
+"""Minutes after its end in which the controller, who looks every minute, has let the instance go."""
 
 
 def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor:
@@ -55,7 +57,7 @@ def _jobs(node: Node) -> Jobs:
         training.job_table,
         training.job,
         training.revision,
-        training.target_parameter,
+        training.finished_parameter,
         node.clock,
     )
 
@@ -120,6 +122,7 @@ def run(node: Node) -> int:
         return volume(node, "down")
     if jobs.finished():
         jobs.take_down()  # again: the instance that finished the job may not have come to it
+        _switch_off(node)
         return 0
     renew: Callable[[], None] | None = None
     if node.config.volume:
@@ -148,9 +151,20 @@ def run(node: Node) -> int:
         trainer.stop()
     checkout(node.host, training, code)
     try:
-        trainer.run()
+        has_ended = trainer.run()
     except LeaseLostError:
         volume(node, "down")
         raise
     volume(node, "down")  # any other error keeps it here for the restart
+    if has_ended:
+        _switch_off(node)
     return 0
+
+
+def _switch_off(node: Node) -> None:
+    """End an instance whose run has ended and which nobody lets go.
+
+    Then the stack asks for another revision, which only a younger template knows: group or fleet replace an
+    instance that does not run.
+    """
+    node.host.run(["shutdown", "--poweroff", _LEFT_ALONE])

@@ -36,8 +36,15 @@ def declare() -> None:
         permissions_boundary=settings.identity.permissions_boundary,
         protect=settings.protect,
     )
+    entries = (*settings.services, *settings.training)
     network = Network(
-        scope.name("network"), NetworkArgs(scope, settings.network, settings.log_retention_days)
+        scope.name("network"),
+        NetworkArgs(
+            scope,
+            settings.network,
+            frozenset().union(*map(workload.needs, entries)),
+            settings.log_retention_days,
+        ),
     )
     state = State(scope.name("state"), StateArgs(scope))
     storage = _storage(settings, scope, network)
@@ -68,8 +75,8 @@ def declare() -> None:
     _export(scope, network, state, groups, controller, monitoring)
     _export_storage(storage)
     if settings.identity.previews is not None:
-        snapshots = any(work.datasets for work in (*settings.services, *settings.training))
-        args = PreviewsArgs(scope, settings.identity.previews, snapshots)
+        snapshots = any(work.datasets for work in entries)
+        args = PreviewsArgs(scope, settings.identity.previews, snapshots, settings.network)
         previews = Previews(scope.name("previews"), args)
         pulumi.export("previewRoleArn", previews.role_arn)
 
@@ -81,7 +88,7 @@ def _storage(settings: Settings, scope: Scope, network: Network) -> Storage:
             scope,
             settings.storage,
             network.vpc_id,
-            dict(zip(settings.network.zones, network.private_subnet_ids, strict=True)),
+            network.subnet_ids,
             network.worker_security_group_id,
         ),
     )
@@ -96,7 +103,7 @@ def _export(
     monitoring: Monitoring,
 ) -> None:
     pulumi.export("vpcId", network.vpc_id)
-    pulumi.export("privateSubnetIds", network.private_subnet_ids)
+    pulumi.export("privateSubnetIds", list(network.subnet_ids.values()))
     pulumi.export("memoryTable", state.memory.name)
     pulumi.export("registryTable", state.registry.name)
     pulumi.export("jobTable", state.jobs.name)

@@ -65,7 +65,6 @@ class Workload:
 
     entry: Service | Training
     slots: Mapping[str, int]
-    needs: frozenset[Need]
     drain_seconds: int = 0
     run: str | None = None
     dataset: str = ""
@@ -80,6 +79,24 @@ class Workload:
         return self.entry.name
 
 
+def needs(entry: Service | Training) -> frozenset[Need]:
+    """Return what an entry's instances are there for."""
+    found: set[Need] = set()
+    if isinstance(entry, Training):
+        found |= {"run", "volume"}
+        if entry.dataset:
+            found.add("dataset")
+    else:
+        found.add("work")
+        if _ECR.match(entry.image or ""):
+            found.add("image")
+    if entry.capacity.kind == "mixed-asg" or entry.capacity.fallback.enabled:
+        found.add("hooks")
+    if entry.datasets:
+        found.add("attached")
+    return frozenset(found)
+
+
 def of_service(service: Service, around: Surroundings) -> Workload:
     """Return a service as a workload."""
     # An image from elsewhere needs no permission of ours.
@@ -88,7 +105,6 @@ def of_service(service: Service, around: Surroundings) -> Workload:
     return Workload(
         entry=service,
         slots=service.slots,
-        needs=frozenset({"work", "image"} if images else {"work"}),
         drain_seconds=service.drain_seconds,
         images=tuple(images),
     )
@@ -106,7 +122,6 @@ def of_training(training: Training, around: Surroundings) -> Workload:
     return Workload(
         entry=training,
         slots=dict.fromkeys(training.capacity.types, 1),
-        needs=frozenset({"run", "volume", "dataset"} if training.dataset else {"run", "volume"}),
         run=training.revision,
         dataset=training.dataset or "",
         known=known,
@@ -142,7 +157,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
                     image_id=image_id(image),
                     root_volume_gib=capacity.root_volume_gib,
                     profile_arn=identity.profile_arn,
-                    security_group_id=around.network.worker_security_group_id,
+                    security_group_ids=around.network.security_group_ids,
                     store=around.store,
                     cloudwatch_parameter=telemetry.parameter_name,
                     agent=_agent(work, around, side, telemetry),
@@ -161,7 +176,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             capacity=capacity,
             primary=launchables("primary"),
             fallback=launchables("fallback") if capacity.fallback.enabled else [],
-            subnet_ids=around.network.private_subnet_ids,
+            subnet_ids=list(around.network.subnet_ids.values()),
             instance_role_arn=identity.role_arn,
             slots=work.slots,
             drain_seconds=work.drain_seconds,
@@ -198,15 +213,9 @@ def _agent(
 
 def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> InstanceAccess:
     scope, state, storage = around.scope, around.state, around.storage
-    has_hooks = work.entry.capacity.kind == "mixed-asg" or work.entry.capacity.fallback.enabled
     files = storage.file_system
-    needs: set[Need] = set(work.needs)
-    if has_hooks:
-        needs.add("hooks")
-    if work.entry.datasets:
-        needs.add("attached")
     return InstanceAccess(
-        needs=frozenset(needs),
+        needs=needs(work.entry),
         registry_table=state.registry.name,
         job_table=state.jobs.name,
         archive=around.store.archive_arn,

@@ -17,6 +17,15 @@ from lambdas.core import names
 ANY_RESOURCE: Final = ("*",)
 """For actions without resource-level permissions."""
 
+_NETWORK: Final = (
+    "ec2:DescribeRouteTables",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcAttribute",
+    "ec2:DescribeVpcs",
+)
+"""What the provider calls to look up a VPC (its main route table, too), subnets and security groups."""
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -119,12 +128,18 @@ def assumed_by_pull_requests(
     ]
 
 
-def previews(scope: Scope, state_bucket: str | None, *, snapshots: bool) -> list[Statement]:
-    """What a preview needs: public image parameters, datasets' snapshots, the state if it is in a bucket."""
+def previews(
+    scope: Scope, state_bucket: str | None, *, snapshots: bool, existing_network: bool, interfaces: bool
+) -> list[Statement]:
+    """What a preview needs: public image parameters, what it looks up, the state if it is in a bucket."""
     public = pulumi.Output.concat("arn:", scope.partition, ":ssm:", scope.region, "::parameter/aws/service/*")
     allowed = [Statement("ReadImages", ["ssm:GetParameter"], [public])]
     if snapshots:
         allowed.append(Statement("FindSnapshots", ["ec2:DescribeSnapshots"], ANY_RESOURCE))
+    if existing_network:
+        allowed.append(Statement("FindNetwork", _NETWORK, ANY_RESOURCE))
+    if interfaces:
+        allowed.append(Statement("FindServices", ["ec2:DescribeVpcEndpointServices"], ANY_RESOURCE))
     if state_bucket is None:
         return allowed
     arn = pulumi.Output.concat("arn:", scope.partition, ":s3:::", state_bucket)

@@ -102,7 +102,7 @@ class Settings(Model):
                     f"gpu-spot:{place}.capacity.instanceTypes: one type in one zone is a single "
                     "capacity pool: when AWS takes it back, all spot instances go at once"
                 )
-        if self.network.egress == "none":
+        if self.network.cidr is not None and self.network.egress == "none":
             for index in range(len(self.training)):
                 yield (
                     f"gpu-spot:training[{index}].repository: with network.egress 'none' it must be reachable "

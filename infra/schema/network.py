@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Final, Literal
+from collections.abc import Collection
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -13,19 +14,67 @@ _DOCKER_BRIDGE: Final = "172.17.0.0/16"
 """Docker's default bridge: on an instance in such a network, answers to its neighbours go to containers."""
 
 
-class Network(Model):
-    """The VPC. A zone's letter gives it one of eight fixed slots in ``cidr``: adding a zone moves none.
+VpcId: TypeAlias = Annotated[str, Field(pattern=r"^vpc-[0-9a-f]{8,17}$")]
+SubnetId: TypeAlias = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$")]
+SecurityGroupId: TypeAlias = Annotated[str, Field(pattern=r"^sg-[0-9a-f]{8,17}$")]
+EndpointService: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{1,29}$")]
+"""As AWS names it after the region, such as ``sts`` in ``com.amazonaws.us-west-2.sts``."""
 
-    ``apart_from`` are networks that will be connected to this one (offices, peered VPCs). ``endpoints`` says
-    which AWS services are reached inside the VPC: S3 and DynamoDB, which is free, or all that workers need.
+
+class Network(Model):
+    """The VPC: the stack's own, in ``cidr`` over ``zones``, or one that is there, ``vpc_id``.
+
+    Own: a zone's letter gives it one of eight fixed slots in ``cidr``: adding a zone moves none.
+    ``apart_from`` are networks that will be connected to it (offices, peered VPCs).
+
+    Existing: ``subnets`` are private ones of its, one for each zone, and instances also get its
+    ``security_groups``. Its ways out are its owner's.
+
+    ``endpoints`` says which AWS services are reached inside the VPC: S3 and DynamoDB, which is free, or all
+    that workers need, or, in an existing network, those that it has. ``extra_endpoints`` are services that
+    the work itself calls.
     """
 
+    vpc_id: VpcId | None = None
+    subnets: dict[str, SubnetId] = Field(default_factory=dict)
+    security_groups: Annotated[tuple[SecurityGroupId, ...], Field(max_length=4)] = ()
     apart_from: tuple[str, ...] = ()
-    cidr: str
-    zones: Annotated[tuple[str, ...], Field(min_length=1, max_length=6)]
-    egress: Literal["nat-gateway", "nat-gateway-per-zone", "none"] = "nat-gateway"
-    endpoints: Literal["gateway", "interface"] = "gateway"
+    cidr: str | None = None
+    zones: Annotated[tuple[str, ...], Field(min_length=1, max_length=6)] = Field(
+        default_factory=lambda given: tuple(given.get("subnets", ()))
+    )
+    egress: Literal["nat-gateway", "nat-gateway-per-zone", "none"] = Field(
+        default_factory=lambda given: "none" if given.get("vpc_id") else "nat-gateway"
+    )
+    endpoints: Literal["gateway", "interface", "none"] = Field(
+        default_factory=lambda given: "none" if given.get("vpc_id") else "gateway"
+    )
+    extra_endpoints: Annotated[tuple[EndpointService, ...], Field(max_length=20)] = ()
     flow_logs: Literal["none", "rejected", "all"] = "none"
+
+    @field_validator("subnets", "security_groups")
+    @classmethod
+    def _of_an_existing_network(cls, given: Collection[str], info: ValidationInfo) -> Collection[str]:
+        if given and info.data.get("vpc_id", "") is None:
+            raise ValueError("without vpcId, allowed: in an existing network, which vpcId names")
+        return given
+
+    @field_validator("subnets")
+    @classmethod
+    def _in_each_zone(cls, subnets: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        if info.data.get("vpc_id") and not subnets:
+            raise ValueError("missing, allowed: a private subnet of the network for each zone, by zone")
+        for zone, subnet in subnets.items():
+            if list(subnets.values()).count(subnet) > 1:
+                raise ValueError(f"{subnet} stands for {zone} and another zone, allowed: each subnet once")
+        return subnets
+
+    @field_validator("apart_from", "cidr", "egress", "flow_logs")
+    @classmethod
+    def _of_an_own_network(cls, given: Any, info: ValidationInfo) -> Any:
+        if info.data.get("vpc_id") and given not in ((), None, "none"):
+            raise ValueError(f"{given!r} in an existing network, allowed: without vpcId")
+        return given
 
     @field_validator("apart_from")
     @classmethod
@@ -36,7 +85,11 @@ class Network(Model):
 
     @field_validator("cidr")
     @classmethod
-    def _network_address(cls, cidr: str, info: ValidationInfo) -> str:
+    def _network_address(cls, cidr: str | None, info: ValidationInfo) -> str | None:
+        if cidr is None:
+            if info.data.get("vpc_id", "") is None:
+                raise ValueError("missing, allowed: such as 10.20.0.0/16, or vpcId for an existing network")
+            return None
         network = _network(cidr)
         if not 16 <= network.prefixlen <= 20:
             raise ValueError(f"a /{network.prefixlen} network, allowed: /16 to /20")
@@ -57,14 +110,29 @@ class Network(Model):
                 raise ValueError(f"{zone!r} is not a zone of {region}, allowed: {region}a to {region}h")
             if zones.count(zone) > 1:
                 raise ValueError(f"{zone!r} is listed twice, allowed: each zone once")
+        subnets = info.data.get("subnets")
+        if subnets and set(zones) != set(subnets):
+            raise ValueError(f"{', '.join(zones)}, allowed: those of subnets: {', '.join(subnets)}")
         return zones
 
     @field_validator("endpoints")
     @classmethod
     def _way_to_aws(cls, endpoints: str, info: ValidationInfo) -> str:
+        vpc_id = info.data.get("vpc_id", "")
+        if endpoints == "gateway" and vpc_id:
+            raise ValueError("'gateway' in an existing network, allowed there: 'interface', 'none'")
+        if endpoints == "none" and vpc_id is None:
+            raise ValueError("'none' without vpcId, allowed: 'gateway', 'interface'")
         if endpoints == "gateway" and info.data.get("egress") == "none":
             raise ValueError("'gateway' with egress 'none' cuts workers off from AWS, allowed: 'interface'")
         return endpoints
+
+    @field_validator("extra_endpoints")
+    @classmethod
+    def _interfaces(cls, extra: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        if extra and info.data.get("endpoints", "interface") != "interface":
+            raise ValueError("without interface endpoints, allowed: with endpoints 'interface'")
+        return extra
 
 
 def _network(cidr: str) -> ipaddress.IPv4Network:

@@ -25,6 +25,8 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
     "instanceTypes": lambda n: list(TYPES[:n]),
     "zones": lambda n: list(ZONES[:n]),
     "command": lambda n: ["x"] * n,
+    "securityGroups": lambda n: [f"sg-{k:08d}" for k in range(n)],
+    "extraEndpoints": lambda n: [f"service{k}" for k in range(n)],
     "datasets": lambda n: [{"snapshot": "snap-00000000", "path": f"/mnt/{k}"} for k in range(n)],
 }
 # Texts that a pattern allows, by the end of the key's path: the shortest, and the longest that it allows by
@@ -34,6 +36,10 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "name": (1, 24, lambda n: "a" * n),
     "accessPoints[0].path": (2, 100, lambda n: "/" + "a" * (n - 1)),
     "datasets[0].path": (6, 128, lambda n: "/srv/" + "a" * (n - 5)),
+    "vpcId": (12, 21, lambda n: "vpc-" + "0" * (n - 4)),
+    "subnets.{}": (15, 24, lambda n: "subnet-" + "0" * (n - 7)),
+    "securityGroups[0]": (11, 20, lambda n: "sg-" + "0" * (n - 3)),
+    "extraEndpoints[0]": (2, 30, lambda n: "e" * n),
     "snapshot": (13, 22, lambda n: "snap-" + "0" * (n - 5)),
     "image": (73, 512, lambda n: "a" * (n - 72) + "@sha256:" + "0" * 64),
     "training[0].repository": (11, 512, lambda n: "https://a/" + "r" * (n - 10)),

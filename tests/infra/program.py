@@ -39,11 +39,24 @@ LOOKUPS = {
         "encrypted": True,
         "storageTier": "standard",
     },
+    "aws:ec2/getVpc:getVpc": {"enableDnsSupport": True, "enableDnsHostnames": True},
+    "aws:ec2/getSubnet:getSubnet": {"vpcId": "vpc-0000000a", "mapPublicIpOnLaunch": False},
+    "aws:ec2/getSecurityGroup:getSecurityGroup": {"vpcId": "vpc-0000000a"},
+    "aws:ec2/getVpcEndpointService:getVpcEndpointService": {},
     "aws:ssm/getParameter:getParameter": {"insecureValue": "ami-0123456789abcdef0", "name": "image"},
 }
 
 
 PLAIN_SNAPSHOT = "snap-00000000"
+ENDPOINT_ZONES = ["us-west-2a", "us-west-2b", "us-west-2c"]
+SUBNETS: dict[str, dict[str, Any]] = {
+    "subnet-0000000a": {"availabilityZone": "us-west-2a"},
+    "subnet-0000000b": {"availabilityZone": "us-west-2b"},
+    "subnet-000000ee": {"availabilityZone": "us-west-2b", "vpcId": "vpc-0000000e"},
+    "subnet-000000ff": {"availabilityZone": "us-west-2b", "mapPublicIpOnLaunch": True},
+    "sg-0000000e": {"vpcId": "vpc-0000000e"},
+    "vpc-0000000d": {"enableDnsHostnames": False},
+}
 # Ids whose shape something checks.
 IDS = {"aws:efs/fileSystem:FileSystem": "fs-0a1b2c", "aws:efs/accessPoint:AccessPoint": "fsap-0a1b2c"}
 
@@ -58,7 +71,10 @@ class Recorder(mocks.Mocks):
         answer = LOOKUPS[args.token]
         if args.args.get("snapshotIds") == [PLAIN_SNAPSHOT]:
             answer = answer | {"encrypted": False}
-        return answer, []
+        if "filters" in args.args:  # of an endpoint's service
+            name = args.args["filters"][0]["values"][0]
+            answer = {"serviceName": name, "availabilityZones": ENDPOINT_ZONES}
+        return answer | SUBNETS.get(args.args.get("id", ""), {}), []
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
         if not self.known:

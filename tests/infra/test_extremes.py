@@ -53,7 +53,12 @@ IMAGE = f"worker@sha256:{'0' * 64}"
 # One of everything that may stand in a stack file.
 BASE: dict[str, Any] = {
     "aws:region": "us-east-1",
-    "gpu-spot:network": {"cidr": "10.20.0.0/16", "zones": [ZONES[0]]},
+    "gpu-spot:network": {
+        "cidr": "10.20.0.0/16",
+        "zones": [ZONES[0]],
+        "endpoints": "interface",
+        "extraEndpoints": ["sts"],
+    },
     "gpu-spot:services": [
         {"name": "serve", "capacity": KEPT, "datasets": [DATASET], "image": IMAGE, "environment": {"A": "b"}},
         {"name": "asked", "capacity": ASKED},
@@ -76,6 +81,12 @@ BASE: dict[str, Any] = {
     "gpu-spot:tags": {"a": "b"},
     "gpu-spot:logRetentionDays": 30,
 }
+EXISTING = {
+    "vpcId": "vpc-00000000",
+    "subnets": {ZONES[0]: "subnet-00000000"},
+    "securityGroups": ["sg-00000000"],
+}
+OF_EXISTING = ("network.vpcId", "network.subnets", "network.securityGroups")
 # What an extreme needs beside it.
 BESIDE: dict[Extreme, dict[str, Any]] = {
     "least": {"services[0].capacity.fallback.enabled": False, "training[0].capacity.fallback.enabled": False},
@@ -97,6 +108,8 @@ APART: dict[tuple[str, Extreme], str] = {
     ("training[0].capacity.fleetType", "most"): "a job's fleet is kept",
     ("services[0].capacity.fleetType", "most"): "stands in services[1], whose fleet asks once",
     ("services[0].capacity.kind", "most"): "stands in services[1], a fleet",
+    ("network.endpoints", "least"): "stands in the environments that ship; extra endpoints are interfaces",
+    ("network.endpoints", "most"): "stands in an existing network",
     ("region", "least"): "another region has other zones",
     ("region", "most"): "another region has other zones",
     **{
@@ -146,14 +159,24 @@ def put(document: dict[str, Any], path: str, value: Any) -> str:
     return named.lstrip(".")
 
 
-def extreme_file(extreme: Extreme) -> dict[str, Any]:
+def base(*, existing: bool) -> dict[str, Any]:
+    """A stack file with one of everything, in a network of its own or an existing one."""
+    document: dict[str, Any] = json.loads(json.dumps(BASE))
+    if existing:
+        document["gpu-spot:network"] = json.loads(json.dumps(EXISTING))
+    return document
+
+
+def extreme_file(extreme: Extreme, *, existing: bool = False) -> dict[str, Any]:
     """All extremes of one kind that can stand together."""
-    document = json.loads(json.dumps(BASE))
-    for path, value in BESIDE[extreme].items():
+    document = base(existing=existing)
+    for path, value in () if existing else BESIDE[extreme].items():
         put(document, path, value)
     # Whole lists first: what stands in their first element is set in it.
     for bound, one in sorted(CASES, key=lambda case: "Items" not in case[0].kind):
-        if one == extreme and (bound.path, one) not in APART:
+        if one != extreme or (bound.path, one) in APART:
+            continue
+        if bound.path.startswith(OF_EXISTING) == existing:
             put(document, bound.path, bound.at(one))
     return document
 
@@ -173,7 +196,7 @@ def test_the_table_of_what_stands_apart_names_bounds() -> None:
 
 @pytest.mark.parametrize("bound", BOUNDS, ids=str)
 def test_one_beyond_is_refused_by_its_key(bound: Bound) -> None:
-    document = json.loads(json.dumps(BASE))
+    document = base(existing=bound.path.startswith(OF_EXISTING))
     key = put(document, bound.path, bound.beyond())
     with pytest.raises(SettingsError) as caught:
         load_settings(document)
@@ -186,6 +209,11 @@ def test_one_beyond_is_refused_by_its_key(bound: Bound) -> None:
 @pytest.mark.parametrize("extreme", ["least", "most"])
 def test_the_extremes_declare_and_deploy(extreme: Extreme) -> None:
     assert apart(deployed, extreme_file(extreme)) >= 7
+
+
+@pytest.mark.parametrize("extreme", ["least", "most"])
+def test_the_extremes_of_an_existing_network_are_taken(extreme: Extreme) -> None:
+    assert load_settings(extreme_file(extreme, existing=True)).network.security_groups
 
 
 CHOICES = [(bound, value) for bound in BOUNDS if bound.kind == "enum" for value in bound.limit[1:-1]]

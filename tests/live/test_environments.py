@@ -54,7 +54,7 @@ def test_the_fleet_waits_for_the_controller() -> None:
 def test_production_reaches_aws_through_endpoints_only() -> None:
     here = seen("prod")["network"]
     assert (here["nats"], here["subnets"]) == (0, 4)
-    assert here["interfaces"] == [[4, 1, True]] * 11
+    assert here["interfaces"] == [[4, 1, True]] * 5
     assert here["flow_logs"] == [[True, "ALL", "cloud-watch-logs"]]
 
 

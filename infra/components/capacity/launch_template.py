@@ -38,7 +38,7 @@ class LaunchTemplateArgs:
     image_id: pulumi.Input[str]
     root_volume_gib: int
     profile_arn: pulumi.Input[str]
-    security_group_id: pulumi.Input[str]
+    security_group_ids: Sequence[pulumi.Input[str]]
     store: AgentStore
     cloudwatch_parameter: str
     agent: pulumi.Input[Config]
@@ -63,7 +63,7 @@ class LaunchTemplate(pulumi.ComponentResource):
             description=f"{args.side} instances of {args.group}",
             image_id=args.image_id,
             iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=args.profile_arn),
-            vpc_security_group_ids=[args.security_group_id],
+            vpc_security_group_ids=list(args.security_group_ids),
             metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
                 http_endpoint="enabled",
                 http_tokens="required",

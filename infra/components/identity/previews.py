@@ -18,18 +18,19 @@ _AUDIENCE: Final = "sts.amazonaws.com"
 
 @dataclass(frozen=True)
 class PreviewsArgs:
-    """Whose pull requests may preview, where the state is, and whether there are snapshots to look at."""
+    """Whose pull requests may preview, where the state is, and what there is to look at."""
 
     scope: Scope
     settings: schema.Previews
-    snapshots: bool = False
+    snapshots: bool
+    network: schema.Network
 
 
 class Previews(pulumi.ComponentResource):
     """Produces: role with its policy; GitHub's identity provider if this stack is to declare it.
 
-    A preview compares with the state and reads public image parameters and, where there are datasets, their
-    snapshots; it looks at nothing else.
+    A preview compares with the state and reads public image parameters and, where there are such, snapshots
+    of datasets, an existing network, the services of interface endpoints; it looks at nothing else.
     """
 
     role_arn: pulumi.Output[str]
@@ -61,7 +62,13 @@ class Previews(pulumi.ComponentResource):
             name,
             role=role.name,
             policy=statements.document(
-                statements.previews(scope, args.settings.state_bucket, snapshots=args.snapshots)
+                statements.previews(
+                    scope,
+                    args.settings.state_bucket,
+                    snapshots=args.snapshots,
+                    existing_network=args.network.vpc_id is not None,
+                    interfaces=args.network.endpoints == "interface",
+                )
             ),
             opts=child,
         )

@@ -1,1 +1,1 @@
-"""The VPC and its ways out."""
+"""The VPC, of the stack's own or given, and its ways out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,9 +11,11 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
-from infra.components.network.endpoints import Endpoints, EndpointsArgs
+from infra.components.network import existing
+from infra.components.network.endpoints import Endpoints, EndpointsArgs, interfaces
 from infra.components.network.flow_logs import FlowLogs, FlowLogsArgs
 from infra.scope import Scope
+from userdata.agent.aws.permissions import Need
 
 _SLOT_BITS: Final = 4
 """Sixteen blocks: eight private ones, then eight public ones, one for each zone letter from a to h."""
@@ -21,10 +23,11 @@ _SLOT_BITS: Final = 4
 
 @dataclass(frozen=True)
 class NetworkArgs:
-    """No input is an output: subnets follow from the settings."""
+    """No input is an output: subnets follow from the settings. ``needs`` are those of all instances."""
 
     scope: Scope
     settings: schema.Network
+    needs: Collection[Need]
     log_retention_days: int
 
 
@@ -44,43 +47,44 @@ def plan(cidr: str, zones: tuple[str, ...]) -> Mapping[str, ZonePlan]:
 
 
 class Network(pulumi.ComponentResource):
-    """A VPC with a private subnet in each zone, and ways out of it.
+    """A VPC with a private subnet in each zone, and ways out of it; or its part in one that is there.
 
-    Produces: VPC, its default security group without rules; for each zone a private subnet with a route
-    table; the workers' security group (nothing in, everything out); endpoints; flow logs if asked for. With
-    NAT: internet gateway, for each zone a public subnet, one NAT gateway or one for each zone.
+    Produces: the workers' security group (nothing in, everything out), endpoints. If it is the stack's own:
+    VPC, its default security group without rules; for each zone a private subnet with a route table; flow
+    logs if asked for. With NAT: internet gateway, for each zone a public subnet, one NAT gateway or one for
+    each zone.
+
+    ``subnet_ids`` are private, by zone. Workers have the security group that is ours and those given to us.
     """
 
     vpc_id: pulumi.Output[str]
-    private_subnet_ids: list[pulumi.Output[str]]
+    subnet_ids: Mapping[str, pulumi.Output[str]]
     worker_security_group_id: pulumi.Output[str]
+    security_group_ids: list[pulumi.Output[str]]
 
     def __init__(self, name: str, args: NetworkArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the network."""
         super().__init__("gpu-spot:infra:Network", name, None, opts)
         self._scope, settings = args.scope, args.settings
         self._child = pulumi.ResourceOptions(parent=self)
-        blocks = plan(settings.cidr, settings.zones)
-
-        self.vpc_id = self._vpc(settings.cidr).id
-        private = {zone: self._subnet("private", zone, block.private) for zone, block in blocks.items()}
-        # A table for each zone, even behind one gateway: changing `egress` then moves routes, not subnets.
-        tables = {zone: self._route_table("private", zone) for zone in private}
-        for zone, subnet in private.items():
-            self._associate("private", zone, subnet, tables[zone])
-        if settings.egress != "none":
-            self._way_out(blocks, tables, per_zone=settings.egress == "nat-gateway-per-zone")
-        self.private_subnet_ids = [subnet.id for subnet in private.values()]
+        tables: Mapping[str, aws.ec2.RouteTable] = {}
+        given: tuple[pulumi.Output[str], ...] = ()
+        if settings.cidr is None:
+            place = existing.look_up(settings)
+            self.vpc_id, self.subnet_ids, given = place.vpc_id, place.subnet_ids, place.security_group_ids
+        else:
+            tables = self._own(settings, settings.cidr)
         self.worker_security_group_id = self._worker_security_group().id
+        self.security_group_ids = [self.worker_security_group_id, *given]
         Endpoints(
             self._scope.name("endpoints"),
             EndpointsArgs(
                 self._scope,
                 self.vpc_id,
-                self.private_subnet_ids,
+                self.subnet_ids,
                 [table.id for table in tables.values()],
                 self.worker_security_group_id,
-                interfaces=settings.endpoints == "interface",
+                interfaces(args.needs, settings.extra_endpoints) if settings.endpoints == "interface" else (),
             ),
             self._child,
         )
@@ -93,10 +97,24 @@ class Network(pulumi.ComponentResource):
         self.register_outputs(
             {
                 "vpcId": self.vpc_id,
-                "privateSubnetIds": self.private_subnet_ids,
+                "privateSubnetIds": list(self.subnet_ids.values()),
                 "workerSecurityGroupId": self.worker_security_group_id,
             }
         )
+
+    def _own(self, settings: schema.Network, cidr: str) -> Mapping[str, aws.ec2.RouteTable]:
+        """Declare a VPC; return its private route tables by zone."""
+        blocks = plan(cidr, settings.zones)
+        self.vpc_id = self._vpc(cidr).id
+        private = {zone: self._subnet("private", zone, block.private) for zone, block in blocks.items()}
+        # A table for each zone, even behind one gateway: changing `egress` then moves routes, not subnets.
+        tables = {zone: self._route_table("private", zone) for zone in private}
+        for zone, subnet in private.items():
+            self._associate("private", zone, subnet, tables[zone])
+        if settings.egress != "none":
+            self._way_out(blocks, tables, per_zone=settings.egress == "nat-gateway-per-zone")
+        self.subnet_ids = {zone: subnet.id for zone, subnet in private.items()}
+        return tables
 
     def _vpc(self, cidr: str) -> aws.ec2.Vpc:
         name = self._scope.name("vpc")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -35,6 +36,10 @@ class Lookups:
             "aws:iam/getPolicyDocument:getPolicyDocument": policy_document,
             "aws:ssm/getParameter:getParameter": self._parameter,
             "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": self._offerings,
+            "aws:ec2/getVpc:getVpc": self._vpc,
+            "aws:ec2/getSubnet:getSubnet": self._subnet,
+            "aws:ec2/getSecurityGroup:getSecurityGroup": self._security_group,
+            "aws:ec2/getVpcEndpointService:getVpcEndpointService": self._endpoint_service,
             "aws:ebs/getSnapshot:getSnapshot": self._snapshot,
         }
 
@@ -133,6 +138,45 @@ class Lookups:
             **_echo(args),
         }
 
+    def _vpc(self, args: Mapping[str, Any]) -> LookupAnswer:
+        here, vpc = self._clients("ec2"), str(args["id"])
+        with _of_this_id("VPC", vpc):
+            here.describe_vpcs(VpcIds=[vpc])
+        attributes = ("enableDnsSupport", "enableDnsHostnames")
+        return {
+            name: here.describe_vpc_attribute(VpcId=vpc, Attribute=name)[f"E{name[1:]}"]["Value"]
+            for name in attributes
+        } | {"id": vpc}
+
+    def _subnet(self, args: Mapping[str, Any]) -> LookupAnswer:
+        subnet = str(args["id"])
+        with _of_this_id("subnet", subnet):
+            [found] = self._clients("ec2").describe_subnets(SubnetIds=[subnet])["Subnets"]
+        return {
+            "id": subnet,
+            "vpcId": found["VpcId"],
+            "availabilityZone": found["AvailabilityZone"],
+            "cidrBlock": found["CidrBlock"],
+            "mapPublicIpOnLaunch": found["MapPublicIpOnLaunch"],
+        }
+
+    def _security_group(self, args: Mapping[str, Any]) -> LookupAnswer:
+        group = str(args["id"])
+        with _of_this_id("security group", group):
+            [found] = self._clients("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
+        return {"id": group, "vpcId": found["VpcId"], "name": found["GroupName"]}
+
+    def _endpoint_service(self, args: Mapping[str, Any]) -> LookupAnswer:
+        """Answer for a service by its name: it is in every zone here. moto's answer needs its extras."""
+        [names] = [item["values"] for item in args["filters"] if item["name"] == "service-name"]
+        region = self._clients.region
+        return {
+            "serviceName": next(name for name in names if name.startswith(f"com.amazonaws.{region}.")),
+            "availabilityZones": self._zones({})["names"],
+            "region": region,
+            **_echo(args),
+        }
+
     def _offerings(self, args: Mapping[str, Any]) -> LookupAnswer:
         filters = [{"Name": item["name"], "Values": item["values"]} for item in args.get("filters") or []]
         kind = args.get("locationType") or "region"
@@ -149,6 +193,15 @@ class Lookups:
             "region": self._clients.region,
             **_echo(args),
         }
+
+
+@contextlib.contextmanager
+def _of_this_id(what: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        raise LocalCloudError(f"{what} {name!r}: {code} in the local cloud") from None
 
 
 def policy_document(args: Mapping[str, Any]) -> LookupAnswer:

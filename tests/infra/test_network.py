@@ -1,0 +1,137 @@
+"""The network: of the stack's own or an existing one, and the endpoints that what is in it uses."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.components.network.endpoints import INTERFACES, interfaces
+from tests.apart import apart
+from tests.infra import program
+from tests.infra.declared import ROOT, STACKS, Run, run, shipped, variant
+
+EXISTING: dict[str, Any] = {
+    "vpcId": "vpc-0000000a",
+    "subnets": {"us-west-2a": "subnet-0000000a", "us-west-2b": "subnet-0000000b"},
+    "securityGroups": ["sg-0000000a"],
+}
+OF_A_NETWORK = {
+    *("Vpc", "DefaultSecurityGroup", "Subnet", "RouteTable", "Route", "RouteTableAssociation"),
+    *("InternetGateway", "NatGateway", "Eip", "VpcEndpoint", "FlowLog"),
+}
+REACHED_OTHERWISE = {"s3": "a gateway", "dynamodb": "a gateway", "elasticfilesystem": "NFS"}
+ENDPOINTS_BY_PREFIX = {"cloudwatch": {"monitoring"}, "ecr": {"ecr.api", "ecr.dkr"}}
+
+
+def in_network(network: dict[str, Any]) -> Callable[[dict[str, Any]], None]:
+    return lambda config: config.update({"gpu-spot:network": network})
+
+
+def kinds(told: Run) -> set[str]:
+    return {one["type"].rpartition(":")[2] for one in told.declared if one["custom"]}
+
+
+@pytest.mark.parametrize("mode", ["known", "unknown"])
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_stack_in_an_existing_network_declares_none(stack: str, mode: str, tmp_path: Path) -> None:
+    assert kinds(shipped(stack)) & OF_A_NETWORK
+    base = ROOT / f"Pulumi.{stack}.yaml"
+    assert not kinds(run(mode, variant(tmp_path, in_network(EXISTING), base), stack)) & OF_A_NETWORK
+
+
+def test_what_stands_in_an_existing_network_takes_its_places(tmp_path: Path) -> None:
+    told = run("known", variant(tmp_path, in_network(EXISTING), ROOT / "Pulumi.prod.yaml"), "prod")
+    subnets = list(EXISTING["subnets"].values())
+    assert told.the("Group", "inference-primary")["vpcZoneIdentifiers"] == subnets
+    assert [one["subnetId"] for one in told.of("MountTarget").values()] == subnets
+    for group in told.of("SecurityGroup").values():
+        assert group["vpcId"] == EXISTING["vpcId"]
+    template = told.the("LaunchTemplate", "inference-primary")
+    assert template["vpcSecurityGroupIds"] == ["gpu-spot-prod-workers-id", "sg-0000000a"]
+
+
+def test_an_existing_network_gets_interface_endpoints_if_asked(tmp_path: Path) -> None:
+    network = EXISTING | {"endpoints": "interface", "extraEndpoints": ["sts"]}
+    told = run("known", variant(tmp_path, in_network(network)))
+    found = [one["serviceName"] for one in told.of("VpcEndpoint").values()]
+    assert all(one["vpcEndpointType"] == "Interface" for one in told.of("VpcEndpoint").values())
+    assert found == [
+        f"com.amazonaws.us-west-2.{service}"
+        for service in ("autoscaling", "logs", "monitoring", "ssm", "ssmmessages", "sts")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"vpcId": "vpc-0000000d", "subnets": {}}, "network.vpcId: vpc-0000000d has not both DNS attributes"),
+        (
+            {"subnets": {"us-west-2b": "subnet-000000ee"}},
+            "subnets.us-west-2b: subnet-000000ee is in vpc-0000000e, allowed: subnets of vpc-0000000a",
+        ),
+        (
+            {"subnets": {"us-west-2a": "subnet-0000000b"}},
+            "network.subnets.us-west-2a: subnet-0000000b is in us-west-2b, allowed: subnets in us-west-2a",
+        ),
+        ({"subnets": {"us-west-2b": "subnet-000000ff"}}, "gives instances public addresses"),
+        ({"securityGroups": ["sg-0000000e"]}, "sg-0000000e is in vpc-0000000e, allowed: groups of"),
+    ],
+)
+def test_what_is_not_as_said_ends_the_preview(change: dict[str, Any], problem: str, tmp_path: Path) -> None:
+    network = {**EXISTING, **change}
+    network["subnets"] = network["subnets"] or EXISTING["subnets"]
+    error, _ = apart(program.refused, "unknown", "dev", variant(tmp_path, in_network(network)))
+    assert problem in error
+
+
+def test_an_endpoint_is_only_where_its_service_is() -> None:
+    prod = shipped("prod")
+    found = [one for one in prod.of("VpcEndpoint").values() if one["vpcEndpointType"] == "Interface"]
+    assert found
+    for endpoint in found:
+        assert endpoint["subnetIds"] == [
+            f"gpu-spot-prod-private-{zone}-id" for zone in program.ENDPOINT_ZONES
+        ]
+
+
+def test_a_service_that_is_in_none_of_the_zones_is_refused(tmp_path: Path) -> None:
+    def elsewhere(config: dict[str, Any]) -> None:
+        config["gpu-spot:network"]["zones"] = ["us-west-2d"]
+
+    path = variant(tmp_path, elsewhere, ROOT / "Pulumi.prod.yaml")
+    error, _ = apart(program.refused, "unknown", "prod", path)
+    assert re.search(
+        "no endpoint of .* in us-west-2d, allowed: one of us-west-2a, us-west-2b, us-west", error
+    )
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_there_is_an_endpoint_for_each_service_that_an_instance_may_call(stack: str, tmp_path: Path) -> None:
+    def closed(config: dict[str, Any]) -> None:
+        config["gpu-spot:network"].update(egress="none", endpoints="interface")
+
+    told = run("known", variant(tmp_path, closed, ROOT / f"Pulumi.{stack}.yaml"), stack)
+    called = {
+        action.partition(":")[0]
+        for name, policy in told.of("RolePolicy").items()
+        if name.endswith("-instance")
+        for statement in json.loads(policy["policy"])["Statement"]
+        for action in statement["Action"]
+    } - REACHED_OTHERWISE.keys()
+    wanted = {name for one in called for name in ENDPOINTS_BY_PREFIX.get(one, {one})}
+    found = {
+        one["serviceName"].removeprefix("com.amazonaws.us-west-2.")
+        for one in told.of("VpcEndpoint").values()
+        if one["vpcEndpointType"] == "Interface"
+    }
+    assert found == wanted
+
+
+def test_work_that_pulls_images_and_moves_volumes_has_all_endpoints() -> None:
+    assert interfaces({"image", "hooks", "volume"}) == sorted(INTERFACES)
+    assert interfaces({"work"}, ["sts", "ssm"]) == ["logs", "monitoring", "ssm", "ssmmessages", "sts"]

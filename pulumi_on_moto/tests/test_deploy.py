@@ -129,8 +129,8 @@ FAILING = {
         'aws:ec2/subnet:Subnet "s": An error occurred (InvalidVpcID.NotFound)',
     ),
     "unknown lookup": (
-        "aws.ec2.get_vpc(default=True)",
-        "lookup aws:ec2/getVpc:getVpc is not emulated by the local cloud",
+        "aws.ec2.get_ami(most_recent=True)",
+        "lookup aws:ec2/getAmi:getAmi is not emulated by the local cloud",
     ),
     "missing parameter": (
         'aws.ssm.get_parameter(name="/none")',

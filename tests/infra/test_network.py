@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from infra.components.network.endpoints import INTERFACES, interfaces
+from pulumi_on_moto import deploy
+from pulumi_on_moto.program import stackfile
+from pulumi_on_moto.running.clock import simulated
+from pulumi_on_moto.sandbox import sandbox
 from tests.apart import apart
+from tests.e2e.world import START
 from tests.infra import program
 from tests.infra.declared import ROOT, STACKS, Run, run, shipped, variant
 
@@ -135,3 +141,51 @@ def test_there_is_an_endpoint_for_each_service_that_an_instance_may_call(stack: 
 def test_work_that_pulls_images_and_moves_volumes_has_all_endpoints() -> None:
     assert interfaces({"image", "hooks", "volume"}) == sorted(INTERFACES)
     assert interfaces({"work"}, ["sts", "ssm"]) == ["logs", "monitoring", "ssm", "ssmmessages", "sts"]
+
+
+def test_previews_may_look_up_what_they_look_up_and_no_more(tmp_path: Path) -> None:
+    def allowed(name: str, network: dict[str, Any]) -> set[str]:
+        def change(config: dict[str, Any]) -> None:
+            config["gpu-spot:network"] = network
+            config["gpu-spot:identity"] = {"previews": {"repository": "team/gpu-spot"}}
+
+        (tmp_path / name).mkdir()
+        told = run("known", variant(tmp_path / name, change))
+        policy = json.loads(told.the("RolePolicy", "previews")["policy"])
+        return {action for one in policy["Statement"] for action in one["Action"]}
+
+    own = {"cidr": "10.20.0.0/16", "zones": ["us-west-2a"]}
+    assert not [action for action in allowed("own", own) if action.startswith("ec2:")]
+    assert "ec2:DescribeSubnets" in allowed("existing", EXISTING)
+    assert "ec2:DescribeVpcEndpointServices" in allowed("closed", own | {"endpoints": "interface"})
+
+
+def deployed_into_an_existing_network() -> tuple[Any, ...]:
+    with simulated(START), sandbox("us-west-2", 1) as clients:
+        ec2 = clients("ec2")
+        vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
+        ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
+        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.9.1.0/24", AvailabilityZone="us-west-2a")
+        subnet = subnet["Subnet"]["SubnetId"]
+        group = ec2.create_security_group(GroupName="theirs", Description="x", VpcId=vpc)["GroupId"]
+        ec2.modify_subnet_attribute(SubnetId=subnet, MapPublicIpOnLaunch={"Value": False})
+        network = {"vpcId": vpc, "subnets": {"us-west-2a": subnet}, "securityGroups": [group]}
+        before = len(ec2.describe_vpcs()["Vpcs"])
+        config = stackfile.load(ROOT, "dev")
+        deploy(clients, replace(config, values=dict(config.values) | {"gpu-spot:network": network}))
+        [template] = [
+            ec2.describe_launch_template_versions(LaunchTemplateId=one["LaunchTemplateId"], Versions=["1"])
+            for one in ec2.describe_launch_templates()["LaunchTemplates"]
+            if "primary" in one["LaunchTemplateName"]
+        ]
+        groups = clients("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+        given = template["LaunchTemplateVersions"][0]["LaunchTemplateData"]["SecurityGroupIds"]
+        return (
+            len(ec2.describe_vpcs()["Vpcs"]) - before,
+            {one["VPCZoneIdentifier"] for one in groups} == {subnet},
+            group in given,
+        )
+
+
+def test_it_deploys_into_an_existing_network() -> None:
+    assert apart(deployed_into_an_existing_network) == (0, True, True)

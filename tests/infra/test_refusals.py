@@ -22,6 +22,7 @@ SERVICE = "gpu-spot:services/0"
 CAPACITY = f"{SERVICE}/capacity"
 REMOVED = object()
 FAMILY_IMAGES = {"g4dn": "ami-0000000b", "g6e": "ami-0000000c", "g7e": "ami-0000000d"}
+SUBNETS = {"us-west-2a": "subnet-00000000"}
 
 
 def changed(stack: str, changes: dict[str, Any]) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def changed(stack: str, changes: dict[str, Any]) -> dict[str, Any]:
         for part in parents:
             here = here[int(part)] if isinstance(here, list) else here.setdefault(part, {})
         if value is REMOVED:
-            del here[last]
+            here.pop(last, None)
         else:
             here[last] = value
     return raw
@@ -44,6 +45,12 @@ def settings(stack: str, changes: dict[str, Any]) -> Settings:
 
 def network(**values: Any) -> dict[str, Any]:
     return {f"gpu-spot:network/{key}": value for key, value in values.items()}
+
+
+def existing(**values: Any) -> dict[str, Any]:
+    """Put the stack into an existing network, in the first of its zones."""
+    own = network(cidr=REMOVED, zones=REMOVED, egress=REMOVED)
+    return own | network(vpcId="vpc-00000000", subnets=SUBNETS) | network(**values)
 
 
 def capacity(**values: Any) -> dict[str, Any]:
@@ -251,6 +258,26 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", network(apartFrom=["10.20.128.0/17"]), "network.cidr", "overlaps 10.20.128.0/17"),
     ("dev", network(apartFrom=["ten"]), "network.apartFrom", "not an IPv4 network"),
     ("prod", network(endpoints="gateway"), "network.endpoints", "cuts workers off"),
+    ("dev", network(endpoints="none"), "network.endpoints", "'none' without vpcId"),
+    ("dev", network(extraEndpoints=["sts"]), "network.extraEndpoints", "without interface endpoints"),
+    ("dev", network(cidr=REMOVED), "network.cidr", "missing, allowed: such as 10.20.0.0/16, or vpcId"),
+    ("dev", network(subnets=SUBNETS), "network.subnets", "without vpcId"),
+    ("dev", network(securityGroups=["sg-00000000"]), "network.securityGroups", "without vpcId"),
+    ("dev", existing(cidr="10.20.0.0/16"), "network.cidr", "in an existing network"),
+    ("dev", existing(subnets=REMOVED), "network.subnets", "missing, allowed: a private subnet"),
+    ("dev", existing(subnets={"us-west-2a": "10.0.0.0/24"}), "network.subnets.us-west-2a", "subnet-"),
+    ("dev", existing(subnets={"us-east-1a": "subnet-00000000"}), "network.zones", "not a zone of us-west-2"),
+    (
+        "dev",
+        existing(subnets=dict.fromkeys(("us-west-2a", "us-west-2b"), "subnet-00000000")),
+        "network.subnets",
+        "each subnet once",
+    ),
+    ("dev", existing(zones=["us-west-2a", "us-west-2b"]), "network.zones", "those of subnets: us-west-2a"),
+    ("dev", existing(egress="nat-gateway"), "network.egress", "in an existing network"),
+    ("dev", existing(flowLogs="all"), "network.flowLogs", "in an existing network"),
+    ("dev", existing(apartFrom=["10.0.0.0/8"]), "network.apartFrom", "in an existing network"),
+    ("dev", existing(endpoints="gateway"), "network.endpoints", "in an existing network"),
     ("dev", network(flowLogs="accepted"), "network.flowLogs", "'rejected'"),
     # services
     ("dev", {f"{SERVICE}/image": "worker:latest"}, "services[0].image", "what matches"),

@@ -139,7 +139,7 @@ class Lookups:
         }
 
     def _vpc(self, args: Mapping[str, Any]) -> LookupAnswer:
-        here, vpc = self._clients("ec2"), str(args["id"])
+        here, vpc = self._clients("ec2"), _given_id(args)
         with _of_this_id("VPC", vpc):
             here.describe_vpcs(VpcIds=[vpc])
         attributes = ("enableDnsSupport", "enableDnsHostnames")
@@ -149,7 +149,7 @@ class Lookups:
         } | {"id": vpc}
 
     def _subnet(self, args: Mapping[str, Any]) -> LookupAnswer:
-        subnet = str(args["id"])
+        subnet = _given_id(args)
         with _of_this_id("subnet", subnet):
             [found] = self._clients("ec2").describe_subnets(SubnetIds=[subnet])["Subnets"]
         return {
@@ -161,7 +161,7 @@ class Lookups:
         }
 
     def _security_group(self, args: Mapping[str, Any]) -> LookupAnswer:
-        group = str(args["id"])
+        group = _given_id(args)
         with _of_this_id("security group", group):
             [found] = self._clients("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
         return {"id": group, "vpcId": found["VpcId"], "name": found["GroupName"]}
@@ -193,6 +193,12 @@ class Lookups:
             "region": self._clients.region,
             **_echo(args),
         }
+
+
+def _given_id(args: Mapping[str, Any]) -> str:
+    if not args.get("id"):
+        raise LocalCloudError("a lookup by anything but an id is not emulated by the local cloud")
+    return str(args["id"])
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from pulumi_on_moto.errors import LocalCloudError
 _COMMANDS: Final = (
     "gpu_spot.commands.demo",
     "gpu_spot.commands.deploy",
+    "gpu_spot.commands.preflight",
     "gpu_spot.commands.replay",
     "gpu_spot.commands.replay_deadline",
 )

@@ -42,6 +42,8 @@ _MARKS_OF: Final = {
     "node/test_tasks.py": "adapter long",
     "node/test_volume_aws.py": "adapter long",
     "node/test_volume_crash.py": "adapter long",
+    "preflight": "adapter",
+    "preflight/test_stack.py": "program",
     "report": "pure",
     "report/test_browser.py": "whole",
     "report/test_moves.py": "whole",

@@ -1,0 +1,36 @@
+"""The checks, in the order in which they are shown: a module each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpu_spot.preflight.checks import (
+    billing,
+    encryption,
+    endpoints,
+    github,
+    images,
+    limits,
+    money,
+    offerings,
+    permissions,
+    quotas,
+    service_roles,
+    taken_names,
+)
+from gpu_spot.preflight.remark import Check
+
+CHECKS: Final[tuple[Check, ...]] = (
+    permissions,
+    service_roles,
+    quotas,
+    limits,
+    offerings,
+    images,
+    encryption,
+    endpoints,
+    taken_names,
+    github,
+    billing,
+    money,
+)

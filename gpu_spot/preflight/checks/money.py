@@ -1,0 +1,56 @@
+"""What the stack costs before it does any work. Instances, data, logs and requests come on top."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from gpu_spot.preflight import prices
+from gpu_spot.preflight.account import Account
+from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.stack import Stack
+
+NAME: Final = "money a month"
+
+
+def look(stack: Stack, account: Account) -> Iterator[Remark]:
+    """Add up what is paid all the time; a budget below that is a warning."""
+    total = 0.0
+    for subject, count, price in _lines(stack):
+        if count:
+            total += count * price
+            yield Remark(subject, "ok", f"{count} × ${price:.2f} = ${count * price:.2f}")
+    told = f"${total:.0f} before any instance runs"
+    if stack.region in prices.SAME_PRICES:
+        told += f" (list prices of {prices.READ})"
+    else:
+        told += f" (prices of {prices.REGION}, {prices.READ}; {stack.region} asks more)"
+    budget = stack.settings.monitoring.monthly_budget_usd
+    if budget is not None and total > budget:
+        yield Remark("total", "warning", told, f"the budget is ${budget}: raise it, or ask for less")
+    else:
+        yield Remark("total", "ok", told)
+
+
+def _lines(stack: Stack) -> Iterator[tuple[str, int, float]]:
+    """Yield what, how many, and dollars a month for one."""
+    hours = prices.HOURS
+    yield "NAT gateways", _count(stack, "aws:ec2/natGateway:NatGateway"), prices.NAT_GATEWAY_HOUR * hours
+    yield "public IPv4 addresses", _count(stack, "aws:ec2/eip:Eip"), prices.PUBLIC_ADDRESS_HOUR * hours
+    zones = sum(len(one.get("subnetIds", ())) for one in stack.of_type("aws:ec2/vpcEndpoint:VpcEndpoint"))
+    yield "interface endpoints × zones", zones, prices.ENDPOINT_ZONE_HOUR * hours
+    yield "GiB of stopped warm instances", _warm_gib(stack), prices.GP3_GIB_MONTH
+    yield "alarms", _count(stack, "aws:cloudwatch/metricAlarm:MetricAlarm"), prices.ALARM_MONTH
+    yield "dashboards", _count(stack, "aws:cloudwatch/dashboard:Dashboard"), prices.DASHBOARD_MONTH
+    yield "KMS keys", _count(stack, "aws:kms/key:Key"), prices.KMS_KEY_MONTH
+
+
+def _count(stack: Stack, type_: str) -> int:
+    return sum(1 for _ in stack.of_type(type_))
+
+
+def _warm_gib(stack: Stack) -> int:
+    return sum(
+        capacity.warm_instances(len(stack.zones)) * capacity.root_volume_gib
+        for capacity in stack.settings.capacities.values()
+    )

@@ -1,0 +1,64 @@
+"""The roles by which AWS's services act in an account.
+
+Source: EC2 user guide, "Service-linked role for Spot Instance requests" and "Spot Fleet permissions": only
+the console creates the roles of spot by itself, whoever uses the API "must first ensure that this role
+exists". Auto Scaling guide, "Service-linked roles": the first group makes Auto Scaling's. That spot launches
+of a group fail without the role is from others' logs (AuthFailure.ServiceLinkedRoleCreationNotPermitted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+
+from gpu_spot.preflight.account import Account
+from gpu_spot.preflight.remark import Remark
+from gpu_spot.preflight.stack import Stack
+
+NAME: Final = "service-linked roles"
+
+_SPOT: Final = ("AWSServiceRoleForEC2Spot", "spot.amazonaws.com")
+_FLEET: Final = ("AWSServiceRoleForEC2SpotFleet", "spotfleet.amazonaws.com")
+_GROUPS: Final = "AWSServiceRoleForAutoScaling"
+
+
+def look(stack: Stack, account: Account) -> Iterator[Remark]:
+    """Look for each role that the stack's groups need."""
+    iam = account.clients("iam")
+    if stack.has("aws:autoscaling/group:Group"):
+        if _is_there(iam, _GROUPS):
+            yield Remark(_GROUPS, "ok", "is there")
+        else:
+            yield Remark(
+                _GROUPS,
+                "warning",
+                "is not there yet; AWS makes it with the first group",
+                "let whoever runs `up` iam:CreateServiceLinkedRole",
+            )
+    needed = []
+    if any(capacity.spot_percentage > 0 for capacity in stack.settings.capacities.values()):
+        needed.append(_SPOT)
+    if stack.has("aws:ec2/spotFleetRequest:SpotFleetRequest"):
+        needed.append(_FLEET)
+    for role, service in needed:
+        if _is_there(iam, role):
+            yield Remark(role, "ok", "is there")
+        else:
+            yield Remark(
+                role,
+                "failure",
+                "is not there: spot requests are refused",
+                f"aws iam create-service-linked-role --aws-service-name {service}",
+            )
+
+
+def _is_there(iam: Any, role: str) -> bool:
+    try:
+        iam.get_role(RoleName=role)
+    except ClientError as error:
+        if error.response["Error"]["Code"] == "NoSuchEntity":
+            return False
+        raise
+    return True

@@ -1,0 +1,26 @@
+"""List prices of what runs all the time, in US dollars. Read in November 2026; look again before you budget.
+
+Source: the pages "Amazon VPC pricing" (NAT gateways, public IPv4 addresses, interface endpoints, which is
+AWS PrivateLink's), "Amazon EBS pricing" and "Amazon CloudWatch pricing", as public copies have them.
+us-east-1, us-east-2 and us-west-2 have the same; other regions ask more.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+READ: Final = "2026-11"
+REGION: Final = "us-east-1"
+SAME_PRICES: Final = frozenset({"us-east-1", "us-east-2", "us-west-2"})
+
+HOURS: Final = 730
+"""Of a month, as AWS's calculator counts."""
+
+NAT_GATEWAY_HOUR: Final = 0.045
+PUBLIC_ADDRESS_HOUR: Final = 0.005
+ENDPOINT_ZONE_HOUR: Final = 0.01
+GP3_GIB_MONTH: Final = 0.08
+ALARM_MONTH: Final = 0.10
+DASHBOARD_MONTH: Final = 3.00
+"""An account's first three are free."""
+KMS_KEY_MONTH: Final = 1.00

@@ -1,0 +1,71 @@
+"""The stack files of this repository, read before a deployment; each in a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+import yaml
+
+from gpu_spot.preflight.actions import ACTIONS
+from gpu_spot.preflight.stack import read
+from pulumi_on_moto import LocalCloudError
+from tests.apart import apart
+
+REPOSITORY = Path(__file__).parents[2]
+# Actions that are no operation of boto3's: the service authorisation reference has them.
+NO_OPERATION = {
+    "budgets:ModifyBudget",
+    "budgets:ViewBudget",
+    "iam:PassRole",
+    "s3:ListBucket",
+    "s3:PutBucketPublicAccessBlock",
+    "s3:PutEncryptionConfiguration",
+    "s3:PutLifecycleConfiguration",
+}
+CLIENTS = {"elasticfilesystem": "efs"}
+
+
+def types(folder: str, name: str) -> tuple[str, list[str], dict[str, Any]]:
+    found = read(Path(folder), name)
+    fleet = next(iter(found.of_type("aws:ec2/spotFleetRequest:SpotFleetRequest")), {})
+    return found.region, sorted({one.type for one in found.declared}), dict(fleet)
+
+
+@pytest.mark.parametrize("name", ["dev", "fleet", "prod", "research"])
+def test_the_permissions_of_every_declared_type_are_known(name: str) -> None:
+    region, found, fleet = apart(types, str(REPOSITORY), name)
+    assert region == "us-west-2"
+    assert set(found) <= ACTIONS.keys()
+    assert bool(fleet) == (name == "fleet")
+
+
+def test_a_stack_with_an_image_parameter_of_its_own_is_read(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
+    (tmp_path / "infra").symlink_to(REPOSITORY / "infra")
+    content = yaml.safe_load((REPOSITORY / "Pulumi.fleet.yaml").read_text())
+    content["config"]["gpu-spot:services"][0]["capacity"]["ami"] = "/images/mine"
+    (tmp_path / "Pulumi.own.yaml").write_text(yaml.safe_dump(content))
+    _, _, fleet = apart(types, str(tmp_path), "own")
+    assert fleet
+
+
+def test_a_wrong_setting_is_told_as_a_preview_tells_it(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
+    content = yaml.safe_load((REPOSITORY / "Pulumi.dev.yaml").read_text())
+    content["config"]["gpu-spot:network"]["cidr"] = "10.0.0.0/8"
+    (tmp_path / "Pulumi.wrong.yaml").write_text(yaml.safe_dump(content))
+    with pytest.raises(LocalCloudError, match=r"gpu-spot:network\.cidr: a /8 network, allowed: /16 to /20"):
+        read(tmp_path, "wrong")
+
+
+def test_every_action_exists() -> None:
+    session = boto3.session.Session(region_name="us-east-1")
+    for action in {action for actions in ACTIONS.values() for action in actions} - NO_OPERATION:
+        service, _, operation = action.partition(":")
+        client = session.client(
+            CLIENTS.get(service, service), aws_access_key_id="x", aws_secret_access_key="x"
+        )
+        assert operation in client.meta.service_model.operation_names, action

@@ -1,0 +1,208 @@
+"""What a stack asks of its region: types, images, endpoints, names, money. Each check finds its cause."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpu_spot.preflight.checks import endpoints, images, money, offerings, taken_names
+from pulumi_on_moto import AwsClients
+from tests.preflight.worlds import answer, declared, remarks, stack, statuses
+
+PARAMETER = "/images/mine"
+TEMPLATE = declared(
+    "aws:ec2/launchTemplate:LaunchTemplate",
+    imageId=f"resolve:ssm:{PARAMETER}",
+    blockDeviceMappings=[{"deviceName": "/dev/sda1", "ebs": {"volumeSize": 125}}],
+)
+
+
+def offered(clients: AwsClients, *pools: str) -> None:
+    given = [{"InstanceType": type_, "Location": zone} for type_, zone in (pool.split("@") for pool in pools)]
+    answer(clients, "ec2", "DescribeInstanceTypeOfferings", {"InstanceTypeOfferings": given})
+
+
+def test_zones_and_types_that_are_not_there_are_told(clients: AwsClients) -> None:
+    offered(clients, "g6.xlarge@us-west-2a", "g6.xlarge@us-west-2c")
+    found = remarks(offerings, stack(), clients)
+    assert statuses(found) == {"web": "ok", "web in us-west-2b": "warning", "web: g5.2xlarge": "warning"}
+    assert found[0].found == "1 of 4 pools (a type in a zone) exist"
+
+
+def test_a_group_without_any_pool_fails(clients: AwsClients) -> None:
+    offered(clients)
+    assert statuses(remarks(offerings, stack(), clients)) == {"web": "failure"}
+
+
+def test_a_zone_that_the_account_does_not_have_fails(clients: AwsClients) -> None:
+    offered(clients, "g6.xlarge@us-west-2a", "g5.2xlarge@us-west-2h")
+    network = {"cidr": "10.0.0.0/16", "zones": ["us-west-2a", "us-west-2h"]}
+    assert statuses(remarks(offerings, stack(network=network), clients)) == {
+        "us-west-2h": "failure",
+        "web": "ok",
+    }
+
+
+def image(clients: AwsClients, *, kind: str = "aws:ec2:image", **given: Any) -> str:
+    """Put an image behind the parameter."""
+    described = {
+        "ImageId": "ami-0123456789abcdef0",
+        "Name": "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) 20261101",
+        "Architecture": "x86_64",
+        "State": "available",
+        "RootDeviceName": "/dev/sda1",
+        "BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 75}}],
+    }
+    answer(clients, "ec2", "DescribeImages", {"Images": [described | given]})
+    value = {"Name": PARAMETER, "Value": "ami-0123456789abcdef0", "DataType": kind}
+    answer(clients, "ssm", "GetParameter", {"Parameter": value})
+    return PARAMETER
+
+
+def of_image(clients: AwsClients, **work: Any) -> list[tuple[str, str]]:
+    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"], "ami": PARAMETER}
+    wanted = stack(declared=[TEMPLATE], services=[{"name": "web", "capacity": capacity, **work}])
+    return [(one.status, one.found) for one in remarks(images, wanted, clients)]
+
+
+def test_an_image_that_fits_is_named(clients: AwsClients) -> None:
+    image(clients)
+    [(status, found)] = of_image(clients)
+    assert (status, "Ubuntu 24.04" in found) == ("ok", True)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"Architecture": "arm64"}, "is for arm64, g6.xlarge is x86_64"),
+        ({"State": "deregistered"}, "is deregistered"),
+        ({"RootDeviceName": "/dev/xvda"}, "its root device is /dev/xvda, the launch template sets /dev/sda1"),
+        (
+            {"BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 200}}]},
+            "its root volume has 200 GiB, rootVolumeGiB is 125",
+        ),
+        ({"kind": "text"}, "the parameter's data type is text, Auto Scaling wants aws:ec2:image"),
+    ],
+)
+def test_an_image_that_does_not_fit_is_found(clients: AwsClients, given: dict[str, Any], said: str) -> None:
+    image(clients, **given)
+    [(status, found), *_] = of_image(clients)
+    assert status == "failure"
+    assert said in found
+
+
+def test_a_missing_parameter_and_a_missing_image_are_found(clients: AwsClients) -> None:
+    assert [status for status, _ in of_image(clients)] == ["failure"]
+    clients("ssm").put_parameter(Name=PARAMETER, Value="ami-0123456789abcdef9", Type="String")
+    assert [found for _, found in of_image(clients)][-1] == "ami-0123456789abcdef9 is not there"
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "status"),
+    [
+        (["python", "serve.py"], None, "failure"),
+        (["python3", "serve.py"], None, None),
+        (["python3", "serve.py"], "an image of ours", "not known"),
+        (["./serve"], None, None),
+    ],
+)
+def test_a_command_finds_its_python(
+    clients: AwsClients, command: list[str], name: str | None, status: str | None
+) -> None:
+    image(clients, **({"Name": name} if name else {}))
+    [_, *rest] = of_image(clients, command=command)
+    assert [one for one, _ in rest] == ([status] if status else [])
+
+
+def services(clients: AwsClients, zones: dict[str, list[str]]) -> None:
+    given = [
+        {"ServiceName": f"com.amazonaws.us-west-2.{name}", "AvailabilityZones": there}
+        for name, there in zones.items()
+    ]
+    answer(clients, "ec2", "DescribeVpcEndpointServices", {"ServiceDetails": given})
+
+
+def endpoint(name: str, kind: str = "Interface") -> Any:
+    return declared(
+        "aws:ec2/vpcEndpoint:VpcEndpoint", serviceName=f"com.amazonaws.us-west-2.{name}", vpcEndpointType=kind
+    )
+
+
+def test_an_endpoint_must_be_in_all_zones(clients: AwsClients) -> None:
+    wanted = stack(declared=[endpoint("sqs"), endpoint("logs"), endpoint("s3", "Gateway"), endpoint("new")])
+    services(clients, {"sqs": ["us-west-2a"], "logs": ["us-west-2a", "us-west-2b"], "s3": []})
+    found = remarks(endpoints, wanted, clients)
+    assert [(one.subject.rpartition(".")[2], one.status, one.found) for one in found] == [
+        ("sqs", "failure", "has no endpoint in us-west-2b"),
+        ("new", "failure", "no such endpoint in this region"),
+    ]
+
+
+def test_endpoints_that_are_there_need_nothing(clients: AwsClients) -> None:
+    services(clients, {"sqs": ["us-west-2a", "us-west-2b"]})
+    assert [one.status for one in remarks(endpoints, stack(declared=[endpoint("sqs")]), clients)] == ["ok"]
+
+
+def test_that_nobody_can_ask_where_efs_is_is_said(clients: AwsClients) -> None:
+    wanted = stack(declared=[declared("aws:efs/mountTarget:MountTarget")])
+    assert statuses(remarks(endpoints, wanted, clients)) == {"EFS": "not known"}
+
+
+NAMED = [
+    declared("aws:ssm/parameter:Parameter", name="/gpu-spot/dev/groups/web/target"),
+    declared("aws:cloudwatch/logGroup:LogGroup", name="/gpu-spot/dev/instances/web"),
+    declared("aws:cloudwatch/logGroup:LogGroup"),
+]
+
+
+def test_free_names_need_nothing(clients: AwsClients) -> None:
+    clients("ssm").put_parameter(Name="/gpu-spot/dev2/groups/web/target", Value="1", Type="String")
+    clients("logs").create_log_group(logGroupName="/gpu-spot/dev/instances/web2")
+    assert statuses(remarks(taken_names, stack(declared=NAMED), clients)) == {"stack dev": "ok"}
+
+
+def test_a_strangers_names_are_in_the_way(clients: AwsClients) -> None:
+    clients("ssm").put_parameter(Name="/gpu-spot/dev/groups/web/target", Value="1", Type="String")
+    clients("logs").create_log_group(logGroupName="/gpu-spot/dev/instances/web")
+    found = statuses(remarks(taken_names, stack(declared=NAMED), clients))
+    assert found["/gpu-spot/dev/groups/web/target"] == "failure"
+    assert found["/gpu-spot/dev/instances/web"] == "failure"
+
+
+def test_a_stack_that_is_up_finds_its_own_names(clients: AwsClients) -> None:
+    clients("ssm").put_parameter(
+        Name="/gpu-spot/dev/groups/web/target",
+        Value="1",
+        Type="String",
+        Tags=[{"Key": "gpu-spot:stack", "Value": "dev"}],
+    )
+    clients("logs").create_log_group(
+        logGroupName="/gpu-spot/dev/instances/web", tags={"gpu-spot:stack": "dev"}
+    )
+    assert statuses(remarks(taken_names, stack(declared=NAMED), clients)) == {"stack dev": "warning"}
+
+
+ALWAYS = [
+    declared("aws:ec2/natGateway:NatGateway"),
+    declared("aws:ec2/eip:Eip"),
+    declared("aws:ec2/vpcEndpoint:VpcEndpoint", subnetIds=["a", "b"]),
+    declared("aws:ec2/vpcEndpoint:VpcEndpoint", routeTableIds=["a"]),
+]
+
+
+def test_what_always_runs_is_added_up(clients: AwsClients) -> None:
+    warm = {"fallback": {"warmInstances": 2}}
+    found = remarks(money, stack(warm, ALWAYS), clients)
+    told = {one.subject: one.found for one in found}
+    assert told["NAT gateways"] == "1 × $32.85 = $32.85"
+    assert told["interface endpoints × zones"] == "2 × $7.30 = $14.60"
+    assert told["GiB of stopped warm instances"] == "250 × $0.08 = $20.00"
+    # 32.85 + 3.65 + 14.60 + 20.00
+    assert told["total"].startswith("$71 before any instance runs (list prices of ")
+
+
+def test_a_budget_below_what_always_runs_is_a_warning(clients: AwsClients) -> None:
+    for budget, status in ((50, "warning"), (60, "ok")):
+        wanted = stack({"fallback": {"enabled": False}}, ALWAYS, monitoring={"monthlyBudgetUsd": budget})
+        assert remarks(money, wanted, clients)[-1].status == status

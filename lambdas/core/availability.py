@@ -133,10 +133,13 @@ def _victims(
 ) -> list[Instance]:
     """Choose whom to let go, in the order of release; never the base.
 
-    Hand-over: a serving instance may go only while the others fill the target without it.
+    Hand-over: a serving instance may go only while the others fill the target without it. What boots in
+    place of an instance at risk stays: capacity rebalancing would launch the next one at once.
     """
     if surplus <= 0:
         return []
+    at_risk = situation.memory.at_risk
+    successors = sum(i.id not in at_risk for i in staying) - (len(staying) - surplus)
     serving = len(situation.lasting((*situation.primary, *situation.fallback)))
     spare = max(0, serving - situation.group.target) if handover else serving
     lasting = set(ids(situation.lasting(staying)))
@@ -156,6 +159,9 @@ def _victims(
             if spare <= 0:
                 continue
             spare -= 1
+        elif instance.id not in at_risk and successors <= 0:
+            continue
+        successors -= instance.id not in at_risk
         chosen.append(instance)
     return chosen
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lambdas.core.availability import Decision, decide
-from lambdas.core.events import InterruptionNotice
+from lambdas.core.events import InterruptionNotice, RebalanceRecommendation
 from lambdas.core.memory import Memory, note
 from lambdas.core.model import Alarm, Control, Mode, Observation, SetDesired, Side
 from lambdas.core.policies.ready_handover import ReadyHandover
@@ -134,6 +134,16 @@ def test_scaling_in_releases_chosen_instances_and_keeps_the_base() -> None:
     # Only as many serving instances go as the target can spare, and not the base though one boots.
     assert released(decision.actions) == ("a",)
     assert desired(decision.actions, Side.PRIMARY) is None
+
+
+def test_the_successor_of_an_instance_at_risk_boots_in_peace_and_then_the_one_at_risk_goes() -> None:
+    memory = note(Memory(), [RebalanceRecommendation("a")], NOW)
+    others = (spot("a"), spot("b"), spot("c"), spot("d"))
+    booting = observe(*others, spot("new", ready=False, age=60))
+    assert run(booting, memory).actions == ()
+    assert released(run(observe(*others, spot("new")), memory).actions) == ("a",)
+    surplus = observe(*others, spot("new", ready=False, age=60), spot("newer", ready=False, age=30))
+    assert released(run(surplus, memory).actions) == ("newer",)
 
 
 def test_unfulfilled_desire_is_lowered_before_anybody_is_let_go() -> None:

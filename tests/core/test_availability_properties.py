@@ -166,6 +166,31 @@ def test_looking_again_comes_to_rest(state: Observation, policy, memory) -> None
     assert decide(state, policy, memory, NOW).actions == ()
 
 
+def replaced(state: Observation, memory: Memory, round_: int) -> Observation:
+    """Return what AWS makes of it with capacity rebalancing: one more for each at risk or doomed."""
+    marked = memory.at_risk.keys() | memory.doomed.keys()
+    safe = sum(i.id not in marked for i in state.on(Side.PRIMARY))
+    launched = (
+        Instance(f"new-{round_}-{n}", Pool("g5.xlarge", "a"), Market.SPOT, Side.PRIMARY, NOW)
+        for n in range(state.primary_desired - safe)
+    )
+    return replace(state, instances=(*state.instances, *launched))
+
+
+@given(observations(), policies, memories)
+def test_what_boots_for_an_instance_at_risk_is_never_let_go_to_be_launched_again(
+    state: Observation, policy, memory
+) -> None:
+    counts = []
+    for round_ in range(8):
+        decision = decide(state, policy, memory, NOW)
+        memory = decision.memory
+        before = carried_out(state, decision)
+        state = replaced(before, memory, round_)
+        counts.append(len(state.instances) - len(before.instances))
+    assert counts[4:] == [0] * 4
+
+
 @given(observations(), policies, memories)
 def test_one_look_covers_every_shortage_that_money_and_the_ceiling_allow(
     state: Observation, policy, memory

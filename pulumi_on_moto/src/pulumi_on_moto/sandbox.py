@@ -17,6 +17,7 @@ from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.moto_api._internal import mock_random
 
 from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes import parameters
 from pulumi_on_moto.fixes.everything import applied
 from pulumi_on_moto.fixes.speedups import answers
 
@@ -43,11 +44,14 @@ class AwsClients:
     Attributes:
         region: the AWS region.
         closing: what is entered here ends with the sandbox.
+        refused: the calls whose values AWS's models forbid, one line each. While there is one, the sandbox
+            ends with an error; who wanted a refusal clears the list.
     """
 
     def __init__(self, region: str, closing: contextlib.ExitStack) -> None:
         self.region = region
         self.closing = closing
+        self.refused = parameters.REFUSED
         self._session = boto3.session.Session(region_name=region)
         self._clients: dict[str, BaseClient] = {}
         self._lock = threading.Lock()
@@ -67,12 +71,16 @@ def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
 
     Credentials are moto's fake ones; a request that moto does not answer raises ``LocalCloudError`` instead
     of leaving the machine. Ids are drawn from ``seed``.
+
+    Raises:
+        LocalCloudError: at the end, AWS would have refused a call, and the code that made it went on.
     """
     global _active  # one moto, hence one sandbox, in a process
     if _active:
         raise LocalCloudError("a local cloud is already running in this process")
     _active = True
     answers.changed()
+    parameters.REFUSED.clear()
     try:
         with (
             mock_aws(config={"iam": {"load_aws_managed_policies": True}}),
@@ -84,3 +92,6 @@ def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
             yield AwsClients(region, closing)
     finally:
         _active = False
+    if parameters.REFUSED:
+        more = f" (and {len(parameters.REFUSED) - 1} more calls)" if parameters.REFUSED[1:] else ""
+        raise LocalCloudError(f"AWS refuses {parameters.REFUSED[0]}{more}")

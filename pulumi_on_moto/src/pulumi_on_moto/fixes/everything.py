@@ -19,6 +19,7 @@ from pulumi_on_moto.fixes.groups.policy import KEPT_POLICY
 from pulumi_on_moto.fixes.groups.termination import NAMED_INSTANCE
 from pulumi_on_moto.fixes.groups.warm_pool import WARM_POOL
 from pulumi_on_moto.fixes.invocations import INVOKE
+from pulumi_on_moto.fixes.parameters import PARAMETERS
 from pulumi_on_moto.fixes.put_events import PUT_EVENTS
 from pulumi_on_moto.fixes.speedups.answers import ANSWERS
 from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
@@ -27,6 +28,7 @@ from pulumi_on_moto.fixes.speedups.timestamps import TIMESTAMPS
 from pulumi_on_moto.fixes.terminations import TERMINATION
 
 FIXES: Final[tuple[Fix, ...]] = (
+    PARAMETERS,
     INVOKE,
     POLLING,
     PUT_EVENTS,

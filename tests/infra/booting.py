@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from tests import models
 from tests.node.metadata import MetadataServer
 
 AWS = f"""#!{sys.executable}
@@ -47,6 +48,8 @@ if service == "cloudwatch":  # the CLI's shorthand, and its one-metric parameter
     metric |= {{key: given.pop(key) for key in ("MetricName", "Unit")}}
     metric["Value"] = float(given.pop("Value"))
     given["MetricData"] = [metric]
+with (here / "asked").open("a") as log:
+    log.write(json.dumps([service, command.replace("-", "_"), given]) + "\\n")
 report = ParamValidator().validate(given, operation.input_shape)
 if report.has_errors():
     sys.exit(report.generate_report())
@@ -106,7 +109,11 @@ class Machine:
             "NO_PROXY": "*",
         }
         command = ["bash", str(script or self.root / "opt/gpu-spot/boot.sh")]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+        asked = self.doubles / "asked"
+        for line in asked.read_text("utf-8").splitlines() if asked.exists() else []:
+            models.check(*json.loads(line))
+        return done
 
     def calls(self, program: str) -> list[list[str]]:
         """The calls of a double so far, without its name."""

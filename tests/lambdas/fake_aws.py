@@ -20,6 +20,7 @@ from botocore.exceptions import ClientError
 from lambdas.core import registry_item
 from lambdas.core.events import Wake, parse
 from lambdas.core.registry_item import Worker, WorkerState
+from tests import models
 
 PAGE = {
     "describe_instances": 1000,
@@ -96,13 +97,14 @@ class FakeAws:
     def client(self, service: str) -> Any:
         """Return a client: every public method of this class that the service has, counted."""
         return SimpleNamespace(
-            get_paginator=self._paginator,
+            get_paginator=lambda name: self._paginator(service, name),
             exceptions=SimpleNamespace(),
-            **{name: self._counted(name) for name in _METHODS[service]},
+            **{name: self._counted(service, name) for name in _METHODS[service]},
         )
 
-    def _counted(self, name: str) -> Any:
+    def _counted(self, service: str, name: str) -> Any:
         def call(**kwargs: Any) -> Any:
+            models.check(service, name, kwargs)
             self._called(name)
             return getattr(self, f"_{name}")(**kwargs)
 
@@ -114,10 +116,13 @@ class FakeAws:
             self.throttled[name] -= 1
             raise ClientError({"Error": {"Code": "Throttling", "Message": "Rate exceeded"}}, name)
 
-    def _paginator(self, name: str) -> Any:
-        return SimpleNamespace(paginate=lambda **kwargs: self._pages(name, kwargs))
+    def _paginator(self, service: str, name: str) -> Any:
+        return SimpleNamespace(paginate=lambda **kwargs: self._pages(service, name, kwargs))
 
-    def _pages(self, name: str, kwargs: dict[str, Any]) -> Iterator[Any]:
+    def _pages(self, service: str, name: str, kwargs: dict[str, Any]) -> Iterator[Any]:
+        models.check(
+            service, name, {key: value for key, value in kwargs.items() if key != "PaginationConfig"}
+        )
         key, items, wrap = getattr(self, f"_list_{name}")(**kwargs)
         size = PAGE.get(name, 100)
         for start in range(0, max(1, len(items)), size):

@@ -5,8 +5,8 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
+from tests import models
 from tests.node import jobs
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
@@ -29,6 +29,6 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """EC2's client, with the job table and the worker registry beside it."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    with mock_aws():
+    with models.moto():
         jobs.make_tables()
         yield boto3.client("ec2", region_name=jobs.REGION)

@@ -11,8 +11,8 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
+from tests import models
 from tests.node import configs
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeNvml
@@ -97,7 +97,7 @@ def test_what_is_not_the_dataset_is_not_mounted(
 
 @pytest.mark.long
 def test_volumes_are_told_apart_by_the_instance_that_has_them() -> None:
-    with mock_aws():
+    with models.moto():
         client = boto3.client("ec2", region_name="us-west-2")
         volume = client.create_volume(AvailabilityZone="us-west-2a", Size=1)["VolumeId"]
         snapshot = client.create_snapshot(VolumeId=volume)["SnapshotId"]

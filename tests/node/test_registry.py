@@ -5,8 +5,8 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
+from tests import models
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
 
@@ -15,7 +15,7 @@ from userdata.agent.machine.errors import AgentError
 def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    with mock_aws():
+    with models.moto():
         client = boto3.client("dynamodb", region_name="us-west-2")
         client.create_table(
             TableName="registry",

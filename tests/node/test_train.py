@@ -9,8 +9,8 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
+from tests import models
 from tests.node import configs
 from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
@@ -158,7 +158,7 @@ def test_a_renewal_that_fails_for_another_reason_does_not(bench: Bench) -> None:
 def jobs(monkeypatch: pytest.MonkeyPatch, clock: FakeClock) -> Iterator[Callable[[str], Jobs]]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    with mock_aws():
+    with models.moto():
         dynamodb: Any = boto3.client("dynamodb", region_name="us-west-2")
         ssm: Any = boto3.client("ssm", region_name="us-west-2")
         dynamodb.create_table(

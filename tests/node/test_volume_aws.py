@@ -12,8 +12,8 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
 
+from tests import models
 from tests.node.clocks import FakeClock
 from tests.node.world import World, WorldLease
 from userdata.agent.config.model import Volume as VolumeConfig
@@ -31,7 +31,7 @@ REGION = "us-west-2"
 def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    with mock_aws():
+    with models.moto():
         yield
 
 

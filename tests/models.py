@@ -1,0 +1,41 @@
+"""Calls that no sandbox hears, held to AWS's models as a sandbox holds its own (``fixes/parameters.py``)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import botocore.session
+from botocore import xform_name
+from botocore.model import ServiceModel
+from botocore.validate import ParamValidator
+from moto import mock_aws
+
+from pulumi_on_moto.fixes.fix import patched
+from pulumi_on_moto.fixes.parameters import PARAMETERS, REFUSED, faults
+
+
+@contextlib.contextmanager
+def moto() -> Iterator[None]:
+    """moto, for what needs no deployment; at its end no call may have been refused."""
+    REFUSED.clear()
+    with mock_aws(), patched(PARAMETERS.patches):
+        yield
+    assert REFUSED == []
+
+
+def check(service: str, method: str, params: Mapping[str, Any]) -> None:
+    """Fail unless AWS's model takes a call; for doubles of clients, which take anything."""
+    model, operations = _model(service)
+    operation = model.operation_model(operations[method])
+    report = ParamValidator().validate(params, operation.input_shape)
+    assert not report.has_errors(), report.generate_report()
+    assert faults(operation, params) == []
+
+
+@cache
+def _model(service: str) -> tuple[ServiceModel, dict[str, str]]:
+    model = botocore.session.get_session().get_service_model(service)
+    return model, {xform_name(name): name for name in model.operation_names}

@@ -37,8 +37,8 @@ ended() {
   ((status)) || exit 0
   set +e
   say "FAILED with status $status: $step"
-  aws cloudwatch put-metric-data --namespace gpu-spot --metric-name BootFailures --unit Count --value 1 \
-    --dimensions "stack=$STACK,group=$GROUP"
+  aws cloudwatch put-metric-data --namespace gpu-spot/instances --metric-name BootFailures \
+    --unit Count --value 1 --dimensions "stack=$STACK,group=$GROUP"
   sleep 15 # the CloudWatch agent sends this log every 5 s
   if [[ -z $LAUNCH_HOOK ]] || ! abandon; then
     # Nobody waits for this launch. Groups and fleets replace an instance that does not run; until then a

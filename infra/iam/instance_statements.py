@@ -59,7 +59,7 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
             "SendMetrics",
             ["cloudwatch:PutMetricData"],
             ANY_RESOURCE,
-            {"StringEquals": {"cloudwatch:namespace": names.METRIC_NAMESPACE}},
+            {"StringEquals": {"cloudwatch:namespace": names.INSTANCE_NAMESPACE}},
         ),
         Statement(
             "SendLogs",

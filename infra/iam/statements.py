@@ -190,7 +190,12 @@ def controller(
         ),
         Statement(
             "ReceiveWakeUps",
-            ["sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"],
+            [
+                "sqs:ReceiveMessage",
+                "sqs:DeleteMessage",
+                "sqs:ChangeMessageVisibility",
+                "sqs:GetQueueAttributes",
+            ],
             [queue_arn],
         ),
         Statement("WakeItself", ["sqs:SendMessage"], [queue_arn]),

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from lambdas.aws.settings import GroupSettings
-from lambdas.aws.side import CapacityService
-from lambdas.core.model import Action, Alarm, Release, SetDesired
+from lambdas.aws.side import CapacityService, NotReleasedError, Order
+from lambdas.core.model import Action, Observation, Release, SetDesired, Side
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A side that did not take its order, and whom it has not let go."""
+
+    side: Side
+    error: Exception
+    standing: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +25,46 @@ class Actor:
 
     capacity: Mapping[str, CapacityService]
 
-    def perform(self, action: Action, settings: GroupSettings) -> None:
-        """Carry out one action; an alarm changes nothing in AWS. Repeating an action changes nothing more."""
+    def perform(
+        self, actions: Sequence[Action], settings: GroupSettings, seen: Observation
+    ) -> tuple[Failure, ...]:
+        """Carry out what a decision wants, side by side; alarms change nothing in AWS. Repeatable.
+
+        A side that fails does not keep the other from its order: who refuses spot must not hold up on-demand.
+        What is lowered goes first, and where that fails the other side is raised only as far as the ceiling
+        leaves room.
+        """
+        failures: list[Failure] = []
+        stuck = set(seen.frozen)
+        for side, order in sorted(_orders(actions, seen).items(), key=lambda item: item[1].raises):
+            handle = settings.sides[side]
+            kept = _beside(order, side, settings.group.maximum, seen) if stuck - {side} else order
+            try:
+                self.capacity[handle.kind].move(handle.name, kept, settings.group)
+            except NotReleasedError as error:
+                failures.append(Failure(side, error, error.instance_ids))
+            except Exception as error:  # whatever it is: told with the others, when all have been tried
+                stuck.add(side)
+                failures.append(Failure(side, error, order.going))
+        return tuple(failures)
+
+
+def _orders(actions: Iterable[Action], seen: Observation) -> dict[Side, Order]:
+    """Return what each side is to do, in one piece: a fleet takes one modification at a time."""
+    orders: dict[Side, Order] = {}
+    for action in actions:
         match action:
             case SetDesired(side, capacity):
-                handle = settings.sides[side]
-                self.capacity[handle.kind].set_desired(handle.name, capacity, settings.group)
+                orders[side] = Order(seen.desired(side), capacity)
             case Release(side, instance_ids):
-                handle = settings.sides[side]
-                self.capacity[handle.kind].release(handle.name, instance_ids, settings.group)
-            case Alarm():
+                order = orders.get(side, Order(seen.desired(side), seen.desired(side)))
+                orders[side] = replace(order, going=instance_ids)
+            case _:
                 pass
+    return orders
+
+
+def _beside(order: Order, side: Side, maximum: int, seen: Observation) -> Order:
+    """Return the order as far as it fits beside another side that stays as it is."""
+    others = sum(seen.desired(other) for other in Side if other is not side)
+    return replace(order, capacity=min(order.capacity, max(order.before, maximum - others)))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from botocore.exceptions import ClientError
 
-from lambdas.aws.side import GoneError, Member, SideView
+from lambdas.aws.side import GoneError, Member, NotReleasedError, Order, SideView
 from lambdas.core.model import Group, Refusal, RefusalKind, Side
 from lambdas.core.refusals import classify, known
 
@@ -28,6 +28,7 @@ _REFUSED: Final = ("Failed", "Cancelled")
 REFUSAL_SECONDS: Final = 1800.0
 """How long a refused launch says that the next would be refused. A group that lacks instances tries again
 about every ten minutes (from others' logs); one that lacks none keeps its last refusal for weeks."""
+_THROTTLED: Final = ("Throttling", "ThrottlingException", "RequestLimitExceeded")
 ACTIVITIES: Final = 20
 """How many of a group's newest activities are read to learn whether launches are refused."""
 
@@ -36,6 +37,7 @@ ACTIVITIES: Final = 20
 class AutoScalingService:
     """See ``CapacityService``; names are those of Auto Scaling groups."""
 
+    shows_late: ClassVar[bool] = False
     client: AutoScalingClient
 
     def look(self, names: Sequence[str]) -> dict[str, SideView]:
@@ -77,20 +79,26 @@ class AutoScalingService:
                 return None
         return None
 
-    def set_desired(self, name: str, capacity: int, group: Group) -> None:
-        """See ``CapacityService``."""
-        self.client.set_desired_capacity(
-            AutoScalingGroupName=name, DesiredCapacity=capacity, HonorCooldown=False
-        )
-
-    def release(self, name: str, instance_ids: Sequence[str], group: Group) -> None:
+    def move(self, name: str, order: Order, group: Group) -> None:
         """See ``CapacityService``: one call an instance, the only way to choose the victims."""
-        for instance_id in instance_ids:
+        if order.capacity != order.before:
+            self.client.set_desired_capacity(
+                AutoScalingGroupName=name, DesiredCapacity=order.capacity, HonorCooldown=False
+            )
+        standing: dict[str, ClientError] = {}
+        for number, instance_id in enumerate(order.going):
             try:
                 self.client.terminate_instance_in_auto_scaling_group(
                     InstanceId=instance_id, ShouldDecrementDesiredCapacity=True
                 )
             except ClientError as error:
+                told = error.response["Error"]
                 # Gone already: what was wanted is so, and the next look sees it.
-                if "not found" not in error.response["Error"].get("Message", "").casefold():
-                    raise
+                if "not found" not in told.get("Message", "").casefold():
+                    standing[instance_id] = error
+                if told["Code"] in _THROTTLED:
+                    # The others would wait as long, and then the pass is over.
+                    standing |= dict.fromkeys(order.going[number:], error)
+                    break
+        if standing:
+            raise NotReleasedError(tuple(standing), next(iter(standing.values())))

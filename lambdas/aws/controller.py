@@ -10,22 +10,24 @@ from lambdas.aws import settings as parameters
 from lambdas.aws.act import Actor
 from lambdas.aws.alarm_clock import AlarmClock
 from lambdas.aws.auto_scaling import AutoScalingService
-from lambdas.aws.budget import Budget
+from lambdas.aws.budget import Budget, BudgetError
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import RegistryReader
-from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings
-from lambdas.aws.side import CapacityService
+from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings, ParameterError
+from lambdas.aws.side import CapacityService, GoneError
 from lambdas.aws.spot_fleet import SpotFleetService
 from lambdas.core.availability import Decision, decide
 from lambdas.core.events import Event
-from lambdas.core.memory import note
+from lambdas.core.memory import note, untaken
 from lambdas.core.model import Alarm, Mode
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
 
 
+MOST_LOOKS: Final = 3
+"""So often a pass looks at a group that it could not read, or about which another copy decided meanwhile."""
 PASS_SECONDS: Final = 50.0
 """What a pass may take where nobody says otherwise."""
 
@@ -45,14 +47,28 @@ class StackPlace:
 class GroupOutcome:
     """What became of one group in a pass: a decision, or the error that kept it from one.
 
-    ``troubles`` are what could not be read, or made no sense, and did not keep it from deciding.
+    With a decision, ``errors`` are what went wrong while it was carried out. ``causes`` is how many causes
+    of alarms stand, ``looks`` how often the group was looked at. ``troubles`` are what could not be read, or
+    made no sense, and did not keep it from deciding.
     """
 
     group: str
     decision: Decision | None = None
     carried_out: bool = False
+    causes: int = 0
     troubles: tuple[str, ...] = ()
-    error: Exception | None = None
+    errors: tuple[Exception, ...] = ()
+    looks: int = 1
+
+    @property
+    def error(self) -> Exception | None:
+        """The first of the errors."""
+        return next(iter(self.errors), None)
+
+    @property
+    def is_worth_another_try(self) -> bool:
+        """Whether something failed that may pass by itself: parameters and what is gone do not."""
+        return any(not isinstance(error, ParameterError | GoneError) for error in self.errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +91,26 @@ class Controller:
         """
         ends_at = self.clock() + seconds
         groups, errors = parameters.read(self.ssm, self.root)
-        outcomes = [GroupOutcome(name, error=error) for name, error in errors.items()]
-        waiting = _rotated(list(groups.values()), self.clock())
+        outcomes = [GroupOutcome(name, errors=(error,)) for name, error in errors.items()]
+        waiting = [(group, 1) for group in _rotated(list(groups.values()), self.clock())]
         while waiting:
-            now, settings = self.clock(), waiting.pop(0)
+            now, (settings, looks) = self.clock(), waiting.pop(0)
             budget = Budget(now + (ends_at - now) / (len(waiting) + 1), self.clock)
-            try:
-                outcomes.append(self._look_after(settings, events, budget))
-            except Exception as error:  # whatever it is: reported, and the queue retries
-                outcomes.append(GroupOutcome(settings.group.name, error=error))
+            outcome = replace(self._outcome(settings, events, budget), looks=looks)
+            undecided = outcome.decision is None and not isinstance(outcome.error, BudgetError)
+            again = undecided and outcome.is_worth_another_try and looks < MOST_LOOKS
+            if again and self.clock() < ends_at:
+                # Another copy was first, or a read failed: a message that goes back waits far longer.
+                waiting.append((settings, looks + 1))
+            else:
+                outcomes.append(outcome)
         return outcomes
+
+    def _outcome(self, settings: GroupSettings, events: Sequence[Event], budget: Budget) -> GroupOutcome:
+        try:
+            return self._look_after(settings, events, budget)
+        except Exception as error:  # whatever it is: told with the others
+            return GroupOutcome(settings.group.name, errors=(error,))
 
     def _look_after(self, settings: GroupSettings, events: Sequence[Event], budget: Budget) -> GroupOutcome:
         name = settings.group.name
@@ -92,22 +118,43 @@ class Controller:
         remembered = self.store.load(name)
         observation = self.observer.observe(settings, now, budget)
         decision = decide(observation, settings.policy, note(remembered.memory, events, now), now)
+        causes = len(decision.memory.alarmed)
         if remembered.unreadable is not None:
             lost = Alarm("memory-unreadable", f"memory of group {name!r} is lost: {remembered.unreadable}")
-            decision = replace(decision, actions=(lost, *decision.actions))
+            decision, causes = replace(decision, actions=(lost, *decision.actions)), causes + 1
         acts = bool(decision.actions) and settings.group.control.mode is not Mode.DRY_RUN
-        changed = (decision.memory, decision.wake_at) != (remembered.memory, remembered.wake_at)
+        wake_at, errors = self._wake(decision.wake_at, remembered.wake_at, now)
+        changed = (decision.memory, wake_at) != (remembered.memory, remembered.wake_at)
+        version = remembered.version
         if acts or changed or remembered.unreadable is not None:
             # Claim first, act after: of two copies that saw the same, one acts.
-            self.store.save(name, decision.memory, decision.wake_at, remembered.version)
+            version = self.store.save(name, decision.memory, wake_at, version)
         if acts:
-            for action in decision.actions:
-                self.actor.perform(action, settings)
-        # After the actions, which a queue that refuses must not hold up.
-        if decision.wake_at is not None and decision.wake_at != remembered.wake_at:
-            # What is due between two minutes of the schedule: a just-in-time start, the end of a drain.
-            self.alarm_clock.set(decision.wake_at - now)
-        return GroupOutcome(name, decision, carried_out=acts, troubles=observation.troubles)
+            failures = self.actor.perform(decision.actions, settings, observation)
+            errors += [failure.error for failure in failures]
+            memory = decision.memory
+            for failure in failures:
+                memory = untaken(memory, failure.side, failure.standing)
+            if memory != decision.memory:
+                # What did not happen must not be believed until it is forgotten.
+                self.store.save(name, memory, wake_at, version)
+        return GroupOutcome(name, decision, acts, causes, observation.troubles, tuple(errors))
+
+    def _wake(
+        self, wake_at: float | None, sent: float | None, now: float
+    ) -> tuple[float | None, list[Exception]]:
+        """Set the alarm clock; return what may be remembered as set, and what went wrong.
+
+        It goes before the memory: a wake-up that is remembered has been sent. What is due between two minutes
+        of the schedule hangs on it: a just-in-time start, the end of a drain.
+        """
+        if wake_at is None or wake_at == sent:
+            return wake_at, []
+        try:
+            self.alarm_clock.set(wake_at - now)
+        except Exception as error:  # whatever it is: it must not hold up capacity
+            return None, [error]
+        return wake_at, []
 
 
 def _rotated(groups: list[GroupSettings], now: float) -> list[GroupSettings]:

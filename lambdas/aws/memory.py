@@ -50,8 +50,8 @@ class MemoryStore:
         except (ValueError, KeyError, TypeError) as error:
             return Remembered(Memory(), version, wake_at, unreadable=str(error))
 
-    def save(self, group: str, memory: Memory, wake_at: float | None, version: int) -> None:
-        """Store the memory over ``version``; raise ``ConflictError`` if that is no longer the newest.
+    def save(self, group: str, memory: Memory, wake_at: float | None, version: int) -> int:
+        """Store the memory over ``version`` and return its own; raise ``ConflictError`` if it is old.
 
         ``wake_at`` stands beside it for people and tools: when this group's next look may matter.
         """
@@ -74,3 +74,4 @@ class MemoryStore:
             if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
                 raise ConflictError(f"memory of group {group!r} is newer than version {version}") from None
             raise
+        return version + 1

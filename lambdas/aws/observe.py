@@ -62,6 +62,10 @@ class Observer:
             fallback_desired=sides[Side.FALLBACK].desired if Side.FALLBACK in sides else 0,
             instances=tuple(_announce(instance, announced) for instance in seen if instance is not None),
             refusals=refusals,
+            frozen=frozenset(side for side, view in sides.items() if view.frozen),
+            late=frozenset(
+                s for s, handle in settings.sides.items() if self.capacity[handle.kind].shows_late
+            ),
             listed={s: sum(not m.given_up for m in view.members.values()) for s, view in sides.items()},
             unread=unread,
             troubles=tuple(troubles),

@@ -4,9 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from lambdas.core.model import Group, Refusal, Side
+
+
+class NotReleasedError(RuntimeError):
+    """Some instances were not let go; ``instance_ids`` are those."""
+
+    def __init__(self, instance_ids: tuple[str, ...], cause: Exception) -> None:
+        """Name them, and why the first of them stands."""
+        super().__init__(f"not released: {', '.join(instance_ids)}: {cause}")
+        self.instance_ids = instance_ids
 
 
 class GoneError(LookupError):
@@ -28,14 +37,41 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class SideView:
-    """One side as its service shows it: the desired capacity, and its members by instance id."""
+    """One side as its service shows it: the desired capacity, and its members by instance id.
+
+    ``frozen``: it takes no order now, and is no worse for it.
+    """
 
     desired: int
     members: Mapping[str, Member]
+    frozen: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What one side is to do: a desired capacity, then let ``going`` go, each taking one off it.
+
+    ``before`` is the desired capacity that the order was decided on.
+    """
+
+    before: int
+    capacity: int
+    going: tuple[str, ...] = ()
+
+    @property
+    def raises(self) -> bool:
+        """Say whether more is asked for than before."""
+        return self.capacity - len(self.going) > self.before
 
 
 class CapacityService(Protocol):
-    """One AWS service that holds instances at a desired capacity: Auto Scaling, or Spot Fleet."""
+    """One AWS service that holds instances at a desired capacity: Auto Scaling, or Spot Fleet.
+
+    ``shows_late``: its desired capacity is lowered before a released member has left its list, and may be
+    read as it was for a while after it was changed.
+    """
+
+    shows_late: ClassVar[bool]
 
     def look(self, names: Sequence[str]) -> dict[str, SideView]:
         """Return what stands behind each name; members that no longer work are left out."""
@@ -45,10 +81,9 @@ class CapacityService(Protocol):
         """Return the newest launch if it was refused."""
         ...
 
-    def set_desired(self, name: str, capacity: int, group: Group) -> None:
-        """Set the desired capacity; terminates nobody."""
-        ...
+    def move(self, name: str, order: Order, group: Group) -> None:
+        """Carry an order out; ends nobody whom it does not name, and the gone are no error.
 
-    def release(self, name: str, instance_ids: Sequence[str], group: Group) -> None:
-        """Terminate these members and lower the desired capacity by as many; the gone are no error."""
+        Raises ``NotReleasedError`` where the desired capacity was set and some were not let go.
+        """
         ...

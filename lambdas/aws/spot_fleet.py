@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
-from lambdas.aws.side import GoneError, Member, SideView
+from botocore.exceptions import ClientError
+
+from lambdas.aws.side import GoneError, Member, NotReleasedError, Order, SideView
 from lambdas.core.model import Group, Refusal, Side, on_demand_share
 from lambdas.core.refusals import classify, known
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import HistoryRecordTypeDef
 
 _LIVE: Final = ("submitted", "active", "modifying")
+_MODIFIABLE: Final = "active"
 HISTORY_SECONDS: Final = 300.0
 """How long an error in the fleet's history counts as a refusal: the fleet retries every few minutes."""
 
@@ -28,6 +31,7 @@ HISTORY_SECONDS: Final = 300.0
 class SpotFleetService:
     """See ``CapacityService``; names are fleet request ids (``sfr-…``)."""
 
+    shows_late: ClassVar[bool] = True
     client: EC2Client
 
     def look(self, names: Sequence[str]) -> dict[str, SideView]:
@@ -38,7 +42,8 @@ class SpotFleetService:
             name, state = fleet["SpotFleetRequestId"], fleet["SpotFleetRequestState"]
             if state not in _LIVE:
                 raise GoneError(f"Spot Fleet {name!r} is {state}, one of {', '.join(_LIVE)} is needed")
-            views[name] = SideView(fleet["SpotFleetRequestConfig"]["TargetCapacity"], self._members(name))
+            target = fleet["SpotFleetRequestConfig"]["TargetCapacity"]
+            views[name] = SideView(target, self._members(name), frozen=state != _MODIFIABLE)
         for name in names:
             if name not in views:
                 raise GoneError(f"Spot Fleet {name!r} does not exist")
@@ -61,20 +66,25 @@ class SpotFleetService:
         refusals = [_refusal(side, record) for record in records]
         return next((r for r in refusals if known(r.message) is not None), refusals[0] if refusals else None)
 
-    def set_desired(self, name: str, capacity: int, group: Group) -> None:
-        """See ``CapacityService``: on-demand share and target in one call; without excess termination."""
-        self.client.modify_spot_fleet_request(
-            SpotFleetRequestId=name,
-            TargetCapacity=capacity,
-            OnDemandTargetCapacity=on_demand_share(capacity, group.base, group.spot_percentage),
-            ExcessCapacityTerminationPolicy="noTermination",
-        )
+    def move(self, name: str, order: Order, group: Group) -> None:
+        """See ``CapacityService``: at most one modification, on-demand share and target together.
 
-    def release(self, name: str, instance_ids: Sequence[str], group: Group) -> None:
-        """See ``CapacityService``: the target first, or the fleet would replace whom we terminate."""
-        target = self.look([name])[name].desired
-        self.set_desired(name, max(0, target - len(instance_ids)), group)
-        self.client.terminate_instances(InstanceIds=list(instance_ids))
+        The target is lowered first, or the fleet would replace whom we terminate; a second modification would
+        be refused (``FleetNotInModifiableState``). Without excess termination the fleet ends nobody itself.
+        """
+        target = max(0, order.capacity - len(order.going))
+        if target != order.before:
+            self.client.modify_spot_fleet_request(
+                SpotFleetRequestId=name,
+                TargetCapacity=target,
+                OnDemandTargetCapacity=on_demand_share(target, group.base, group.spot_percentage),
+                ExcessCapacityTerminationPolicy="noTermination",
+            )
+        if order.going:
+            try:
+                self.client.terminate_instances(InstanceIds=list(order.going))
+            except ClientError as error:
+                raise NotReleasedError(order.going, error) from error
 
     def _members(self, name: str) -> dict[str, Member]:
         pages = self.client.get_paginator("describe_spot_fleet_instances").paginate(SpotFleetRequestId=name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from lambdas.core.memory import Memory, learn
+from lambdas.core.memory import Memory, ask, learn, unsettled
 from lambdas.core.model import (
     Action,
     Alarm,
@@ -51,14 +51,16 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
         return Decision((), memory, "paused by the control parameter", situation)
     alarms, alarmed = _alarms(observation, memory)
     plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
+    settling = observation.frozen | unsettled(memory, observation, now)
+    moves = [move for move in moves if move.side not in settling]
     actions = (*alarms, *moves)
+    memory = replace(memory, alarmed=alarmed)
     if control.mode is not Mode.DRY_RUN:
-        released = {i: now for a in actions if isinstance(a, Release) for i in a.instance_ids}
-        memory = replace(memory, alarmed=alarmed, released={**memory.released, **released})
+        memory = ask(memory, observation, moves, now)
     return Decision(actions, memory, plan.reason, situation, _wake_at(situation, plan))
 
 
-def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, list[Action]]:
+def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, list[SetDesired | Release]]:
     """Return the plan, and the actions that bring both sides to it."""
     plan = _plan(situation, policy)
     fallback = _fallback_wanted(situation, plan, blocked)
@@ -112,14 +114,14 @@ def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
 
 def _move(
     side: Side, wanted: int, desired: int, live: int, going: Sequence[Instance], reason: str
-) -> list[Action]:
+) -> list[SetDesired | Release]:
     """Return the actions that let ``going`` go and bring what is left of a side to ``wanted``.
 
     ``desired`` and ``live`` are AWS's counts without them.
     """
     # Below what lives AWS would pick the victim; raised to an overshoot it would stay.
     capacity = max(min(desired, max(wanted, live)), wanted)
-    actions: list[Action] = []
+    actions: list[SetDesired | Release] = []
     if capacity != desired:
         # Each release takes one off what is set here.
         actions.append(SetDesired(side, capacity + len(going), reason))

@@ -15,13 +15,16 @@ from typing import Any, Final
 
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation
 from lambdas.core.history import History, follow, from_json, to_json
-from lambdas.core.model import Market, Observation
+from lambdas.core.model import Market, Observation, Release, SetDesired, Side
 
 FORMAT: Final = 1
 FORGET_SECONDS: Final = 900.0
 """How long marks outlive their instance or their deadline: longer than any API stays stale."""
 RELEASE_SECONDS: Final = 300.0
 """How long a release is believed: an instance that stands longer was not let go after all."""
+SETTLE_SECONDS: Final = 60.0
+"""How long a Spot Fleet may show its old target after it was modified (jenkinsci/ec2-fleet-plugin, pull
+request 159, says that it does; the time is an estimate)."""
 BOOT_SAMPLES: Final = 20
 LONGEST_BOOT: Final = 1800.0
 """What takes longer is no boot but a worker that has been started again on an old instance."""
@@ -37,7 +40,8 @@ class Memory:
     ``doomed`` is the deadline by instance id, from events or observation; ``at_risk`` when a rebalance
     recommendation was heard; ``released`` when we let an instance go, so that a notice which we caused
     starts nothing; ``boots`` the newest boot times in seconds by market; ``booted`` the instances already
-    counted there; ``alarmed`` what people have been told and is still so; ``history`` what was learned about
+    counted there; ``asked`` the desired capacity last asked of a side that shows it late, and when;
+    ``alarmed`` what people have been told and is still so; ``history`` what was learned about
     the spot pools.
     """
 
@@ -46,12 +50,48 @@ class Memory:
     released: Mapping[str, float] = field(default_factory=dict)
     boots: Mapping[Market, tuple[float, ...]] = field(default_factory=dict)
     booted: frozenset[str] = frozenset()
+    asked: Mapping[Side, tuple[int, float]] = field(default_factory=dict)
     alarmed: frozenset[str] = frozenset()
     history: History = field(default_factory=History)
 
     def boot_seconds(self, market: Market, default: float) -> float:
         """Return the boot time to plan with: the longest of the newest launches, ``default`` before any."""
         return max(self.boots.get(market, ()), default=default)
+
+
+def ask(
+    memory: Memory, observation: Observation, moves: Iterable[SetDesired | Release], now: float
+) -> Memory:
+    """Return the memory once these moves are asked of AWS."""
+    released, asked = dict(memory.released), dict(memory.asked)
+    capacity = {side: observation.desired(side) for side in Side}
+    for move in moves:
+        if isinstance(move, SetDesired):
+            capacity[move.side] = move.capacity
+        else:
+            capacity[move.side] -= len(move.instance_ids)
+            released |= dict.fromkeys(move.instance_ids, now)
+        asked[move.side] = (capacity[move.side], now)
+    return replace(memory, released=released, asked={s: asked[s] for s in asked if s in observation.late})
+
+
+def unsettled(memory: Memory, observation: Observation, now: float) -> frozenset[Side]:
+    """Return the sides that do not show yet what was asked of them: an order on top would rest on the old."""
+    return frozenset(
+        side
+        for side, (capacity, at) in memory.asked.items()
+        if at + SETTLE_SECONDS > now and observation.desired(side) != capacity
+    )
+
+
+def untaken(memory: Memory, side: Side, standing: Iterable[str]) -> Memory:
+    """Return the memory for when a side did not take its order: ``standing`` have not been let go."""
+    stay = frozenset(standing)
+    return replace(
+        memory,
+        released={i: at for i, at in memory.released.items() if i not in stay},
+        asked={s: asked for s, asked in memory.asked.items() if s is not side},
+    )
 
 
 def note(memory: Memory, events: Iterable[Event], now: float) -> Memory:
@@ -106,6 +146,7 @@ def dump(memory: Memory) -> str:
             "released": dict(memory.released),
             "boots": {str(market): list(samples) for market, samples in memory.boots.items()},
             "booted": sorted(memory.booted),
+            "asked": {str(side): list(asked) for side, asked in memory.asked.items()},
             "alarmed": sorted(memory.alarmed),
             "history": to_json(memory.history),
         },
@@ -129,6 +170,7 @@ def parse(text: str) -> Memory:
         released=raw["released"],
         boots={Market(market): tuple(samples) for market, samples in raw["boots"].items()},
         booted=frozenset(raw["booted"]),
+        asked={Side(side): (int(c), float(at)) for side, (c, at) in raw.get("asked", {}).items()},
         alarmed=frozenset(raw["alarmed"]),
         history=from_json(raw["history"]) if "history" in raw else History(),
     )

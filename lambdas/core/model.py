@@ -121,6 +121,8 @@ class Group:
 class Observation:
     """Everything true about one group at one moment: desired capacities as set, and the live instances.
 
+    ``frozen`` are the sides that take no order now, ``late`` those whose desired capacity may be read as it
+    was before the last order, and no longer counts members that are released and still show.
     ``listed`` is how many members each side counts against its desired capacity by its own list, which may
     hold some that have ended already. ``unread`` are the sides whose refusals could not be read: that none is
     known says nothing there. ``troubles`` are what else could not be read or made sense, a line each.
@@ -131,6 +133,8 @@ class Observation:
     fallback_desired: int
     instances: tuple[Instance, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    frozen: frozenset[Side] = frozenset()
+    late: frozenset[Side] = frozenset()
     listed: Mapping[Side, int] = field(default_factory=dict)
     unread: frozenset[Side] = frozenset()
     troubles: tuple[str, ...] = ()
@@ -138,6 +142,10 @@ class Observation:
     def on(self, side: Side) -> tuple[Instance, ...]:
         """Return the live instances of one side."""
         return tuple(i for i in self.instances if i.side is side)
+
+    def desired(self, side: Side) -> int:
+        """Return the desired capacity of one side."""
+        return self.primary_desired if side is Side.PRIMARY else self.fallback_desired
 
     def counted(self, side: Side) -> int:
         """Return how many members AWS counts against the desired capacity of a side, at the least."""

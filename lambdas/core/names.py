@@ -8,6 +8,10 @@ from __future__ import annotations
 from typing import Final
 
 METRIC_NAMESPACE: Final = "gpu-spot"
+"""The controller's own, which its alarms read; instances may not put metrics there."""
+INSTANCE_NAMESPACE: Final = "gpu-spot/instances"
+"""What boot, the node agent and the CloudWatch agent report; instances may put metrics only there. A line in
+embedded metric format may name any namespace: CloudWatch Logs makes the metric, not the instance's role."""
 
 TAG_STACK: Final = "gpu-spot:stack"
 TAG_GROUP: Final = "gpu-spot:group"

@@ -33,10 +33,11 @@ class Situation:
     def of(cls, observation: Observation, memory: Memory, now: float) -> Situation:
         """Return the situation that ``observation`` shows to one who remembers ``memory``."""
         kept = {side: tuple(i for i in observation.on(side) if i.id not in memory.released) for side in Side}
-        # Members and desired capacity come in one answer: where a released member shows, it still counts,
-        # unless the group ends it already.
+        # Members and desired capacity of an Auto Scaling group come in one answer: where a released member
+        # shows, it still counts, unless the group ends it already.
         released = [i for i in observation.instances if i.id in memory.released and not i.given_up]
         leaving = {side: sum(i.side is side for i in released) for side in Side}
+        desired = {s: observation.desired(s) - (0 if s in observation.late else leaving[s]) for s in Side}
         return cls(
             now=now,
             group=observation.group,
@@ -44,8 +45,8 @@ class Situation:
             primary=kept[Side.PRIMARY],
             # On-demand is given up by nobody but people and health checks: it is not counted on.
             fallback=tuple(i for i in kept[Side.FALLBACK] if not i.given_up),
-            primary_desired=max(0, observation.primary_desired - leaving[Side.PRIMARY]),
-            fallback_desired=max(0, observation.fallback_desired - leaving[Side.FALLBACK]),
+            primary_desired=max(0, desired[Side.PRIMARY]),
+            fallback_desired=max(0, desired[Side.FALLBACK]),
             counted={side: observation.counted(side) - leaving[side] for side in Side},
             leaving=len(released),
         )

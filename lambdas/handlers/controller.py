@@ -5,43 +5,79 @@ from __future__ import annotations
 import json
 import os
 import time
-from functools import cache, partial
-from typing import Any
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final, Protocol
 
 import boto3
 from aws_lambda_powertools import Logger
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.core import names
-from lambdas.core.events import Event, MalformedEventError, parse
+from lambdas.core.events import Event, Wake, parse
+from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.model import Action, Alarm, Market
 
-_CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 4}, connect_timeout=3, read_timeout=10)
+_CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10)
+_QUEUE = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
+"""The wake-up is sent before capacity is moved: a queue that hangs must not hold that up."""
+_SPARE_SECONDS: Final = 10.0
+"""Of the function's time, for metrics and for messages that go back."""
 
 logger = Logger(service="gpu-spot-controller")
 
 
-def handler(event: dict[str, Any], _context: object) -> dict[str, list[dict[str, str]]]:
+class LambdaContext(Protocol):
+    """What the handler reads of Lambda's context."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return how long this invocation may still take."""
+        ...
+
+
+def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
     """Handle one SQS batch; return the messages that SQS shall deliver again.
 
-    A malformed message alone goes back, and after its retries to the dead-letter queue. Where a group could
-    not be looked after all messages go back.
+    A malformed message alone goes back, and after its retries to the dead-letter queue. Where something
+    failed that may pass by itself, the messages that say something of an instance go back, and are received
+    again within a minute; those that merely wake do not, the schedule does it as well.
     """
-    events: dict[str, Event] = {}
+    controller = _controller()
+    marking: dict[str, str] = {}
+    events: list[Event] = []
     malformed: list[str] = []
     for record in event["Records"]:
         try:
-            events[record["messageId"]] = parse(json.loads(record["body"]))
-        except (json.JSONDecodeError, MalformedEventError, TypeError, AttributeError) as error:
-            logger.error("malformed event", extra={"message_id": record["messageId"], "error": str(error)})
+            parsed = parse(json.loads(record["body"]))
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            told = str(error)[:MOST_TOLD]
+            logger.error("malformed event", extra={"message_id": record["messageId"], "error": told})
             malformed.append(record["messageId"])
-    outcomes = _controller().run(list(events.values()))
+            continue
+        events.append(parsed)
+        if not isinstance(parsed, Wake):
+            marking[record["messageId"]] = record["receiptHandle"]
+    try:
+        outcomes = controller.run(events, context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS)
+    except Exception:
+        _again(controller, marking)
+        raise
     for outcome in outcomes:
         _report(outcome)
-    failed = [*malformed, *(events if any(o.error for o in outcomes) else ())]
-    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in failed]}
+    failed = marking if any(outcome.is_worth_another_try for outcome in outcomes) else {}
+    _again(controller, failed)
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in (*malformed, *failed)]}
+
+
+def _again(controller: Controller, marking: Mapping[str, str]) -> None:
+    try:
+        controller.alarm_clock.again(list(marking.values()))
+    except (BotoCoreError, ClientError) as error:
+        # They come back all the same, after the queue's own timeout.
+        logger.warning("messages go back late", extra={"messages": list(marking), "error": str(error)})
 
 
 @cache
@@ -53,14 +89,21 @@ def _controller() -> Controller:
         registry_table=os.environ[names.ENV_REGISTRY_TABLE],
         queue_url=os.environ[names.ENV_QUEUE_URL],
     )
-    return build(partial(boto3.client, config=_CLIENT), place, time.time)
+
+    def client(service: str) -> Any:
+        return boto3.client(service, config=_QUEUE if service == "sqs" else _CLIENT)
+
+    return build(client, place, time.time)
 
 
 def _report(outcome: GroupOutcome) -> None:
     """Write one structured line for each decision, and the group's metrics."""
+    for error in outcome.errors:
+        said = "group not looked after" if outcome.decision is None else "action failed"
+        logger.error(said, extra={"group": outcome.group, "looks": outcome.looks}, exc_info=error)
+    if outcome.errors:
+        _emit(outcome.group, {"ControllerErrors": 1})
     if outcome.decision is None:
-        logger.error("group not looked after", extra={"group": outcome.group}, exc_info=outcome.error)
-        _count("ControllerErrors", outcome.group)
         return
     decision = outcome.decision
     situation = decision.situation
@@ -83,6 +126,7 @@ def _report(outcome: GroupOutcome) -> None:
             "carried_out": outcome.carried_out,
             "reason": decision.reason,
             "wake_at": decision.wake_at,
+            "looks": outcome.looks,
             **facts,
         },
     )
@@ -91,8 +135,20 @@ def _report(outcome: GroupOutcome) -> None:
             logger.error(
                 "alarm", extra={"group": outcome.group, "kind": action.kind, "reason": action.reason}
             )
-            _count("Alarms", outcome.group)
-    _gauge(outcome.group, facts)
+    for trouble in outcome.troubles:
+        logger.warning("not all was read", extra={"group": outcome.group, "trouble": trouble})
+    _emit(outcome.group, gauges(outcome, facts))
+
+
+def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, int]:
+    """Return a pass's metrics of a group that was looked after, counts all."""
+    told = ("target", "ready", "spot", "on_demand", "doomed", "above_maximum")
+    return {
+        **{name.title().replace("_", ""): facts[name] for name in told},
+        "Shortage": max(0, facts["target"] - facts["ready"]),
+        "AlarmCauses": outcome.causes,
+        "Troubles": len(outcome.troubles),
+    }
 
 
 def describe(action: Action) -> dict[str, Any]:
@@ -101,22 +157,10 @@ def describe(action: Action) -> dict[str, Any]:
     return {"action": type(action).__name__, **fields}
 
 
-def _gauge(group: str, facts: dict[str, int]) -> None:
-    metrics = _metrics(group)
-    for name in ("target", "ready", "spot", "on_demand", "doomed", "above_maximum"):
-        metrics.add_metric(name.title().replace("_", ""), MetricUnit.Count, facts[name])
-    metrics.add_metric("Shortage", MetricUnit.Count, max(0, facts["target"] - facts["ready"]))
-    metrics.flush_metrics()
-
-
-def _count(name: str, group: str) -> None:
-    metrics = _metrics(group)
-    metrics.add_metric(name, MetricUnit.Count, 1)
-    metrics.flush_metrics()
-
-
-def _metrics(group: str) -> EphemeralMetrics:
+def _emit(group: str, values: Mapping[str, int]) -> None:
     metrics = EphemeralMetrics(namespace=names.METRIC_NAMESPACE)
     metrics.add_dimension(name="group", value=group)
     metrics.add_dimension(name="stack", value=os.environ[names.ENV_STACK])
-    return metrics
+    for name, value in values.items():
+        metrics.add_metric(name, MetricUnit.Count, value)
+    metrics.flush_metrics()

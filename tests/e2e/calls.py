@@ -162,6 +162,7 @@ def documents(clients: AwsClients, role: str) -> list[dict[str, Any]]:
 
 _PREFIX: Final = {"monitoring": "cloudwatch"}
 _ACTION: Final = {
+    "sqs:ChangeMessageVisibilityBatch": "sqs:ChangeMessageVisibility",
     "s3:HeadObject": "s3:GetObject",
     "s3:ListObjectsV2": "s3:ListBucket",
 }
@@ -200,6 +201,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "elasticfilesystem:ClientWrite": Authorisation.files,
     "s3:GetObject": Authorisation.object,
     "s3:ListBucket": Authorisation.bucket,
+    "sqs:ChangeMessageVisibility": Authorisation.queue,
     "sqs:SendMessage": Authorisation.queue,
     "ssm:GetParameter": Authorisation.parameter,
     "ssm:GetParametersByPath": Authorisation.parameters,

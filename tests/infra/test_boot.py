@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from infra.archives import agent as agent_archive
+from lambdas.core.names import INSTANCE_NAMESPACE
 from tests.infra import training
 from tests.infra.booting import Machine
 from tests.infra.declared import STACKS, shipped
@@ -202,7 +203,7 @@ def failed(machine: Machine, step: str) -> None:
     assert not [call for call in machine.calls("systemctl") if call[0] in ("enable", "start")]
     reported = [call for call in machine.calls("aws") if call[0] == "cloudwatch"]
     assert [(call[3], call[5], call[-1]) for call in reported] == [
-        ("gpu-spot", "BootFailures", "stack=dev,group=resnet")
+        (INSTANCE_NAMESPACE, "BootFailures", "stack=dev,group=resnet")
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from lambdas.aws.controller import GroupOutcome
 from lambdas.core import names
 from lambdas.handlers import controller
 from tests.infra.declared import run, shipped, variant
@@ -22,9 +23,8 @@ def sent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     """Dimensions by name of all metrics that the handler sends in the function's declared environment."""
     for name, value in shipped("dev").the("Function", "controller")["environment"]["variables"].items():
         monkeypatch.setenv(name, value)
-    controller._gauge("inference", FACTS)
-    for counter in ("Alarms", "ControllerErrors"):
-        controller._count(counter, "inference")
+    controller._emit("inference", controller.gauges(GroupOutcome("inference"), FACTS))
+    controller._emit("inference", {"ControllerErrors": 1})
     found: dict[str, dict[str, str]] = {}
     for line in capsys.readouterr().out.splitlines():
         entry = json.loads(line)
@@ -41,17 +41,26 @@ def test_alarms_watch_what_the_controller_sends(sent: dict[str, dict[str, str]])
         "Shortage",
         "OnDemand",
         "AboveMaximum",
-        "Alarms",
+        "AlarmCauses",
+        "Troubles",
         "ControllerErrors",
-        "BootFailures",
-        "GpusLost",
     }
     for alarm in ours:
-        # Of boot.sh and of the agent; tests/infra/test_boot.py and tests/node/test_metrics.py have theirs.
-        if alarm["metricName"] in ("BootFailures", "GpusLost"):
-            assert alarm["dimensions"] == {"group": "inference", "stack": "dev"}
-            continue
         assert alarm["dimensions"] == sent[alarm["metricName"]], alarm["metricName"]
+
+
+def test_what_instances_send_is_in_a_namespace_of_their_own() -> None:
+    """Of boot.sh and of the agent: tests/infra/test_boot.py and tests/node/test_metrics.py have theirs."""
+    alarms = shipped("dev").of("MetricAlarm").values()
+    theirs = [a for a in alarms if a["namespace"] == names.INSTANCE_NAMESPACE]
+    assert {a["metricName"] for a in theirs} == {"BootFailures", "GpusLost"}
+    assert all(a["dimensions"] == {"group": "inference", "stack": "dev"} for a in theirs)
+
+
+def test_an_alarm_for_a_cause_stands_as_long_as_the_cause() -> None:
+    [refused] = [a for a in shipped("dev").of("MetricAlarm").values() if a["metricName"] == "AlarmCauses"]
+    # The controller sends the gauge each minute: no minute without it, no minute with a sum of one.
+    assert (refused["statistic"], refused["period"], refused["evaluationPeriods"]) == ("Maximum", 300, 1)
 
 
 def dashboard() -> dict[str, Any]:
@@ -73,7 +82,7 @@ def test_the_dashboard_draws_what_the_controller_sends(sent: dict[str, dict[str,
 
 def test_the_dashboard_draws_what_the_agent_sends() -> None:
     configuration = json.loads(shipped("dev").the("Parameter", "inference-agent")["insecureValue"])
-    assert configuration["metrics"]["namespace"] == names.METRIC_NAMESPACE
+    assert configuration["metrics"]["namespace"] == names.INSTANCE_NAMESPACE
     gpus = configuration["metrics"]["metrics_collected"]["nvidia_gpu"]
     [added_up] = configuration["metrics"]["aggregation_dimensions"]
     drawn = [

@@ -151,8 +151,8 @@ def test_an_instance_writes_only_its_own_groups_workers() -> None:
     assert condition["Null"] == {"dynamodb:LeadingKeys": "false"}
 
 
-def test_an_instance_sends_metrics_only_into_our_namespace() -> None:
-    assert the("SendMetrics")["Condition"] == {"StringEquals": {"cloudwatch:namespace": "gpu-spot"}}
+def test_an_instance_sends_metrics_only_into_its_own_namespace() -> None:
+    assert the("SendMetrics")["Condition"] == {"StringEquals": {"cloudwatch:namespace": "gpu-spot/instances"}}
 
 
 def test_only_a_stack_with_a_fleet_may_move_fleets() -> None:

@@ -50,6 +50,7 @@ class FakeAws:
     calls: Counter[str] = field(default_factory=Counter)
     throttled: Counter[str] = field(default_factory=Counter)
     hidden: set[str] = field(default_factory=set)
+    hidden_for: dict[str, int] = field(default_factory=dict)
 
     def add_group(self, name: str, desired: int = 0) -> None:
         self.groups[name] = {"AutoScalingGroupName": name, "DesiredCapacity": desired, "Instances": []}
@@ -142,7 +143,8 @@ class FakeAws:
 
     def _list_describe_instances(self, Filters: list[dict[str, Any]], PaginationConfig: Any) -> Any:
         tags = {f["Name"]: f["Values"] for f in Filters if f["Name"].startswith("tag:")}
-        assert tags == {"tag:gpu-spot:stack": ["dev"], "tag:gpu-spot:group": ["inference"]}
+        assert tags.keys() == {"tag:gpu-spot:stack", "tag:gpu-spot:group"}
+        assert tags["tag:gpu-spot:stack"] == ["dev"]
         found = [i for name, i in self.instances.items() if name not in self.hidden]
         return "Reservations", found, lambda page: [{"Instances": [i]} for i in page]
 
@@ -169,6 +171,11 @@ class FakeAws:
         assert QueueUrl == "queue"
         assert parse(json.loads(MessageBody)) == Wake("gpu-spot Wake-up")
         self.delayed.append(DelaySeconds)
+
+    def _change_message_visibility_batch(self, QueueUrl: str, Entries: list[dict[str, Any]]) -> None:
+        assert QueueUrl == "queue"
+        assert len(Entries) <= 10
+        self.hidden_for |= {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entry in Entries}
 
     def _describe_spot_fleet_requests(self, SpotFleetRequestIds: list[str]) -> Any:
         return {"SpotFleetRequestConfigs": [self.fleets[n] for n in SpotFleetRequestIds if n in self.fleets]}
@@ -232,7 +239,7 @@ class FakeAws:
 
 _METHODS = {
     "ssm": (),
-    "sqs": ("send_message",),
+    "sqs": ("send_message", "change_message_visibility_batch"),
     "ec2": (
         "describe_spot_fleet_requests",
         "describe_spot_fleet_request_history",

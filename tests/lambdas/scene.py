@@ -11,6 +11,7 @@ from tests.lambdas.fake_aws import FakeAws
 
 NOW = 1_000_000.0
 ROOT = "/gpu-spot/dev/groups"
+PLACE = StackPlace("dev", ROOT, "memory", "registry", "queue")
 
 
 def config(**changes: Any) -> str:
@@ -31,7 +32,7 @@ def config(**changes: Any) -> str:
 
 
 def controller(aws: FakeAws, now: float = NOW) -> Controller:
-    return build(aws.client, StackPlace("dev", ROOT, "memory", "registry", "queue"), lambda: now)
+    return build(aws.client, PLACE, lambda: now)
 
 
 def only(outcomes: list[GroupOutcome]) -> GroupOutcome:

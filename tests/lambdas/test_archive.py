@@ -56,10 +56,15 @@ sys.path[:0] = [{str(code)!r}, {str(runtime)!r}]
 import {module} as entry
 records = [{{"messageId": "broken", "body": "no JSON"}}]
 class Nothing:
-    def run(self, events):
+    def run(self, events, seconds):
         return []
+    class alarm_clock:
+        again = staticmethod(list)
+class Context:
+    def get_remaining_time_in_millis(self):
+        return 60_000
 entry._controller = Nothing
-print(entry.{function}({{"Records": records}}, None))
+print(entry.{function}({{"Records": records}}, Context()))
 foreign = sorted({{"pulumi", "pydantic", "rich", "moto", "infra", "gpu_spot", "userdata"}} & set(sys.modules))
 print(foreign)
 print(entry.__file__)

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from aws_lambda_powertools import Logger
+from botocore.exceptions import ClientError
 
-from lambdas.aws.controller import Controller
+from lambdas.aws.alarm_clock import RETRY_SECONDS
+from lambdas.aws.controller import MOST_LOOKS, Controller
 from lambdas.core import names
 from lambdas.handlers import controller as entry
 from tests.lambdas.fake_aws import FakeAws
-from tests.lambdas.scene import NOW, ROOT, config, controller
+from tests.lambdas.scene import NOW, ROOT, activity, config, controller
 
 EVENTS = Path(__file__).parent.parent / "events"
 DOOMED = "i-0000000000000000a"
@@ -43,11 +45,22 @@ def aws(monkeypatch: pytest.MonkeyPatch, log: io.StringIO) -> FakeAws:
 
 
 def record(name: str) -> dict[str, str]:
-    return {"messageId": name, "body": (EVENTS / f"{name}.json").read_text()}
+    return raw(name, (EVENTS / f"{name}.json").read_text())
+
+
+def raw(name: str, body: str) -> dict[str, str]:
+    return {"messageId": name, "receiptHandle": f"handle of {name}", "body": body}
+
+
+class Remaining:
+    """Lambda's context, as far as it is read."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        return 60_000
 
 
 def handle(*records: dict[str, str]) -> list[str]:
-    answer = entry.handler({"Records": list(records)}, None)
+    answer = entry.handler({"Records": list(records)}, Remaining())
     return [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
 
 
@@ -83,26 +96,88 @@ def test_a_whole_batch_is_one_pass_and_each_record_is_read(aws: FakeAws) -> None
 
 
 def test_a_malformed_message_goes_back_alone(aws: FakeAws) -> None:
-    broken = [{"messageId": "text", "body": "no JSON"}, {"messageId": "list", "body": "[]"}]
-    assert handle(*broken, record("spot-interruption-warning")) == ["text", "list"]
+    bodies = {
+        "text": "no JSON",
+        "list": "[]",
+        "number": '{"detail-type":' + "9" * 5_000 + "}",
+        "deep": "[" * 100_000,
+    }
+    broken = [raw(name, body) for name, body in bodies.items()]
+    assert handle(*broken, record("spot-interruption-warning")) == list(bodies)
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
+    assert aws.hidden_for == {}  # the queue's own timeout: another try soon would not mend them
 
 
-def test_a_group_that_could_not_be_looked_after_sends_all_messages_back(
+def test_what_says_something_of_an_instance_comes_back_soon_where_something_failed(
     aws: FakeAws, log: io.StringIO
 ) -> None:
-    del aws.groups["fallback"]
-    assert handle(record("scheduled")) == ["scheduled"]
+    aws.throttled["describe_auto_scaling_groups"] = MOST_LOOKS
+    notices = ["spot-interruption-warning", "rebalance-recommendation"]
+    assert handle(record("scheduled"), *map(record, notices)) == notices
+    assert aws.hidden_for == {f"handle of {name}": RETRY_SECONDS for name in notices}
     (line,) = lines(log, "group not looked after")
-    assert "Auto Scaling group 'fallback' does not exist" in line["exception"]
+    assert "Rate exceeded" in line["exception"]
+    assert line["looks"] == MOST_LOOKS
+
+
+def test_a_pass_that_fails_as_a_whole_lets_them_come_back_as_soon(aws: FakeAws) -> None:
+    aws.throttled["get_parameters_by_path"] = 1
+    with pytest.raises(ClientError):
+        handle(record("spot-interruption-warning"))
+    assert aws.hidden_for == {"handle of spot-interruption-warning": RETRY_SECONDS}
+
+
+def test_messages_that_cannot_be_hurried_go_back_all_the_same(aws: FakeAws, log: io.StringIO) -> None:
+    aws.throttled.update({"describe_auto_scaling_groups": MOST_LOOKS, "change_message_visibility_batch": 1})
+    assert handle(record("spot-interruption-warning")) == ["spot-interruption-warning"]
+    assert lines(log, "messages go back late")
+
+
+@pytest.mark.parametrize("broken", ["group", "parameter"])
+def test_what_another_try_does_not_mend_sends_nothing_back(
+    aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str], broken: str
+) -> None:
+    if broken == "group":
+        del aws.groups["fallback"]
+    else:
+        aws.parameters[f"{ROOT}/inference/target"] = "99"
+    assert handle(record("spot-interruption-warning")) == []
+    assert lines(log, "group not looked after")
+    assert [m["ControllerErrors"] for m in metrics(capsys)] == [[1]]
+
+
+def test_an_alarm_is_logged_once_and_counted_as_long_as_its_cause_stands(
+    aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.groups["primary"]["DesiredCapacity"] = 3
+    aws.activities["primary"] = [activity("Failed", "VcpuLimitExceeded", 1)]
+    for _ in range(3):
+        handle(record("scheduled"))
+    assert len(lines(log, "alarm")) == 1
+    aws.activities.clear()
+    handle(record("scheduled"))
+    assert [m["AlarmCauses"] for m in metrics(capsys)] == [[1], [1], [1], [0]]
+
+
+def test_an_alarm_is_told_although_an_action_fails(aws: FakeAws, log: io.StringIO) -> None:
+    aws.activities["fallback"] = [activity("Failed", "VcpuLimitExceeded", 1)]
+    aws.throttled["set_desired_capacity"] = 1
+    assert handle(record("spot-interruption-warning")) == ["spot-interruption-warning"]
+    (alarm,) = lines(log, "alarm")
+    assert alarm["kind"] == "fallback-limit"
+    assert lines(log, "action failed")
+
+
+def metrics(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
 
 
 def test_metrics_are_one_namespace_with_the_group_as_dimension(
     aws: FakeAws, capsys: pytest.CaptureFixture[str]
 ) -> None:
     handle(record("scheduled"))
-    emitted = [json.loads(line) for line in capsys.readouterr().out.splitlines() if '"_aws"' in line]
-    (metric,) = emitted
+    (metric,) = metrics(capsys)
     (definition,) = metric["_aws"]["CloudWatchMetrics"]
     assert definition["Namespace"] == names.METRIC_NAMESPACE
     assert (metric["group"], metric["stack"], metric["Target"], metric["Ready"], metric["Shortage"]) == (

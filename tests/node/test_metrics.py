@@ -191,7 +191,7 @@ def test_looks_become_lines_that_cloudwatch_reads(
             gpu.ecc, nvml.xids = 2, [(gpu, 79)]
         clock.advance(10)
     instance, worker = listener.receive()
-    assert instance["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "gpu-spot"
+    assert instance["_aws"]["CloudWatchMetrics"][0]["Namespace"] == "gpu-spot/instances"
     assert instance["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["stack", "group"]]
     assert (instance["GpusLost"], instance["XidErrors"], instance["EccUncorrectedErrors"]) == (0, 1, 2)
     assert (instance["SecondsSinceCheckpoint"], instance["xids"]) == (61.2, [["GPU-1", 79]])

@@ -212,18 +212,31 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
     )
     yield AlarmSpec(
         f"{group.name}-refused",
-        f"Launches of {group.name} are refused for limits, permissions or configuration, or memory was lost.",
+        f"Launches of {group.name} are refused for limits, permissions or configuration, instances never "
+        "report, or memory was lost; the controller's log said which when it began.",
         names.METRIC_NAMESPACE,
-        "Alarms",
+        "AlarmCauses",
         of,
-        "Sum",
+        "Maximum",
         at_least=1,
         period=_FIVE_MINUTES,
     )
     yield AlarmSpec(
+        f"{group.name}-half-seen",
+        f"The controller cannot read all of {group.name}: workers' rows make no sense, or AWS withholds "
+        "launches or notices; its log says which.",
+        names.METRIC_NAMESPACE,
+        "Troubles",
+        of,
+        "Minimum",
+        at_least=1,
+        periods=10,
+        needed=10,
+    )
+    yield AlarmSpec(
         f"{group.name}-boot",
         f"Instances of {group.name} fail to boot; the log of the instances says at which step.",
-        names.METRIC_NAMESPACE,
+        names.INSTANCE_NAMESPACE,
         "BootFailures",
         of_instances,
         "Sum",
@@ -234,7 +247,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
         yield AlarmSpec(
             f"{group.name}-gpu-lost",
             f"An instance of {group.name} has lost a GPU; the lines of its metrics say which instance.",
-            names.METRIC_NAMESPACE,
+            names.INSTANCE_NAMESPACE,
             "GpusLost",
             of_instances,
             "Maximum",
@@ -244,7 +257,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
         )
     yield AlarmSpec(
         f"{group.name}-unkept",
-        f"The controller cannot look after {group.name}; its log says why.",
+        f"The controller cannot look after {group.name}, or AWS refuses what it asks; its log says why.",
         names.METRIC_NAMESPACE,
         "ControllerErrors",
         of,

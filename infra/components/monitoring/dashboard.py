@@ -49,7 +49,7 @@ def _group_row(scope: Scope, group: str, service: str, is_nvidia: bool) -> list[
         return [names.METRIC_NAMESPACE, metric, *of, {"stat": statistic, **options}]
 
     def gpu_line(metric: str, statistic: str, label: str) -> list[Any]:
-        return [names.METRIC_NAMESPACE, f"nvidia_smi_{metric}", *gpu, {"stat": statistic, "label": label}]
+        return [names.INSTANCE_NAMESPACE, f"nvidia_smi_{metric}", *gpu, {"stat": statistic, "label": label}]
 
     row = [
         _plot(scope, f"{group}: ready against target", [line("Target", "Maximum"), line("Ready", "Minimum")]),

@@ -74,7 +74,7 @@ class Telemetry(pulumi.ComponentResource):
 def configuration(stack: str, group: str, log_group: str, is_nvidia: bool) -> dict[str, Any]:
     """Return the CloudWatch agent's configuration: NVIDIA's GPUs by instance and group, our lines, logs."""
     gpus = {
-        "namespace": names.METRIC_NAMESPACE,
+        "namespace": names.INSTANCE_NAMESPACE,
         "append_dimensions": {"InstanceId": "${aws:InstanceId}"},
         "aggregation_dimensions": [["group", "stack"]],
         "metrics_collected": {

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lambdas.core.names import METRIC_NAMESPACE
+from lambdas.core.names import INSTANCE_NAMESPACE
 from userdata.agent.machine import log
 
 # The format takes 100 values for a metric in one line.
@@ -39,7 +39,7 @@ def line(
 ) -> str:
     """Return one line; ``dimensions`` become one set, ``properties`` plain fields."""
     definitions = [{"Name": m.name, "Unit": m.unit} for m in metrics]
-    directive = {"Namespace": METRIC_NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": definitions}
+    directive = {"Namespace": INSTANCE_NAMESPACE, "Dimensions": [list(dimensions)], "Metrics": definitions}
     head = {
         "Timestamp": int(wall * 1000),
         "LogGroupName": log_group,

@@ -1,0 +1,69 @@
+"""Parameters that cannot be used fail their own group, and nobody else's."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from lambdas.aws.settings import parse
+from tests.lambdas.fake_aws import FakeAws
+from tests.lambdas.scene import ROOT, config, controller
+
+
+@pytest.mark.parametrize(
+    ("leaf", "text", "message"),
+    [
+        ("config", "{", "parameter broken/config: not JSON"),
+        ("config", "{}", "parameter broken/config: no key 'kind'"),
+        ("config", config(policy={"name": "magic"}), "policy 'magic' is unknown, allowed: "),
+        ("config", config(max="many"), "parameter broken/config: invalid literal"),
+        ("config", config(max=-1), "parameter broken/config: -1, a whole number ≥ 0 is needed"),
+        ("config", config(max=math.inf), "parameter broken/config: cannot convert float infinity to integer"),
+        ("config", config(primary=None), "parameter broken/config: 'None', a name is needed"),
+        (
+            "config",
+            config(policy={"name": ["magic"]}),
+            "parameter broken/config: \"['magic']\", a name is needed",
+        ),
+        ("config", "[" * 100_000, "parameter broken/config: not JSON: "),
+        ("config", '{"max":' + "9" * 5_000 + "}", "parameter broken/config: not JSON: "),
+        ("target", "four", "parameter broken/target is 'four', a whole number from 0 to 8 is needed"),
+        ("target", "9", "parameter broken/target is '9', a whole number from 0 to 8 is needed"),
+        ("target", "9" * 5_000, "a whole number from 0 to 8 is needed"),
+        ("control", '{"mode": "off"}', "mode is 'off', allowed: automatic, manual, dry-run, paused"),
+        ("control", '{"mode": "manual"}', "onDemand is None, a whole number ≥ 0 is needed"),
+        ("control", '{"mode": "manual", "onDemand": true}', "onDemand is True, a whole number ≥ 0 is needed"),
+        (
+            "control",
+            '{"mode": ["paused"]}',
+            "mode is ['paused'], allowed: automatic, manual, dry-run, paused",
+        ),
+        ("control", '{"Mode": "paused"}', "control: key 'Mode' is unknown, allowed: mode, onDemand"),
+        ("control", "[" * 100_000, "parameter broken/control: not JSON: "),
+    ],
+)
+def test_a_broken_group_is_reported_and_does_not_touch_the_others(
+    aws: FakeAws, leaf: str, text: str, message: str
+) -> None:
+    aws.parameters |= {f"{ROOT}/broken/config": config(), f"{ROOT}/broken/target": "1"}
+    aws.parameters[f"{ROOT}/broken/{leaf}"] = text
+    broken, fine = controller(aws).run()
+    assert message in str(broken.error)
+    assert len(str(broken.error)) < 250
+    assert fine.decision is not None
+
+
+def test_a_parameter_directly_below_the_root_touches_no_group(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/stray"] = "1"
+    stray, fine = controller(aws).run()
+    assert str(stray.error) == "parameter stray/config is missing"
+    assert fine.decision is not None
+
+
+@pytest.mark.parametrize(("run", "finished", "target"), [("b", "b", 0), ("b", "a", 1), ("", "", 1)])
+def test_a_jobs_target_counts_until_the_run_that_is_asked_for_has_ended(
+    run: str, finished: str, target: int
+) -> None:
+    leaves = {"config": config(run=run), "target": "1", "finished": finished}
+    assert parse("resnet", leaves).group.target == target

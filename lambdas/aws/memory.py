@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
@@ -21,12 +21,18 @@ class ConflictError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """A memory as stored; ``version`` 0: nothing was. ``unreadable`` says why what was stored is lost."""
+    """A memory as stored; ``version`` 0: nothing was. ``unreadable`` says why what was stored is lost.
+
+    An item whose version is no number has ``version`` -1, and whoever saves over that takes any.
+    """
 
     memory: Memory
     version: int = 0
     wake_at: float | None = None
     unreadable: str | None = None
+
+
+_NO_NUMBER: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +49,13 @@ class MemoryStore:
         ).get("Item")
         if item is None:
             return Remembered(Memory())
-        version = int(item["version"]["N"])
-        wake_at = float(item["wakeAt"]["N"]) if "wakeAt" in item else None
+        version = _NO_NUMBER
         try:
+            version = int(item["version"]["N"])
+            wake_at = float(item["wakeAt"]["N"]) if "wakeAt" in item else None
             return Remembered(codec.parse(item["memory"]["S"]), version, wake_at)
         except (ValueError, KeyError, TypeError) as error:
-            return Remembered(Memory(), version, wake_at, unreadable=str(error))
+            return Remembered(Memory(), version, unreadable=str(error))
 
     def save(self, group: str, memory: Memory, wake_at: float | None, version: int) -> int:
         """Store the memory over ``version`` and return its own; raise ``ConflictError`` if it is old.
@@ -62,13 +69,15 @@ class MemoryStore:
         }
         if wake_at is not None:
             item["wakeAt"] = {"N": str(wake_at)}
+        newest = "attribute_not_exists(#k) OR #v = :v"
+        unusable = "attribute_not_exists(#v) OR NOT attribute_type(#v, :n)"
         try:
             self.dynamodb.put_item(
                 TableName=self.table,
                 Item=item,
-                ConditionExpression="attribute_not_exists(#k) OR #v = :v",
+                ConditionExpression=f"{newest} OR {unusable}",
                 ExpressionAttributeNames={"#k": names.MEMORY_KEY, "#v": "version"},
-                ExpressionAttributeValues={":v": {"N": str(version)}},
+                ExpressionAttributeValues={":v": {"N": str(version)}, ":n": {"S": "N"}},
             )
         except ClientError as error:
             if error.response["Error"]["Code"] == "ConditionalCheckFailedException":

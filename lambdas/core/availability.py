@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
-from lambdas.core.memory import Memory, ask, learn, unsettled
+from lambdas.core.memory import LONGEST_BOOT, Memory, ask, learn, unsettled
 from lambdas.core.model import (
     Action,
     Alarm,
@@ -25,6 +26,8 @@ from lambdas.core.model import (
 )
 from lambdas.core.plan import Plan, Policy
 from lambdas.core.situation import Situation
+
+_SILENT: Final = "silent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +52,7 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
         return Decision((), memory, "paused by the control parameter", situation)
-    alarms, alarmed = _alarms(observation, memory)
+    alarms, alarmed = _alarms(observation, situation)
     plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
     settling = observation.frozen | unsettled(memory, observation, now)
     moves = [move for move in moves if move.side not in settling]
@@ -66,15 +69,21 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
     fallback = _fallback_wanted(situation, plan, blocked)
     primary = _primary_wanted(situation, plan, fallback)
     staying = [i for i in situation.primary if not situation.is_doomed(i)]
-    going = _victims(situation, Side.PRIMARY, staying, len(staying) - primary, plan.handover)
+    unfit = _unfit(situation)
+    unfit_ids = set(ids(unfit))
+    staying = [i for i in staying if i.id not in unfit_ids]
+    surplus = len(staying) - primary
+    going = [i for i in unfit if i.side is Side.PRIMARY]
+    going += _victims(situation, Side.PRIMARY, staying, surplus, plan.handover)
     if going:
         # The next look will not count them: plan for who stays, or it would want something else.
         situation = situation.without(going)
         plan = _plan(situation, policy)
         fallback = _fallback_wanted(situation, plan, blocked)
         primary = _primary_wanted(situation, plan, fallback)
-    surplus = len(situation.fallback) - fallback
-    spared = _victims(situation, Side.FALLBACK, situation.fallback, surplus, plan.handover)
+    spared = [i for i in unfit if i.side is Side.FALLBACK]
+    staying = [i for i in situation.fallback if i.id not in unfit_ids]
+    spared += _victims(situation, Side.FALLBACK, staying, len(staying) - fallback, plan.handover)
     left = situation.counted[Side.FALLBACK] - len(spared)
     desired = situation.fallback_desired - len(spared)
     members = situation.counted[Side.PRIMARY]
@@ -82,6 +91,15 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
         *_move(Side.PRIMARY, primary, situation.primary_desired, members, going, plan.reason),
         *_move(Side.FALLBACK, fallback, desired, left, spared, plan.reason),
     ]
+
+
+def _unfit(situation: Situation) -> list[Instance]:
+    """Return who is replaced whatever the plan: the silent, and those that AWS retires.
+
+    An on-demand instance of the base that is silent stays, and people hear of it: the base is always kept.
+    """
+    silent = [i for i in situation.silent if i.side is Side.FALLBACK or i.market is Market.SPOT]
+    return [*silent, *situation.retiring]
 
 
 def _plan(situation: Situation, policy: Policy) -> Plan:
@@ -100,7 +118,8 @@ def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
     if blocked and situation.group.control.mode is not Mode.MANUAL:
         # What limits, permissions or configuration withhold is for people to mend, not for on-demand to fill.
         wanted = max(wanted - situation.missing_spot, min(wanted, held))
-    room = situation.group.maximum - len(situation.primary) - situation.leaving
+    primary = max(len(situation.primary), situation.group.base)  # the base is asked for in any case
+    room = situation.group.maximum - primary - situation.leaving
     return min(wanted, max(room, len(situation.fallback)))
 
 
@@ -168,8 +187,9 @@ def _victims(
     return chosen
 
 
-def _alarms(observation: Observation, memory: Memory) -> tuple[tuple[Alarm, ...], frozenset[str]]:
+def _alarms(observation: Observation, situation: Situation) -> tuple[tuple[Alarm, ...], frozenset[str]]:
     """Return what people must hear now, and all that they have then heard. A spot shortage is no alarm."""
+    memory = situation.memory
     alarms: list[Alarm] = []
     current: set[str] = set()
     for side in Side:
@@ -183,6 +203,11 @@ def _alarms(observation: Observation, memory: Memory) -> tuple[tuple[Alarm, ...]
         current.add(key)
         if key not in memory.alarmed:
             alarms.append(Alarm(f"{side}-{refusal.kind}", refusal.message))
+    if situation.silent:
+        current.add(_SILENT)
+        if _SILENT not in memory.alarmed:
+            names = ", ".join(ids(situation.silent))
+            alarms.append(Alarm(_SILENT, f"no worker reports for {LONGEST_BOOT / 60:.0f} minutes: {names}"))
     return tuple(alarms), frozenset(current)
 
 

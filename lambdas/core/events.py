@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, TypeAlias
 
 NOTICE_SECONDS: Final = 120.0
@@ -34,13 +35,21 @@ class RebalanceRecommendation:
 
 
 @dataclass(frozen=True, slots=True)
+class ScheduledChange:
+    """AWS stops, restarts or retires these instances at ``deadline`` or soon after; known days ahead."""
+
+    instance_ids: tuple[str, ...]
+    deadline: float
+
+
+@dataclass(frozen=True, slots=True)
 class Wake:
     """Something changed; look again. ``what`` is the detail-type."""
 
     what: str
 
 
-Event: TypeAlias = InterruptionNotice | RebalanceRecommendation | Wake
+Event: TypeAlias = InterruptionNotice | RebalanceRecommendation | ScheduledChange | Wake
 
 
 def parse(payload: Mapping[str, Any]) -> Event:
@@ -60,6 +69,22 @@ def _rebalance(payload: Mapping[str, Any]) -> Event:
     return RebalanceRecommendation(_instance_id(payload))
 
 
+def _health(payload: Mapping[str, Any]) -> Event:
+    # {"detail-type": "AWS Health Event", "source": "aws.health", "detail": {"service": "EC2",
+    #  "eventTypeCode": "AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED", "eventTypeCategory": "scheduledChange",
+    #  "startTime": "Sat, 24 Jan 1970 03:33:20 GMT", "statusCode": "upcoming",
+    #  "affectedEntities": [{"entityValue": "i-…"}]}}
+    # AWS Health guide, "Reference: AWS Health events Amazon EventBridge schema".
+    detail = _detail(payload)
+    if detail.get("eventTypeCategory") != "scheduledChange" or detail.get("statusCode") == "closed":
+        return _wake(payload)
+    entities = detail.get("affectedEntities", [])
+    if not isinstance(entities, list) or not all(isinstance(entity, Mapping) for entity in entities):
+        raise MalformedEventError(f"event field 'affectedEntities' is {entities!r:.80}, objects are needed")
+    values = (_text(entity, "entityValue") for entity in entities)
+    return ScheduledChange(tuple(value for value in values if value.startswith("i-")), _start_time(detail))
+
+
 def _wake(payload: Mapping[str, Any]) -> Event:
     return Wake(_text(payload, "detail-type"))
 
@@ -67,6 +92,7 @@ def _wake(payload: Mapping[str, Any]) -> Event:
 _PARSERS: Final[dict[str, Callable[[Mapping[str, Any]], Event]]] = {
     "EC2 Spot Instance Interruption Warning": _interruption,
     "EC2 Instance Rebalance Recommendation": _rebalance,
+    "AWS Health Event": _health,
 }
 
 
@@ -77,11 +103,24 @@ def _text(payload: Mapping[str, Any], key: str) -> str:
     return value
 
 
-def _instance_id(payload: Mapping[str, Any]) -> str:
+def _detail(payload: Mapping[str, Any]) -> Mapping[str, Any]:
     detail = payload.get("detail")
     if not isinstance(detail, Mapping):
-        raise MalformedEventError(f"event field 'detail' is {detail!r}, an object is needed")
-    return _text(detail, "instance-id")
+        raise MalformedEventError(f"event field 'detail' is {detail!r:.80}, an object is needed")
+    return detail
+
+
+def _instance_id(payload: Mapping[str, Any]) -> str:
+    return _text(_detail(payload), "instance-id")
+
+
+def _start_time(detail: Mapping[str, Any]) -> float:
+    text = _text(detail, "startTime")
+    try:
+        return parsedate_to_datetime(text).timestamp()
+    except ValueError:
+        message = f"event field 'startTime' is {text!r:.80}, a time as in e-mail (RFC 5322) is needed"
+        raise MalformedEventError(message) from None
 
 
 def _time(payload: Mapping[str, Any]) -> float:

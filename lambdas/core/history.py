@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from lambdas.core.checked import name, number
 from lambdas.core.model import Market, Observation, RefusalKind, Side
 
 SCALE: Final = 0.85
@@ -192,12 +193,22 @@ def to_json(history: History) -> dict[str, Any]:
 
 
 def from_json(raw: Mapping[str, Any]) -> History:
-    """Return the history in JSON values, as ``to_json`` wrote them."""
+    """Return the history in JSON values, as ``to_json`` wrote them, checked by ``lambdas.core.checked``."""
     return History(
-        pools={pool: PoolRecord(**record) for pool, record in raw["pools"].items()},
-        living=dict(raw["living"]),
+        pools={pool: _record(record) for pool, record in raw["pools"].items()},
+        living={key: name(pool) for key, pool in raw["living"].items()},
         refused=bool(raw["refused"]),
-        waiting_since=raw.get("waiting_since"),
-        losses=float(raw["losses"]),
-        unannounced=float(raw["unannounced"]),
+        waiting_since=None if raw.get("waiting_since") is None else number(raw["waiting_since"]),
+        losses=max(0.0, number(raw["losses"])),
+        unannounced=max(0.0, number(raw["unannounced"])),
+    )
+
+
+def _record(raw: Mapping[str, Any]) -> PoolRecord:
+    since = raw["since"]
+    return PoolRecord(
+        since=None if since is None else number(since),
+        start_age=max(0.0, number(raw["start_age"])),
+        losses=max(0.0, number(raw["losses"])),
+        expected=max(0.0, number(raw["expected"])),
     )

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation
+from lambdas.core.checked import marks, name, number
+from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, ScheduledChange
+from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.history import History, follow, from_json, to_json
 from lambdas.core.model import Market, Observation, Release, SetDesired, Side
 
@@ -22,6 +24,8 @@ FORGET_SECONDS: Final = 900.0
 """How long marks outlive their instance or their deadline: longer than any API stays stale."""
 RELEASE_SECONDS: Final = 300.0
 """How long a release is believed: an instance that stands longer was not let go after all."""
+RETIRE_SECONDS: Final = 3600.0
+"""So long before AWS retires an instance by schedule its successor is sought, as after a notice."""
 SETTLE_SECONDS: Final = 60.0
 """How long a Spot Fleet may show its old target after it was modified (jenkinsci/ec2-fleet-plugin, pull
 request 159, says that it does; the time is an estimate)."""
@@ -30,6 +34,8 @@ LONGEST_BOOT: Final = 1800.0
 """What takes longer is no boot but a worker that has been started again on an old instance."""
 PLAIN_LENGTH: Final = 64_000
 """Longer text is stored compressed: the marks of 10,000 instances would not fit into an item otherwise."""
+MOST_BYTES: Final = 16_000_000
+"""The longest text that is read back, uncompressed: several times that of 10,000 instances."""
 _COMPRESSED: Final = "zlib:"
 
 
@@ -38,18 +44,20 @@ class Memory:
     """Soft state of one group.
 
     ``doomed`` is the deadline by instance id, from events or observation; ``at_risk`` when a rebalance
-    recommendation was heard; ``released`` when we let an instance go, so that a notice which we caused
-    starts nothing; ``boots`` the newest boot times in seconds by market; ``booted`` the instances already
-    counted there; ``asked`` the desired capacity last asked of a side that shows it late, and when;
-    ``alarmed`` what people have been told and is still so; ``history`` what was learned about
-    the spot pools.
+    recommendation was heard; ``retiring`` when AWS stops, restarts or retires an instance by schedule;
+    ``released`` when we let one go, so that a notice which we caused starts nothing; ``silent`` since when
+    one has not been heard. ``boots`` are the newest boot times in seconds by market, ``booted`` the instances
+    counted there; ``asked`` is the desired capacity last asked of a side that shows it late, and when;
+    ``alarmed`` what people were told and is still so; ``history`` what was learned about the spot pools.
     """
 
     doomed: Mapping[str, float] = field(default_factory=dict)
     at_risk: Mapping[str, float] = field(default_factory=dict)
+    retiring: Mapping[str, float] = field(default_factory=dict)
     released: Mapping[str, float] = field(default_factory=dict)
     boots: Mapping[Market, tuple[float, ...]] = field(default_factory=dict)
     booted: frozenset[str] = frozenset()
+    silent: Mapping[str, float] = field(default_factory=dict)
     asked: Mapping[Side, tuple[int, float]] = field(default_factory=dict)
     alarmed: frozenset[str] = frozenset()
     history: History = field(default_factory=History)
@@ -96,27 +104,36 @@ def untaken(memory: Memory, side: Side, standing: Iterable[str]) -> Memory:
 
 def note(memory: Memory, events: Iterable[Event], now: float) -> Memory:
     """Return the memory with the marks that events carry; a repeated or reordered event changes nothing."""
-    doomed, at_risk = dict(memory.doomed), dict(memory.at_risk)
+    doomed, at_risk, retiring = dict(memory.doomed), dict(memory.at_risk), dict(memory.retiring)
     for event in events:
         match event:
             case InterruptionNotice(instance_id, deadline):
                 doomed[instance_id] = min(deadline, doomed.get(instance_id, deadline))
             case RebalanceRecommendation(instance_id):
                 at_risk.setdefault(instance_id, now)
+            case ScheduledChange(instance_ids, deadline):
+                for instance_id in instance_ids:
+                    retiring[instance_id] = min(deadline, retiring.get(instance_id, deadline))
             case _:
                 pass
-    return replace(memory, doomed=doomed, at_risk=at_risk)
+    return replace(memory, doomed=doomed, at_risk=at_risk, retiring=retiring)
 
 
 def learn(memory: Memory, observation: Observation, now: float) -> Memory:
     """Return the memory after one look: observed deadlines added, boot times learned, the gone forgotten."""
     present = {i.id for i in observation.instances}
-    history = follow(memory.history, observation, memory.doomed, memory.released, now)
+    # Events of the whole account come in, weeks ahead.
+    retiring = {i: at for i, at in memory.retiring.items() if i in present and at + FORGET_SECONDS > now}
+    history = follow(memory.history, observation, memory.doomed, {**memory.released, **memory.retiring}, now)
     # Whom AWS has not taken long after its deadline it takes no longer: the notice was wrong, or withdrawn.
     doomed = {i: at for i, at in memory.doomed.items() if at + FORGET_SECONDS > now}
+    for instance_id, at in retiring.items():
+        if at - RETIRE_SECONDS <= now:
+            doomed[instance_id] = min(at, doomed.get(instance_id, at))
     at_risk = {i: at for i, at in memory.at_risk.items() if i in present or at + FORGET_SECONDS > now}
     boots = {market: list(samples) for market, samples in memory.boots.items()}
     booted = set(memory.booted & present)
+    silent = {i.id: memory.silent.get(i.id, now) for i in observation.instances if not i.is_heard}
     for instance in observation.instances:
         if instance.deadline is not None:
             doomed[instance.id] = min(instance.deadline, doomed.get(instance.id, instance.deadline))
@@ -129,9 +146,11 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
         memory,
         doomed=doomed,
         at_risk=at_risk,
-        released={i: at for i, at in memory.released.items() if at + RELEASE_SECONDS > now},
+        retiring=retiring,
+        released={i: at for i, at in memory.released.items() if abs(now - at) < RELEASE_SECONDS},
         boots={market: tuple(samples[-BOOT_SAMPLES:]) for market, samples in boots.items()},
         booted=frozenset(booted),
+        silent=silent,
         history=history,
     )
 
@@ -143,9 +162,11 @@ def dump(memory: Memory) -> str:
             "format": FORMAT,
             "doomed": dict(memory.doomed),
             "at_risk": dict(memory.at_risk),
+            "retiring": dict(memory.retiring),
             "released": dict(memory.released),
             "boots": {str(market): list(samples) for market, samples in memory.boots.items()},
             "booted": sorted(memory.booted),
+            "silent": dict(memory.silent),
             "asked": {str(side): list(asked) for side, asked in memory.asked.items()},
             "alarmed": sorted(memory.alarmed),
             "history": to_json(memory.history),
@@ -159,27 +180,43 @@ def dump(memory: Memory) -> str:
 
 
 def parse(text: str) -> Memory:
-    """Return the memory in ``text``; raise ``ValueError`` for text of another format."""
-    raw: Any = json.loads(_plain(text))
-    found = raw.get("format") if isinstance(raw, dict) else raw
-    if found != FORMAT:
-        raise ValueError(f"memory has format {found!r}, {FORMAT} is needed")
-    return Memory(
-        doomed=raw["doomed"],
-        at_risk=raw["at_risk"],
-        released=raw["released"],
-        boots={Market(market): tuple(samples) for market, samples in raw["boots"].items()},
-        booted=frozenset(raw["booted"]),
-        asked={Side(side): (int(c), float(at)) for side, (c, at) in raw.get("asked", {}).items()},
-        alarmed=frozenset(raw["alarmed"]),
-        history=from_json(raw["history"]) if "history" in raw else History(),
-    )
+    """Return the memory in ``text``; raise ``ValueError`` for what ``dump`` does not write.
+
+    Every value is checked: a wrong one would fail each pass, and never be written over.
+    """
+    try:
+        raw: Any = json.loads(_plain(text))
+        found = raw.get("format") if isinstance(raw, dict) else raw
+        if found != FORMAT:
+            raise ValueError(f"memory has format {str(found)[:MOST_TOLD]!r}, {FORMAT} is needed")
+        return Memory(
+            doomed=marks(raw["doomed"]),
+            at_risk=marks(raw["at_risk"]),
+            retiring=marks(raw.get("retiring", {})),
+            released=marks(raw["released"]),
+            boots={Market(market): tuple(map(number, samples)) for market, samples in raw["boots"].items()},
+            booted=frozenset(map(name, raw["booted"])),
+            silent=marks(raw.get("silent", {})),
+            asked={
+                Side(side): (int(number(c)), number(at)) for side, (c, at) in raw.get("asked", {}).items()
+            },
+            alarmed=frozenset(map(name, raw["alarmed"])),
+            history=from_json(raw["history"]) if "history" in raw else History(),
+        )
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"memory makes no sense: {error!r}") from None
 
 
 def _plain(text: str) -> str:
     if not text.startswith(_COMPRESSED):
         return text
     try:
-        return zlib.decompress(base64.b64decode(text.removeprefix(_COMPRESSED), validate=True)).decode()
+        inflater = zlib.decompressobj()
+        data = inflater.decompress(
+            base64.b64decode(text.removeprefix(_COMPRESSED), validate=True), MOST_BYTES
+        )
     except zlib.error as error:
         raise ValueError(f"memory cannot be decompressed: {error}") from None
+    if not inflater.eof:
+        raise ValueError(f"memory cannot be decompressed: it is cut off, or has more than {MOST_BYTES} bytes")
+    return data.decode()

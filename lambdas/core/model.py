@@ -68,6 +68,11 @@ class Instance:
     described: bool = True
     given_up: bool = False
 
+    @property
+    def is_heard(self) -> bool:
+        """Whether its workers report: they work, or wait for their job."""
+        return self.ready_since is not None or self.standing_by
+
 
 class RefusalKind(StrEnum):
     """Why AWS refused a launch; only ``CAPACITY`` is a reason to buy on-demand instead."""

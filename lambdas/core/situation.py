@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lambdas.core.memory import Memory
+from lambdas.core.memory import LONGEST_BOOT, Memory
 from lambdas.core.model import Group, Instance, Market, Observation, Side
 
 
@@ -93,6 +93,25 @@ class Situation:
             instances,
             key=lambda i: (i.id in lasting, i.id not in self.memory.at_risk, -i.launched_at, i.pool, i.id),
         )
+
+    @property
+    def silent(self) -> tuple[Instance, ...]:
+        """Who has not reported for longer than any boot takes, while others of the group do.
+
+        Nobody else can tell: to AWS it runs. Where all are silent it is rather the registry that is.
+        """
+        overdue = {i for i, since in self.memory.silent.items() if self.now - since >= LONGEST_BOOT}
+        live = (*self.primary, *self.fallback) if overdue else ()
+        if not any(i.is_heard for i in live):
+            return ()
+        return tuple(i for i in live if i.id in overdue and i.described and not self.is_doomed(i))
+
+    @property
+    def retiring(self) -> tuple[Instance, ...]:
+        """The primary instances that AWS retires soon by schedule, once others serve in their place."""
+        if len(self.lasting((*self.primary, *self.fallback))) < self.group.target:
+            return ()
+        return tuple(i for i in self.primary if self.is_doomed(i) and i.id in self.memory.retiring)
 
     @property
     def committed_fallback(self) -> int:

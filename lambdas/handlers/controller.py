@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final, Protocol
 
@@ -90,8 +90,10 @@ def _controller() -> Controller:
         queue_url=os.environ[names.ENV_QUEUE_URL],
     )
 
+    make: Callable[..., Any] = boto3.client
+
     def client(service: str) -> Any:
-        return boto3.client(service, config=_QUEUE if service == "sqs" else _CLIENT)
+        return make(service, config=_QUEUE if service == "sqs" else _CLIENT)
 
     return build(client, place, time.time)
 

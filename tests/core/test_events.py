@@ -13,6 +13,7 @@ from lambdas.core.events import (
     InterruptionNotice,
     MalformedEventError,
     RebalanceRecommendation,
+    ScheduledChange,
     Wake,
     parse,
 )
@@ -34,6 +35,7 @@ def recorded(name: str) -> dict[str, Any]:
         ("launch-unsuccessful", Wake("EC2 Instance Launch Unsuccessful")),
         ("launch-successful", Wake("EC2 Instance Launch Successful")),
         ("scheduled", Wake("Scheduled Event")),
+        ("instance-retirement", ScheduledChange((INSTANCE,), 2_000_000.0)),
     ],
 )
 def test_every_payload_is_read(name: str, event: Event) -> None:

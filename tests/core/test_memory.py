@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
 from dataclasses import replace
 
 import pytest
 
+from lambdas.core.availability import decide
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.memory import (
     BOOT_SAMPLES,
@@ -19,6 +22,7 @@ from lambdas.core.memory import (
     parse,
 )
 from lambdas.core.model import Market
+from lambdas.core.policies import build as build_policy
 from tests.core.build import NOW, observe, on_demand, spot
 
 
@@ -73,6 +77,45 @@ def test_the_memory_of_the_largest_group_fits_into_an_item() -> None:
     assert parse(text) == memory
     with pytest.raises(ValueError, match="memory cannot be decompressed"):
         parse(text[: len("zlib:") + 2000])
+
+
+def broken(key: str, value: object) -> str:
+    """A memory with one value that nobody wrote."""
+    raw = json.loads(dump(Memory(doomed={"i-1": NOW})))
+    *path, last = key.split(".")
+    place = raw
+    for step in path:
+        place = place[step]
+    place[last] = value
+    return json.dumps(raw)
+
+
+VALUES = (None, "text", 5, [1], {"i-1": "soon"}, {"i-1": None}, {"i-1": math.inf}, {"i-1": True}, [["i-1"]])
+KEYS = [*json.loads(dump(Memory())), *(f"history.{key}" for key in json.loads(dump(Memory()))["history"])]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+@pytest.mark.parametrize("key", KEYS)
+def test_a_memory_with_a_wrong_value_is_refused_or_harmless(key: str, value: object) -> None:
+    """One that were believed would fail each pass, and never be written over."""
+    try:
+        memory = parse(broken(key, value))
+    except ValueError:
+        return
+    seen = observe(spot("i-1"), on_demand("o"))
+    decision = decide(seen, build_policy("expected-cost"), memory, NOW)
+    assert parse(dump(decision.memory)) == decision.memory
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"format":' + "9" * 5_000 + "}"])
+def test_a_memory_that_python_will_not_read_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"memory makes no sense|digits"):
+        parse(text)
+
+
+def test_a_release_from_the_future_is_not_believed_for_ever() -> None:
+    memory = Memory(released={"o": NOW + 10 * RELEASE_SECONDS})
+    assert learn(memory, observe(on_demand("o")), NOW).released == {}
 
 
 @pytest.mark.parametrize("text", ["[]", '"x"', '{"format":0}', "{}"])

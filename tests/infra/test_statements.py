@@ -305,7 +305,8 @@ def called_operations() -> set[str]:
     """Return the IAM actions of all boto3 calls in ``lambdas``: client methods and paginators by name."""
     session = botocore.session.get_session()
     actions = {
-        (service, xform_name(operation)): f"{service}:{operation}"
+        # A batch of SQS's is authorised as so many single calls.
+        (service, xform_name(operation)): f"{service}:{operation.removesuffix('Batch')}"
         for service in ("autoscaling", "dynamodb", "ec2", "ssm", "sqs", "cloudwatch")
         for operation in session.get_service_model(service).operation_names
     }

@@ -18,6 +18,21 @@ _QUEUE_KEEPS: Final = 3600
 """Seconds. The minute's schedule makes an older wake-up worthless."""
 _ATTEMPTS: Final = 5
 """Before the dead-letter queue; Lambda's guide advises at least five."""
+_ENDS_BY_SCHEDULE: Final = tuple(
+    f"AWS_EC2_{what}"
+    for what in (
+        "INSTANCE_RETIREMENT",
+        "INSTANCE_STOP",
+        "INSTANCE_TERMINATION",
+        "INSTANCE_REBOOT",
+        "INSTANCE_POWER_MAINTENANCE",
+        "PERSISTENT_INSTANCE_RETIREMENT",
+        "PERSISTENT_INSTANCE_POWER_MAINTENANCE",
+        "SYSTEM_REBOOT",
+    )
+)
+"""What ends an instance or its work at a time that AWS names: codes of AWS Health, without their endings
+(``_SCHEDULED``, ``_MAINTENANCE_SCHEDULED``, ``_EXPEDITED`` …). Network maintenance ends nothing."""
 _FLEET_EVENTS: Final = (
     "EC2 Spot Fleet State Change",
     "EC2 Spot Fleet Spot Instance Request Change",
@@ -145,6 +160,15 @@ def event_patterns(group_prefix: str, *, fleets: bool) -> dict[str, dict[str, An
             "source": ["aws.autoscaling"],
             "detail-type": ["EC2 Instance Terminate Successful", "EC2 Instance Terminate Unsuccessful"],
             "detail": ours,
+        },
+    }
+    patterns["health"] = {
+        "source": ["aws.health"],
+        "detail-type": ["AWS Health Event"],
+        "detail": {
+            "service": ["EC2"],
+            "eventTypeCategory": ["scheduledChange"],
+            "eventTypeCode": [{"prefix": prefix} for prefix in _ENDS_BY_SCHEDULE],
         },
     }
     if fleets:

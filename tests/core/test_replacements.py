@@ -1,0 +1,125 @@
+"""Who is replaced whatever the plan: whom AWS retires by schedule, and who never reports."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lambdas.core.availability import Decision, decide
+from lambdas.core.events import ScheduledChange
+from lambdas.core.memory import FORGET_SECONDS, LONGEST_BOOT, RETIRE_SECONDS, Memory, note
+from lambdas.core.model import Alarm, Instance, Market, Observation, SetDesired, Side
+from lambdas.core.policies import build
+from lambdas.core.policies.ready_handover import ReadyHandover
+from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
+
+RETIRES = NOW + 14 * 86_400
+
+
+def run(observation: Observation, memory: Memory, now: float = NOW) -> Decision:
+    return decide(observation, ReadyHandover(), memory, now)
+
+
+def heard(name: str, deadline: float = RETIRES) -> Memory:
+    return note(Memory(), [ScheduledChange((name, "i-foreign"), deadline)], NOW)
+
+
+def fleet(*others: Instance) -> tuple[Instance, ...]:
+    return spot("a"), spot("b"), spot("c"), spot("d"), *others
+
+
+def test_a_retirement_far_ahead_buys_nothing_and_is_remembered() -> None:
+    decision = run(observe(*fleet()), heard("a"))
+    assert decision.actions == ()
+    assert decision.memory.retiring == {"a": RETIRES}  # the account's other instances are not ours
+
+
+def test_before_it_retires_its_successor_is_bought_and_then_it_is_let_go() -> None:
+    now = RETIRES - RETIRE_SECONDS
+    state = observe(*fleet())
+    first = run(state, heard("a"), now)
+    assert desired(first.actions, Side.FALLBACK) == 1
+    served = observe(*fleet(on_demand("o")), fallback_desired=1)
+    second = run(served, first.memory, now + 120)
+    assert released(second.actions) == ("a",)
+    after = carried_out(served, second)
+    # Spot is asked for in its place.
+    assert after.primary_desired == 4
+    back = observe(*(i for i in after.instances), spot("e"), fallback_desired=1)
+    assert released(run(back, second.memory, now + 400).actions) == ("o",)
+
+
+def test_the_default_policy_buys_for_a_retirement_just_in_time() -> None:
+    policy = build("expected-cost")
+    memory = replace(heard("a"), boots={Market.ON_DEMAND: (60.0,)})
+    early = decide(observe(*fleet()), policy, memory, RETIRES - RETIRE_SECONDS)
+    assert early.actions == ()
+    assert early.wake_at == RETIRES - 60
+    late = decide(observe(*fleet()), policy, early.memory, RETIRES - 60)
+    assert desired(late.actions, Side.FALLBACK) == 1
+
+
+def test_it_is_not_let_go_before_another_serves() -> None:
+    booting = observe(*fleet(on_demand("o", ready=False)), fallback_desired=1)
+    assert released(run(booting, heard("a"), RETIRES - 600).actions) == ()
+
+
+def test_a_retirement_that_did_not_come_is_forgotten_and_is_no_loss_of_a_pool() -> None:
+    memory = run(observe(*fleet()), heard("a"), RETIRES - 60).memory
+    gone = run(observe(*fleet()[1:]), memory, RETIRES).memory
+    assert gone.history.losses == 0
+    stayed = run(observe(*fleet()), memory, RETIRES + FORGET_SECONDS + 1).memory
+    assert (stayed.retiring, stayed.doomed) == ({}, {})
+
+
+def silent(name: str, age: float = LONGEST_BOOT) -> tuple[Instance, Memory]:
+    return spot(name, ready=False, age=age), Memory(silent={name: NOW - age})
+
+
+def test_who_never_reports_is_replaced_and_people_hear_of_it_once() -> None:
+    mute, memory = silent("m")
+    state = observe(spot("a"), spot("b"), spot("c"), mute, on_demand("o"))
+    decision = run(state, memory)
+    alarm, raised, _ = decision.actions
+    assert alarm == Alarm("silent", "no worker reports for 30 minutes: m")
+    assert raised == SetDesired(Side.PRIMARY, 5, decision.reason)  # the release takes one off
+    assert released(decision.actions) == ("m",)
+    assert carried_out(state, decision).primary_desired == 4
+    again = run(replace(state, instances=(*state.instances[:3], state.instances[4])), decision.memory)
+    assert not any(isinstance(action, Alarm) for action in again.actions)
+
+
+def test_a_boot_has_the_time_that_a_boot_may_take() -> None:
+    mute, memory = silent("m", LONGEST_BOOT - 1)
+    decision = run(observe(spot("a"), spot("b"), spot("c"), mute, on_demand("o")), memory)
+    assert decision.actions == ()
+    assert decision.memory.silent == memory.silent
+
+
+def test_where_all_are_silent_nobody_is_let_go() -> None:
+    state = observe(*(spot(name, ready=False) for name in "abcd"), fallback_desired=4)
+    decision = run(state, Memory(silent=dict.fromkeys("abcd", NOW - 2 * LONGEST_BOOT)))
+    assert decision.actions == ()
+
+
+@pytest.mark.parametrize("falls", [True, False])
+def test_the_time_counts_from_when_it_fell_silent(falls: bool) -> None:
+    before = run(observe(*fleet()), Memory()).memory
+    mute = replace(spot("a"), ready_since=None) if falls else spot("a")
+    after = run(observe(mute, *fleet()[1:]), before, NOW + 30).memory
+    assert after.silent == ({"a": NOW + 30} if falls else {})
+
+
+def test_a_silent_instance_of_the_base_stays_and_people_hear_of_it() -> None:
+    base = on_demand("base", side=Side.PRIMARY, ready=False, age=LONGEST_BOOT)
+    state = observe(base, spot("a"), spot("b"), spot("c"), on_demand("o"), group=group(base=1))
+    decision = run(state, Memory(silent={"base": NOW - LONGEST_BOOT}))
+    assert [type(action) for action in decision.actions] == [Alarm]
+
+
+def test_the_base_leaves_less_room_for_on_demand_on_a_cold_start() -> None:
+    tight = group(target=4, maximum=5, base=2)
+    decision = run(observe(group=tight, primary_desired=0), Memory())
+    asked = [desired(decision.actions, side) for side in (Side.PRIMARY, Side.FALLBACK)]
+    assert asked == [2, 3]

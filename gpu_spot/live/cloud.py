@@ -19,6 +19,7 @@ from lambdas.core.group_config import GroupConfig
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import terminations
+from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.groups import leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, request_of
@@ -77,13 +78,14 @@ class LocalCloud:
         self.deployment = deployment
         self.clock = clock
         self.hostility = hostility or Hostility()
-        self._instances = Instances(clients)
+        self._instances = Instances(clients, self.hostility)
         self._bus = deployment.bus
         self._groups = self._read_groups()
         self._group_of = {name: group for group in self._groups for name in group.holders}
         self._heartbeats = Heartbeats(clients, self._registry_table())
         self._deadlines: dict[str, float] = {}
         self._waiting_since: dict[str, float] = {}
+        modifying_takes(self._instances.ec2, self.hostility.fleet_modifying_seconds)
         moto_groups.listen(self._instances.autoscaling, self)
         terminations.listen(self._instances.ec2, self._terminated_by_client)
 

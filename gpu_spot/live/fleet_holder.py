@@ -19,14 +19,20 @@ _ERRORS: Final = {
     RefusalKind.PERMISSION: "iamFleetRoleInvalid",
     RefusalKind.CONFIGURATION: "allLaunchSpecsTemporarilyBlacklisted",
 }
-"""The error sub-types of a fleet. A lack of capacity is none of them: the fleet stays below its target."""
+"""The error sub-types of a fleet (botocore, ``EventInformation``)."""
+_SHORTAGE: Final = (
+    "spotFleetRequestConfigurationInvalid",
+    "There is no Spot capacity available that matches your request.",
+)
+"""How a fleet says that there is no spot (terraform-provider-aws#26493)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpotFleetHolder:
-    """See ``Holder``."""
+    """See ``Holder``; without ``says_shortage`` it only stays below its target where there is no spot."""
 
     fleet: FleetRequest
+    says_shortage: bool = False
 
     @property
     def name(self) -> str:
@@ -70,9 +76,9 @@ class SpotFleetHolder:
 
     def refuse(self, message: str) -> None:
         """See ``Holder``."""
-        subtype = _ERRORS.get(classify(message))
-        if subtype is not None:
-            self.fleet.record("error", subtype, message)
+        error = self._error(message)
+        if error is not None:
+            self.fleet.record("error", error["sub-type"], error["description"])
 
     def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""
@@ -98,10 +104,8 @@ class SpotFleetHolder:
 
     def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
         """See ``Holder``."""
-        subtype = _ERRORS.get(classify(message))
-        if subtype is None:
-            return None
-        return bus.fleet("Error", self.name, {"description": message, "sub-type": subtype}, now)
+        error = self._error(message)
+        return None if error is None else bus.fleet("Error", self.name, error, now)
 
     def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
         """See ``Holder``: a fleet has no lifecycle hooks."""
@@ -111,3 +115,13 @@ class SpotFleetHolder:
         description = moto_fleets.describe(instance)
         detail = {"instance-id": instance.id, "description": description, "sub-type": subtype}
         return bus.fleet("Instance Change", self.fleet.id, detail, now)
+
+    def _error(self, message: str) -> dict[str, str] | None:
+        """Return the detail of the error event for a refusal, None where the fleet says nothing."""
+        kind = classify(message)
+        if kind is not RefusalKind.CAPACITY:
+            return {"description": message, "sub-type": _ERRORS[kind]}
+        if not self.says_shortage:
+            return None
+        subtype, text = _SHORTAGE
+        return {"description": f"{self.options[0].instance_type}, Linux/UNIX: {text}", "sub-type": subtype}

@@ -17,6 +17,14 @@ class Hostility:
         hook_at_notice: a group with capacity rebalancing calls the termination hook at a two-minute notice
             (Auto Scaling user guide, "Use Capacity Rebalancing", considerations), so that the member waits in
             ``Terminating:Wait`` while its worker goes on. Off until the controller counts such members.
+        fleet_modifying_seconds: a Spot Fleet is ``modifying`` for so long after each modification, shows the
+            old target and refuses another (EC2 user guide, "Spot Fleet request states"; 3 s in
+            kubernetes-retired/kube-aws#843). 0 until the controller makes one modification at a time.
+        fleet_says_shortage: a fleet reports lack of spot as an error of the sub-type
+            ``spotFleetRequestConfigurationInvalid`` (terraform-provider-aws#26493, c6fc/npk#70). Off until
+            the controller judges by the text.
     """
 
     hook_at_notice: bool = False
+    fleet_modifying_seconds: float = 0.0
+    fleet_says_shortage: bool = False

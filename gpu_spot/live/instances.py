@@ -14,6 +14,7 @@ from moto.ec2.models.instances import StateReason
 
 from gpu_spot.live.fleet_holder import SpotFleetHolder
 from gpu_spot.live.holders import Holder, LaunchOption, ScalingGroupHolder
+from gpu_spot.live.hostility import Hostility
 from lambdas.core.model import Market
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
@@ -40,8 +41,9 @@ _TEMPLATE_ARGUMENTS: Final = (
 class Instances:
     """The instances that moto runs for the holders of one sandbox."""
 
-    def __init__(self, clients: AwsClients) -> None:
+    def __init__(self, clients: AwsClients, hostility: Hostility) -> None:
         self._clients = clients
+        self._hostility = hostility
         self._lookups = Lookups(clients)
         self.ec2: Any = ec2_backends[ACCOUNT][clients.region]
         self.autoscaling = autoscaling_backends[ACCOUNT][clients.region]
@@ -67,7 +69,7 @@ class Instances:
         found = self.ec2.spot_fleet_requests.get(name)
         if not isinstance(found, FleetRequest):
             raise LocalCloudError(f"Spot Fleet {name!r} is not deployed")
-        return SpotFleetHolder(found)
+        return SpotFleetHolder(found, self._hostility.fleet_says_shortage)
 
     def holder_of(self, instance: Any) -> Holder:
         """Return what an instance was launched for."""

@@ -11,6 +11,8 @@ import pytest
 from botocore.exceptions import ClientError
 
 from gpu_spot.live.cloud import GroupView, LocalCloud
+from gpu_spot.live.hostility import Hostility
+from gpu_spot.market.replay.groups import SPOT_REFUSAL
 from lambdas.core import group_config
 from lambdas.core.model import Market, Side
 from tests.live.world import START, Deployed, Running, bodies, empty
@@ -125,10 +127,52 @@ def test_targets_move_together_and_only_as_aws_allows(fleet: Running) -> None:
     with pytest.raises(ClientError, match="OnDemandTargetCapacity 2 ≤ TargetCapacity 1 does not hold"):
         ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=1)
     once = request(Deployed(fleet.clients, fleet.deployment), Type="request")
-    with pytest.raises(ClientError, match="only active fleets of type maintain"):
+    with pytest.raises(ClientError, match=f"{once} is not a modifiable fleet request type"):
         ec2.modify_spot_fleet_request(SpotFleetRequestId=once, TargetCapacity=1)
     with pytest.raises(ClientError, match="does not exist"):
         ec2.describe_spot_fleet_instances(SpotFleetRequestId="sfr-none")
+
+
+def test_while_it_is_modified_it_shows_the_old_target_and_refuses_another(fleet: Running) -> None:
+    ec2, fleet_id = fleet.clients("ec2"), view(fleet).primary
+    hostile = LocalCloud(fleet.clients, fleet.deployment, fleet.clock, Hostility(fleet_modifying_seconds=3.0))
+    try:
+        ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=6)
+        assert hostile.desired(GROUP) == (6, 0)  # the fleet itself has heard
+        for _ in range(2):  # the second answer is a remembered one
+            found = shown(fleet)
+            assert (found["SpotFleetRequestState"], found["SpotFleetRequestConfig"]["TargetCapacity"]) == (
+                "modifying",
+                4,
+            )
+        with pytest.raises(ClientError, match="FleetNotInModifiableState"):
+            ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=5)
+        hostile.set_time(START + 3)
+        found = shown(fleet)
+        assert (found["SpotFleetRequestState"], found["SpotFleetRequestConfig"]["TargetCapacity"]) == (
+            "active",
+            6,
+        )
+        assert [subtype for _, subtype in history(fleet)] == [
+            "active",
+            "modify_in_progress",
+            "modify_succeeded",
+        ]
+        ec2.modify_spot_fleet_request(SpotFleetRequestId=fleet_id, TargetCapacity=5)
+    finally:
+        LocalCloud(fleet.clients, fleet.deployment, fleet.clock)  # as kind as before
+
+
+def test_a_shortage_is_an_error_of_the_configuration_where_the_fleet_says_it(fleet: Running) -> None:
+    hostile = LocalCloud(fleet.clients, fleet.deployment, fleet.clock, Hostility(fleet_says_shortage=True))
+    hostile.refuse(GROUP, Side.PRIMARY, SPOT_REFUSAL)
+    assert history(fleet, EventType="error") == [("error", "spotFleetRequestConfigurationInvalid")]
+    (record,) = fleet.clients("ec2").describe_spot_fleet_request_history(
+        SpotFleetRequestId=view(fleet).primary, StartTime="2023-11-01T00:00:00Z", EventType="error"
+    )["HistoryRecords"]
+    assert record["EventInformation"]["EventDescription"] == (
+        "g5.xlarge, Linux/UNIX: There is no Spot capacity available that matches your request."
+    )
 
 
 def test_members_look_as_on_aws(fleet: Running) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -43,12 +42,10 @@ def _request(response: SpotFleets) -> ActionResult:
 
 def _modify(response: SpotFleets) -> ActionResult:
     fleet = find(response.ec2_backend, response._get_param("SpotFleetRequestId"))
-    if fleet.state != "active" or fleet.config["Type"] != "maintain":
-        raise EC2ClientError(
-            "InvalidState",
-            f"Spot Fleet {fleet.id} is {fleet.state} and of type {fleet.config['Type']}: "
-            "only active fleets of type maintain can be modified.",
-        )
+    if fleet.config["Type"] != "maintain":
+        raise _not_modifiable(fleet, "is not a modifiable fleet request type.")
+    if fleet.shown_state != "active":
+        raise _not_modifiable(fleet, f"is not in a modifiable state: {fleet.shown_state}.")
     given = {key: value for key in _MODIFIABLE if (value := response._get_param(key)) is not None}
     config = {**fleet.config, **given}
     _check_targets(config)
@@ -56,9 +53,18 @@ def _modify(response: SpotFleets) -> ActionResult:
         config["TargetCapacity"]
     ):
         raise NotImplementedError("excess capacity is not terminated locally: use the policy noTermination")
-    fleet.config = config
-    fleet.record("fleetRequestChange", "modify_successful", json.dumps(given))
+    fleet.modify(given, getattr(response.ec2_backend, "local_modifying_seconds", 0.0))
     return ActionResult({"Return": True})
+
+
+def modifying_takes(backend: Any, seconds: float) -> None:
+    """Have fleets be ``modifying`` for so long after each modification: moto's EC2 backend."""
+    backend.local_modifying_seconds = seconds
+
+
+def _not_modifiable(fleet: FleetRequest, why: str) -> EC2ClientError:
+    """Return AWS's refusal (jenkinsci/ec2-fleet-plugin#131; of the state only the code is known, #159)."""
+    return EC2ClientError("FleetNotInModifiableState", f"Fleet Request: {fleet.id} {why}")
 
 
 def _cancel(response: SpotFleets) -> ActionResult:
@@ -102,7 +108,7 @@ REQUEST: Final = Fix(
 MODIFY: Final = Fix(
     "spot fleet changes",
     moto="ModifySpotFleetRequest launches and ends instances at once, in any state and of any type",
-    aws="only active fleets of type maintain; launches and terminations follow later",
+    aws="only active fleets of type maintain, one change at a time; launches and terminations follow later",
     patches=((SpotFleets, "modify_spot_fleet_request", _modify),),
 )
 CANCEL: Final = Fix(

@@ -1,17 +1,20 @@
-"""Recorded Spot Fleet requests, whose members come and go by ``join`` and ``leave`` alone."""
+"""Recorded Spot Fleet requests, whose members come and go by ``join`` and ``leave`` alone.
+
+The words of a modification are those of a real history (kubernetes-retired/kube-aws#843).
+"""
 
 from __future__ import annotations
 
 import json
 from collections import deque
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from moto.core.utils import utcnow
+from moto.core.utils import unix_time, utcnow
 from moto.ec2.exceptions import EC2ClientError
 
-from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.speedups.answers import changed, changes_at
 
 FLEET_TAG: Final = "aws:ec2spot:fleet-request-id"
 """What AWS tags every instance of a fleet with."""
@@ -21,12 +24,25 @@ HISTORY_KEPT: Final = 200
 
 @dataclass
 class FleetRequest:
-    """One recorded request; ``config`` is ``SpotFleetRequestConfigData`` as it was given."""
+    """One recorded request.
+
+    Attributes:
+        id: ``sfr-…``.
+        config: ``SpotFleetRequestConfigData`` as it was given, with the newest modification.
+        created: when it was requested.
+        state: one of ``BatchState``, but for ``modifying``, which ends by itself: see ``shown_state``.
+        former: ``config`` as it is still shown until the modification is processed.
+        modified_at: when that is, None where no modification is under way.
+        members: moto's instances by id.
+        history: as ``DescribeSpotFleetRequestHistory`` shows it.
+    """
 
     id: str
     config: dict[str, Any]
     created: datetime
     state: str = "active"
+    former: dict[str, Any] = field(default_factory=dict)
+    modified_at: datetime | None = None
     members: dict[str, Any] = field(default_factory=dict)
     history: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=HISTORY_KEPT))
 
@@ -35,17 +51,41 @@ class FleetRequest:
         """Spot and on-demand instances together."""
         return int(self.config["TargetCapacity"])
 
+    @property
+    def shown_state(self) -> str:
+        """Its state as a client sees it now."""
+        self._settle()
+        return self.state if self.modified_at is None else "modifying"
+
+    def modify(self, changes: dict[str, Any], seconds: float) -> None:
+        """Change what it wants; that is processed, and shown, after ``seconds``."""
+        self.former, self.config = self.config, {**self.config, **changes}
+        target = self.config["TargetCapacity"]
+        text = f"Modify request received. Requested targetCapacity: {target}"
+        self.record("fleetRequestChange", "modify_in_progress", text)
+        self.modified_at = utcnow() + timedelta(seconds=seconds)
+        changes_at(unix_time(self.modified_at))
+        self._settle()
+
+    def _settle(self) -> None:
+        if self.modified_at is not None and self.modified_at <= utcnow():
+            self.modified_at = None
+            text = f"New targetCapacity: {self.config['TargetCapacity']}"
+            self.record("fleetRequestChange", "modify_succeeded", text)
+
     def shown(self) -> dict[str, Any]:
         """Return the request as ``DescribeSpotFleetRequests`` shows it."""
+        state = self.shown_state
+        config = self.former if state == "modifying" else self.config
         on_demand = sum(instance.lifecycle != "spot" for instance in self.members.values())
         fulfilled = len(self.members)
         return {
             "SpotFleetRequestId": self.id,
-            "SpotFleetRequestState": self.state,
+            "SpotFleetRequestState": state,
             "ActivityStatus": "fulfilled" if fulfilled >= self.target else "pending_fulfillment",
             "CreateTime": self.created,
             "SpotFleetRequestConfig": {
-                **self.config,
+                **config,
                 "FulfilledCapacity": float(fulfilled),
                 "OnDemandFulfilledCapacity": float(on_demand),
             },

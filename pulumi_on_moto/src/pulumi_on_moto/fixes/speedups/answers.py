@@ -7,6 +7,7 @@ change that the local cloud makes itself (``changed``), drops all of them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -19,11 +20,17 @@ _SERVICES: Final = ("ec2.", "autoscaling.")
 _READ: Final = "Action=Describe"
 
 _known: dict[tuple[str, str], Any] = {}
+_due: list[float] = []
 
 
 def changed() -> None:
     """Drop every answer: instances, groups or spot requests are not what they were."""
     _known.clear()
+
+
+def changes_at(moment: float) -> None:
+    """Drop every answer once it is ``moment``, in epoch seconds: something then changes by itself."""
+    _due.append(moment)
 
 
 def _remembered(process: Callable[..., Any]) -> Callable[..., Any]:
@@ -36,6 +43,9 @@ def _remembered(process: Callable[..., Any]) -> Callable[..., Any]:
         if not body.startswith(_READ):
             changed()
             return process(stubber, request)
+        if _due and min(_due) <= time.time():
+            _due[:] = [moment for moment in _due if moment > time.time()]
+            changed()
         key = (request.url, body)
         if key not in _known:
             found = process(stubber, request)

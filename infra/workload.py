@@ -90,6 +90,8 @@ def needs(entry: Service | Training) -> frozenset[Need]:
         found.add("work")
         if _ECR.match(entry.image or ""):
             found.add("image")
+        if entry.image and entry.capacity.fallback.enabled:
+            found.add("pull")
     if entry.capacity.kind == "mixed-asg" or entry.capacity.fallback.enabled:
         found.add("hooks")
     if entry.datasets:

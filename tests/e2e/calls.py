@@ -172,6 +172,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "autoscaling:CompleteLifecycleAction": Authorisation.group,
     "autoscaling:DescribeAutoScalingGroups": None,
     "autoscaling:DescribeScalingActivities": None,
+    "autoscaling:RecordLifecycleActionHeartbeat": Authorisation.group,
     "autoscaling:SetDesiredCapacity": Authorisation.group,
     "autoscaling:TerminateInstanceInAutoScalingGroup": Authorisation.group,
     "cloudwatch:PutMetricData": Authorisation.namespace,

@@ -17,6 +17,7 @@ from tests.apart import apart
 from tests.infra import program
 from tests.infra.declared import STACKS, run, shipped, variant
 from userdata.agent.config import model
+from userdata.agent.tasks.node import HOLD_EVERY
 
 UNKNOWN = "<unknown>"
 
@@ -157,6 +158,8 @@ def test_the_agent_knows_the_hooks_that_its_group_declares(side: str) -> None:
     if side == "fallback":
         assert declared["LAUNCHING"]["name"] == told.launch
         assert declared["LAUNCHING"]["defaultResult"] == "ABANDON"
+        # The agent extends it while it pulls an image; two of its calls may be lost.
+        assert declared["LAUNCHING"]["heartbeatTimeout"] > 2 * HOLD_EVERY
 
 
 def test_the_primary_group_is_spot_over_all_types_and_zones() -> None:

@@ -260,7 +260,7 @@ EVERY_INSTANCE = {"FetchAgent", "SessionManager", "ConfigureMetrics", "SendMetri
     [
         ("inference", "dev", ("work", "hooks")),
         ("inference", "fleet", ("work", "hooks")),  # those of its fallback
-        ("inference", TRAINING, ("work", "hooks", "image")),
+        ("inference", TRAINING, ("work", "hooks", "image", "pull")),
         ("resnet", TRAINING, ("run", "hooks", "volume", "dataset")),
     ],
 )

@@ -103,9 +103,10 @@ class Group:
             self.heard(model.service_model.service_name, model.name, params)
 
         client.meta.events.register("provide-client-params.*.*", hear)
-        # moto cannot complete lifecycle actions.
+        # moto cannot complete or extend lifecycle actions.
         done = (SimpleNamespace(status_code=200), {})
-        client.meta.events.register("before-call.auto-scaling.CompleteLifecycleAction", lambda **_: done)
+        for action in ("CompleteLifecycleAction", "RecordLifecycleActionHeartbeat"):
+            client.meta.events.register(f"before-call.auto-scaling.{action}", lambda **_: done)
         return client
 
     def boot_data(self, side: Side) -> str:

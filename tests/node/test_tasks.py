@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,8 @@ class Group:
     def __init__(self, begins: int) -> None:
         self.begins, self.asked = begins, 0
         self.completed: list[dict[str, str]] = []
+        self.extended: list[dict[str, str]] = []
+        self.extended_often = threading.Event()
 
     def complete_lifecycle_action(self, **call: str) -> None:
         self.asked += 1
@@ -89,6 +92,13 @@ class Group:
             text = "No active Lifecycle Action found with instance ID i-1"
             raise ClientError({"Error": {"Code": "ValidationError", "Message": text}}, "Complete")
         self.completed.append(call)
+
+    def record_lifecycle_action_heartbeat(self, **call: str) -> None:
+        self.extended.append(call)
+        if len(self.extended) == 3:
+            self.extended_often.set()
+        if len(self.extended) == 2:
+            raise ClientError({"Error": {"Code": "Throttling", "Message": "m"}}, "Record")
 
 
 class DockerHost(UnitHost):
@@ -139,6 +149,45 @@ def test_preparation_pulls_the_image_and_then_lets_a_launch_that_begins_late_go_
             "LifecycleActionResult": "CONTINUE",
         }
     ]
+
+
+def test_a_launch_waits_for_a_pull_that_takes_longer_than_its_hook(
+    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(begins=1)
+    monkeypatch.setattr(clients, "autoscaling", lambda region: group)
+    monkeypatch.setattr(tasks.node, "HOLD_EVERY", 0.001)
+    made, host = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
+    long_enough: list[bool] = []
+
+    def pull(argv: Any, stdin: str = "") -> str:
+        long_enough.append(group.extended_often.wait(60))
+        return ""
+
+    monkeypatch.setattr(host, "run", pull)
+    assert tasks.prepare(made) == 0
+    assert long_enough == [True]  # also after an extension that AWS refused
+    assert group.extended[0] == {
+        "AutoScalingGroupName": "asg-of-tag",
+        "LifecycleHookName": "prepared",
+        "InstanceId": "i-1",
+    }
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("holds")]
+    assert len(group.completed) == 1
+
+
+def test_a_pull_without_end_is_given_up(
+    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(begins=1)
+    monkeypatch.setattr(clients, "autoscaling", lambda region: group)
+    monkeypatch.setattr(tasks.node, "HOLD_EVERY", 0.0)
+    made, _ = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
+    with made.holding("prepared"):
+        [holder] = [thread for thread in threading.enumerate() if thread.name == "holds prepared"]
+        holder.join(60)
+        assert not holder.is_alive()
+    assert len(group.extended) == tasks.node.HOLDS
 
 
 def test_a_restart_that_is_no_launch_ends_the_preparation(

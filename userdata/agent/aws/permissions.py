@@ -14,6 +14,10 @@ from typing import Final, Literal
 _EC2: Final = "arn:{partition}:ec2:{region}:{account}"
 _SNAPSHOTS: Final = "arn:{partition}:ec2:{region}::snapshot/*"
 _DYNAMODB: Final = "arn:{partition}:dynamodb:{region}:{account}:table"
+_AUTO_SCALING_GROUPS: Final = (
+    "arn:{partition}:autoscaling:{region}:{account}:autoScalingGroup:*:"
+    "autoScalingGroupName/{auto_scaling_group}"
+)
 _OURS: Final = {
     "StringEquals": {"aws:ResourceTag/gpu-spot:stack": "{stack}", "aws:ResourceTag/gpu-spot:job": "{job}"}
 }
@@ -29,9 +33,9 @@ _REQUESTED: Final = {
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 
-Need = Literal["work", "image", "hooks", "run", "volume", "dataset", "attached"]
-"""What an instance may be there for: workers, their image, hooks, a job, its volume, a dataset in S3, volumes
-that came with the launch."""
+Need = Literal["work", "image", "hooks", "pull", "run", "volume", "dataset", "attached"]
+"""What an instance may be there for: workers, their image in ECR, hooks, an image that a launch waits for, a
+job, its volume, a dataset in S3, volumes that came with the launch."""
 
 
 def _key(name: str) -> Conditions:
@@ -65,10 +69,14 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
         "CompleteHooks",
         ("hooks",),
         ("autoscaling:CompleteLifecycleAction",),
-        (
-            "arn:{partition}:autoscaling:{region}:{account}:autoScalingGroup:*:"
-            "autoScalingGroupName/{auto_scaling_group}",
-        ),
+        (_AUTO_SCALING_GROUPS,),
+        _GROUP,
+    ),
+    Permission(
+        "HoldLaunch",
+        ("pull",),
+        ("autoscaling:RecordLifecycleActionHeartbeat",),
+        (_AUTO_SCALING_GROUPS,),
         _GROUP,
     ),
     Permission(

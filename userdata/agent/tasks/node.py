@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
-from collections.abc import Callable
-from functools import cached_property
+import threading
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
     from userdata.agent.work.train import Spawn
 
 GATE_EVERY: Final = 5.0
+HOLD_EVERY: Final = 240.0
+HOLDS: Final = 15
+"""A launch hook waits for 600 s: two extensions of it may be lost. Who is not ready in an hour never is."""
 # Written by cloud-init at every boot, before the network is up.
 _INSTANCE_ID: Final = Path("/var/lib/cloud/data/instance-id")
 
@@ -95,13 +100,43 @@ class Node:
         Raises:
             AgentError: AWS refused or cannot be reached, or the instance is in no Auto Scaling group.
         """
+        client = self.clients.autoscaling(self.config.region)
+        return hooks.complete(client, self._group(hook), hook, self.identity.instance, result)
+
+    @contextlib.contextmanager
+    def holding(self, hook: str) -> Iterator[None]:
+        """Keep a lifecycle hook from timing out while the block lasts, for an hour at most.
+
+        Raises:
+            AgentError: the instance is in no Auto Scaling group.
+        """
+        client = self.clients.autoscaling(self.config.region)
+        extend = partial(hooks.extend, client, self._group(hook), hook, self.identity.instance)
+        over = threading.Event()
+
+        def keep() -> None:
+            for _ in range(HOLDS):
+                try:
+                    extend()
+                except AgentError as error:
+                    log.warning("hook not extended", hook=hook, error=str(error))
+                if over.wait(HOLD_EVERY):
+                    return
+
+        thread = threading.Thread(target=keep, name=f"holds {hook}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+    def _group(self, hook: str) -> str:
         wanted = self.config.hooks
-        group = wanted.auto_scaling_group if wanted else ""
-        group = group or self.metadata.auto_scaling_group()
+        group = (wanted.auto_scaling_group if wanted else "") or self.metadata.auto_scaling_group()
         if not group:
             raise AgentError(f"lifecycle hook {hook}: the instance is in no Auto Scaling group")
-        client = self.clients.autoscaling(self.config.region)
-        return hooks.complete(client, group, hook, self.identity.instance, result)
+        return group
 
     def mount(self) -> None:
         """Mount what the work reads and writes beside its volume; what is mounted stays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
@@ -21,11 +22,12 @@ def prepare(node: Node) -> int:
     The hook may begin after us. If it has not within two minutes, this boot is no launch but a restart.
     """
     service = node.config.service
+    name = node.config.hooks.launch if node.config.hooks else ""
     if service:
         _expect_gpus(service)
         if service.image:
-            _pull(node, service.image)
-    name = node.config.hooks.launch if node.config.hooks else ""
+            with node.holding(name) if name else nullcontext():
+                _pull(node, service.image)
     if not name:
         return 0
     end = node.clock.monotonic() + _HOOK_WAIT

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+# This checkout's code first: an environment that was copied with it has the other one installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from infra.stack import declare
 
 declare()

@@ -75,8 +75,13 @@ def declare() -> None:
     _export(scope, network, state, groups, controller, monitoring)
     _export_storage(storage)
     if settings.identity.previews is not None:
-        snapshots = any(work.datasets for work in entries)
-        args = PreviewsArgs(scope, settings.identity.previews, snapshots, settings.network)
+        args = PreviewsArgs(
+            scope,
+            settings.identity.previews,
+            settings.own_image_parameters,
+            snapshots=any(work.datasets for work in entries),
+            network=settings.network,
+        )
         previews = Previews(scope.name("previews"), args)
         pulumi.export("previewRoleArn", previews.role_arn)
 

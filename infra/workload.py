@@ -220,7 +220,7 @@ def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> Insta
         needs=needs(work.entry),
         registry_table=state.registry.name,
         job_table=state.jobs.name,
-        archive=around.store.archive_arn,
+        archives=around.store.archives_arn,
         log_group=telemetry.log_group_arn,
         cloudwatch_parameter=scope.arn("ssm", f"parameter{telemetry.parameter_name}"),
         job=work.name if work.run else "",

@@ -42,8 +42,11 @@ SHARED: Final = (
 SERVICES: Final = ("autoscaling", "dynamodb", "ec2", "ecr", "s3", "ssm")
 """What ``userdata.agent.aws.clients`` makes clients of. botocore describes 400 services more, in 25 MB."""
 
+FOLDER: Final = "agent"
+"""Where archives lie in their bucket."""
+
 _ROOT: Final = Path(__file__).resolve().parents[2]
-_FOLDER: Final = _ROOT / "out" / "agent"
+_LOCAL: Final = _ROOT / "out" / "agent"
 _AGENT_FILES: Final = (".py", ".service")
 _PACKAGE_FILES: Final = (".py", ".pem")
 _MODELS: Final = ("service-2", "endpoint-rule-set-1", "paginators-1")
@@ -61,10 +64,10 @@ class AgentArchive:
     @property
     def key(self) -> str:
         """Where it lies in the bucket: another content is another object, so none is ever overwritten."""
-        return f"agent/{self.sha256}.zip"
+        return f"{FOLDER}/{self.sha256}.zip"
 
 
-def build(folder: Path = _FOLDER) -> AgentArchive:
+def build(folder: Path = _LOCAL) -> AgentArchive:
     """Write the archive into ``folder``, unless it is there, and return it.
 
     Raises ``importlib.metadata.PackageNotFoundError`` for a dependency that is not installed.

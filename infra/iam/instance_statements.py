@@ -27,7 +27,7 @@ class InstanceAccess:
     needs: frozenset[permissions.Need]
     registry_table: pulumi.Input[str]
     job_table: pulumi.Input[str]
-    archive: pulumi.Input[str]
+    archives: pulumi.Input[str]
     log_group: pulumi.Input[str]
     cloudwatch_parameter: pulumi.Input[str]
     job: str = ""
@@ -41,7 +41,7 @@ class InstanceAccess:
 def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statement]:
     """What an instance of ``group`` may do: boot, be looked into, report, and what its work needs."""
     return [
-        Statement("FetchAgent", ["s3:GetObject"], [access.archive]),
+        Statement("FetchAgent", ["s3:GetObject"], [access.archives]),
         Statement(
             # The least that it needs (Systems Manager guide, "Create a custom IAM role for Session Manager").
             "SessionManager",

@@ -112,28 +112,46 @@ def flow_logs(log_group_arn: pulumi.Input[str]) -> list[Statement]:
 def assumed_by_pull_requests(
     provider_arn: pulumi.Input[str], issuer: str, audience: str, repository: str
 ) -> list[Statement]:
-    """Trust GitHub's tokens for pull requests of one repository; a fork's tokens name the fork."""
+    """Trust GitHub's tokens for pull requests of one repository; a fork's tokens name the fork.
+
+    Repositories made, renamed or moved since July 2026 carry ids in their subject, ``owner@id/name@id``
+    (GitHub, "OpenID Connect reference", immutable subject claims). A ``repository`` that is given with ids is
+    trusted by them alone.
+    """
+    forms = [repository]
+    if "@" not in repository:
+        # An id holds no colon and no name holds an at sign: the pattern fits no other repository's claim.
+        forms.append("/".join(f"{part}@*" for part in repository.split("/")))
     return [
         Statement(
             "Assume",
             ["sts:AssumeRoleWithWebIdentity"],
             principal={"Federated": provider_arn},
             conditions={
-                "StringEquals": {
-                    f"{issuer}:aud": audience,
-                    f"{issuer}:sub": f"repo:{repository}:pull_request",
-                }
+                "StringEquals": {f"{issuer}:aud": audience},
+                "StringLike": {f"{issuer}:sub": [f"repo:{form}:pull_request" for form in forms]},
             },
         )
     ]
 
 
 def previews(
-    scope: Scope, state_bucket: str | None, *, snapshots: bool, existing_network: bool, interfaces: bool
+    scope: Scope,
+    state_bucket: str | None,
+    *,
+    images: Sequence[str],
+    snapshots: bool,
+    existing_network: bool,
+    interfaces: bool,
 ) -> list[Statement]:
-    """What a preview needs: public image parameters, what it looks up, the state if it is in a bucket."""
+    """What a preview needs: image parameters, what it looks up, the state if it is in a bucket.
+
+    ``images`` are parameters of this account. A preview takes no lock of the state: Pulumi's DIY backend locks
+    for what changes it alone.
+    """
     public = pulumi.Output.concat("arn:", scope.partition, ":ssm:", scope.region, "::parameter/aws/service/*")
-    allowed = [Statement("ReadImages", ["ssm:GetParameter"], [public])]
+    own = [scope.arn("ssm", f"parameter{path}") for path in images]
+    allowed = [Statement("ReadImages", ["ssm:GetParameter"], [public, *own])]
     if snapshots:
         allowed.append(Statement("FindSnapshots", ["ec2:DescribeSnapshots"], ANY_RESOURCE))
     if existing_network:
@@ -147,12 +165,6 @@ def previews(
         *allowed,
         Statement("ListState", ["s3:ListBucket"], [arn]),
         Statement("ReadState", ["s3:GetObject"], [pulumi.Output.concat(arn, "/.pulumi/*")]),
-        Statement(
-            # A preview holds the stack's lock while it runs.
-            "LockState",
-            ["s3:DeleteObject", "s3:PutObject"],
-            [pulumi.Output.concat(arn, "/.pulumi/locks/*")],
-        ),
     ]
 
 

@@ -92,6 +92,12 @@ class Settings(Model):
         of_services = {service.name: service.capacity for service in self.services}
         return of_services | {one.name: one.capacity for one in self.training}
 
+    @property
+    def own_image_parameters(self) -> list[str]:
+        """The account's own parameters that name images, sorted."""
+        images = {image for capacity in self.capacities.values() for image in capacity.images}
+        return sorted(image for image in images if image.startswith("/") and not image.startswith("/aws/"))
+
     def warnings(self) -> Iterator[str]:
         """Yield what is allowed and rarely meant, one line each."""
         places = [f"services[{index}]" for index in range(len(self.services))]

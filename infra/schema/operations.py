@@ -96,11 +96,15 @@ class Monitoring(Model):
 class Previews(Model):
     """The role that GitHub Actions of ``repository`` assumes on pull requests to preview this stack.
 
-    ``create_provider``: an account has one identity provider for GitHub; only one stack may declare it.
-    ``state_bucket`` holds Pulumi's state; leave it out with Pulumi Cloud.
+    ``repository`` is ``owner/name``, or with GitHub's ids ``owner@id/name@id``, which no other repository can
+    ever get. ``create_provider``: an account has one identity provider for GitHub; only one stack may declare
+    it. ``state_bucket`` holds Pulumi's state; leave it out with Pulumi Cloud.
     """
 
-    repository: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+$")]
+    repository: Annotated[
+        str,
+        Field(pattern=r"^([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+|[A-Za-z0-9_.-]+@\d+/[A-Za-z0-9_.-]+@\d+)$"),
+    ]
     create_provider: bool = False
     state_bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 import userdata.agent
 from infra.archives import agent as agent_archive
-from tests.infra.declared import shipped
+from tests.infra.declared import ROOT, shipped
 
 AGENT = Path(userdata.agent.__file__).parent
 
@@ -114,3 +115,22 @@ def test_what_lies_in_the_bucket_is_what_the_boot_data_verifies(mode: str) -> No
     assert stored["key"] == f"agent/{hashlib.sha256(archive.read_bytes()).hexdigest()}.zip"
     if mode == "known":
         assert f'AGENT_KEY=\\"{stored["key"]}\\"' in shipped("dev").cloud_config("inference-primary")
+
+
+@pytest.mark.parametrize("stack", ["dev", "research"])
+def test_an_instance_of_an_older_template_may_fetch_its_older_archive(stack: str) -> None:
+    known = shipped(stack)
+    for name, policy in known.of("RolePolicy").items():
+        if name.endswith("-instance"):
+            statements = {one["Sid"]: one for one in json.loads(policy["policy"])["Statement"]}
+            assert statements["FetchAgent"]["Resource"] == [f"arn:gpu-spot-{stack}-agent/agent/*"]
+
+
+def test_a_copied_checkout_runs_its_own_code(tmp_path: Path) -> None:
+    program = tmp_path / "infra"
+    program.mkdir()
+    shutil.copy(ROOT / "infra" / "__main__.py", program)
+    (program / "__init__.py").touch()
+    (program / "stack.py").write_text("def declare():\n    print(__file__)\n")
+    done = subprocess.run([sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == str(program / "stack.py"), done.stderr

@@ -120,7 +120,16 @@ def test_what_holds_data_is_protected_in_production_and_nothing_else_is() -> Non
         "aws:ecr/repository:Repository",
         "aws:efs/fileSystem:FileSystem",
         "aws:s3/bucket:Bucket",
+        # A bucket that stays without these is open, or forgets.
+        "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
+        "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
+        "aws:s3/bucketPolicy:BucketPolicy",
+        "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock",
+        "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration",
+        "aws:s3/bucketVersioning:BucketVersioning",
     }
+    of_the_agent = [one for one in shipped("prod").declared if one["name"] == "gpu-spot-prod-agent"]
+    assert not any(one["protect"] for one in of_the_agent)  # built again from the sources
     assert all(table["deletionProtectionEnabled"] for table in shipped("prod").of("Table").values())
     assert not [one["name"] for one in shipped("dev").declared if one["protect"]]
 

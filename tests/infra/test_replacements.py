@@ -21,6 +21,7 @@ FORCES_NEW = {
     "FileSystem": {"encrypted", "performanceMode"},
     "FlowLog": {"iamRoleArn", "logDestination", "trafficType", "vpcId"},
     "InternetGateway": set(),
+    "LifecyclePolicy": {"policy", "repository"},
     "MountTarget": {"fileSystemId", "subnetId"},
     "NatGateway": {"allocationId", "subnetId"},
     "Parameter": {"name"},

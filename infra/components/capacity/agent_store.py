@@ -28,7 +28,8 @@ class AgentStore(pulumi.ComponentResource):
     """
 
     bucket: pulumi.Output[str]
-    archive_arn: pulumi.Output[str]
+    archives_arn: pulumi.Output[str]
+    """All archives: an instance of an older template fetches an older one, also while `up` goes on."""
     archive: agent_archive.AgentArchive
 
     def __init__(self, name: str, args: AgentStoreArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -50,5 +51,5 @@ class AgentStore(pulumi.ComponentResource):
         )
         # Read from the object, not from its bucket: no instance may boot before its agent is there.
         self.bucket = stored.bucket
-        self.archive_arn = pulumi.Output.concat(bucket.arn, "/", self.archive.key)
+        self.archives_arn = pulumi.Output.concat(bucket.arn, "/", agent_archive.FOLDER, "/*")
         self.register_outputs({"bucket": self.bucket, "key": self.archive.key})

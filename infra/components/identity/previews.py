@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,10 +19,14 @@ _AUDIENCE: Final = "sts.amazonaws.com"
 
 @dataclass(frozen=True)
 class PreviewsArgs:
-    """Whose pull requests may preview, where the state is, and what there is to look at."""
+    """Whose pull requests may preview, where the state is, and what there is to look at.
+
+    ``images`` are parameters of this account that name images.
+    """
 
     scope: Scope
     settings: schema.Previews
+    images: Sequence[str]
     snapshots: bool
     network: schema.Network
 
@@ -29,8 +34,8 @@ class PreviewsArgs:
 class Previews(pulumi.ComponentResource):
     """Produces: role with its policy; GitHub's identity provider if this stack is to declare it.
 
-    A preview compares with the state and reads public image parameters and, where there are such, snapshots
-    of datasets, an existing network, the services of interface endpoints; it looks at nothing else.
+    A preview compares with the state and reads image parameters and, where there are such, snapshots of
+    datasets, an existing network, the services of interface endpoints; it looks at nothing else.
     """
 
     role_arn: pulumi.Output[str]
@@ -65,6 +70,7 @@ class Previews(pulumi.ComponentResource):
                 statements.previews(
                     scope,
                     args.settings.state_bucket,
+                    images=args.images,
                     snapshots=args.snapshots,
                     existing_network=args.network.vpc_id is not None,
                     interfaces=args.network.endpoints == "interface",

@@ -30,12 +30,13 @@ class Bucket(pulumi.ComponentResource):
     def __init__(self, name: str, args: BucketArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the bucket."""
         super().__init__("gpu-spot:infra:Bucket", name, None, opts)
-        child = pulumi.ResourceOptions(parent=self)
+        # What keeps it private and its versions goes no sooner than the bucket itself.
+        child = pulumi.ResourceOptions(parent=self) if args.disposable else args.scope.stateful(self)
         bucket = aws.s3.Bucket(
             name,
             force_destroy=args.disposable or None,
             tags=args.scope.tags(name),
-            opts=child if args.disposable else args.scope.stateful(self),
+            opts=child,
         )
         self.name, self.arn = bucket.id, bucket.arn
         private = aws.s3.BucketPublicAccessBlock(
@@ -52,7 +53,7 @@ class Bucket(pulumi.ComponentResource):
             name,
             bucket=bucket.id,
             policy=statements.document(statements.bucket(bucket.arn)),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[private]),
+            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[private])),
         )
         aws.s3.BucketOwnershipControls(
             name,
@@ -83,7 +84,7 @@ class Bucket(pulumi.ComponentResource):
             bucket=bucket.id,
             rules=_rules(args.settings),
             # Rules about old versions need versions.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[versioning]),
+            opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[versioning])),
         )
         self.register_outputs({"name": self.name})
 

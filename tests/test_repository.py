@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -165,6 +166,31 @@ def test_the_preview_covers_every_environment_with_the_engine_of_the_sdk() -> No
         if "pulumi/actions" in step.get("uses", "")
     ]
     assert f"pulumi=={engine}" in PYPROJECT["project"]["dependencies"]
+
+
+@pytest.mark.parametrize("environments", [1, 4])
+def test_the_comment_of_a_long_preview_is_one_that_github_takes(environments: int, tmp_path: Path) -> None:
+    jobs = yaml.safe_load((ROOT / ".github/workflows/preview.yml").read_text("utf-8"))["jobs"]
+    [script] = [step["run"] for step in jobs["comment"]["steps"] if "run" in step]
+    (tmp_path / "preview").mkdir()
+    for number in range(environments):
+        long = (
+            '    + userData: "…ÄÖÜ…"\n' * 5000 + f"Resources:\n    + {number} to create\n    80 unchanged\n"
+        )
+        (tmp_path / "preview" / f"env{number}.txt").write_text(long, "utf-8")
+    (tmp_path / "preview" / "short.txt").write_text("Resources:\n    106 unchanged\n", "utf-8")
+    (tmp_path / "gh").write_text('#!/bin/sh\necho "$@" >> calls\n')
+    (tmp_path / "gh").chmod(0o755)
+    known = {"RUN": "https://run", "COMMIT": "c0ffee", "RESULT": "success", "COMMENTS": "/comments"}
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "EDIT": "/edit", **known}
+    subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, env=environment, check=True)
+    comment = (tmp_path / "comment.md").read_text("utf-8")
+    assert 50_000 < len(comment.encode()) < 65_536
+    assert "[the whole output](https://run)" in comment
+    assert "<summary>env0: + 0 to create 80 unchanged (the end)</summary>" in comment
+    assert "<summary>short: 106 unchanged</summary>" in comment
+    assert comment.count("~~~~~~~~diff") == comment.count("</details>") == environments + 1
+    assert "--method POST /comments --field body=@comment.md" in (tmp_path / "calls").read_text()
 
 
 def test_shell_scripts_pass_shellcheck(require_program: Callable[..., str]) -> None:

@@ -146,8 +146,8 @@ def previews(
 ) -> list[Statement]:
     """What a preview needs: image parameters, what it looks up, the state if it is in a bucket.
 
-    ``images`` are parameters of this account. A preview takes no lock of the state: Pulumi's DIY backend locks
-    for what changes it alone.
+    ``images`` are parameters of this account. A preview takes no lock of the state: Pulumi's DIY backend
+    locks for what changes it alone.
     """
     public = pulumi.Output.concat("arn:", scope.partition, ":ssm:", scope.region, "::parameter/aws/service/*")
     own = [scope.arn("ssm", f"parameter{path}") for path in images]

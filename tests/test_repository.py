@@ -185,7 +185,7 @@ def test_the_comment_of_a_long_preview_is_one_that_github_takes(environments: in
     environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "EDIT": "/edit", **known}
     subprocess.run(["bash", "-euo", "pipefail", "-c", script], cwd=tmp_path, env=environment, check=True)
     comment = (tmp_path / "comment.md").read_text("utf-8")
-    assert 50_000 < len(comment.encode()) < 65_536
+    assert 25_000 < len(comment.encode()) < 65_536
     assert "[the whole output](https://run)" in comment
     assert "<summary>env0: + 0 to create 80 unchanged (the end)</summary>" in comment
     assert "<summary>short: 106 unchanged</summary>" in comment

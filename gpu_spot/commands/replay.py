@@ -13,7 +13,7 @@ from rich.table import Table
 
 from gpu_spot.market.comparison.contenders import AT_VALUE, NAMES, named
 from gpu_spot.market.comparison.runs import PolicyOutcome, compare
-from gpu_spot.market.rules import TICK_SECONDS, Rules
+from gpu_spot.market.rules import HOSTILE, TICK_SECONDS, Rules
 from gpu_spot.market.supply.trace import load
 from gpu_spot.report import frontier
 
@@ -21,6 +21,17 @@ _EPILOG: Final = f"""The tick is {TICK_SECONDS:g} s and the first hour is not co
 {", ".join(NAMES)}, or {AT_VALUE}, at a shortage cost."""
 
 _NUMBERS: Final = ("avail %", "full %", "cost", "÷ bound", "launches/d", "losses/d", "waste %", "s")
+_TROUBLE: Final = {
+    "on_demand_refusal": "probability that on-demand is refused",
+    "warm_refusal": "probability that a warm instance is not started",
+    "api_failure": "probability that a look fails",
+    "retry_seconds": "a group's wait after a refused spot launch",
+    "replace_seconds": "until a group finds that an instance has ended",
+    "look_seconds": "the controller's schedule, where no event wakes it",
+    "early": "share of drops with a rebalance recommendation ahead",
+    "false_alarms": "recommendations without a drop, for each with one",
+}
+"""Fields of ``Rules`` that are options."""
 
 
 def add_parser(commands: Any) -> None:
@@ -60,35 +71,26 @@ def add_parser(commands: Any) -> None:
     )
     trouble = parser.add_argument_group("trouble, none by default")
     trouble.add_argument(
-        "--on-demand-refusal", default=0.0, help="probability that on-demand is refused", **number
+        "--hostile",
+        action="store_true",
+        help="what AWS does besides, as in the demo; what follows overrides it",
     )
-    trouble.add_argument("--api-failure", default=0.0, help="probability that a look fails", **number)
-    trouble.add_argument(
-        "--retry-seconds", default=0.0, help="a group's wait after a refused spot launch", **number
-    )
-    trouble.add_argument(
-        "--look-seconds", default=0.0, help="the controller's schedule, where no event wakes it", **number
-    )
-    trouble.add_argument(
-        "--rebalance-seconds", default=0.0, help="lead of rebalance recommendations before notices", **number
-    )
+    for name, meaning in _TROUBLE.items():
+        trouble.add_argument(f"--{name.replace('_', '-')}", help=meaning, **number)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Replay, print a table, and write what was asked for; raise ``ValueError`` for what a user can mend."""
+    told = {name: getattr(args, name) for name in _TROUBLE if getattr(args, name) is not None}
     rules = Rules(
+        **{**(HOSTILE if args.hostile else {}), **told},
         seed=args.seed,
         notice=args.notice,
         spot_cold_start=args.cold_start,
         on_demand_cold_start=args.on_demand_cold_start,
         spot_price=args.spot_price,
         drain_seconds=args.drain_seconds,
-        on_demand_refusal=args.on_demand_refusal,
-        api_failure=args.api_failure,
-        retry_seconds=args.retry_seconds,
-        look_seconds=args.look_seconds,
-        rebalance_seconds=args.rebalance_seconds,
         on_demand_price=args.on_demand_price,
         warm_instances=args.warm_instances,
     )

@@ -165,6 +165,11 @@ class LocalCloud:
         self._launched(self._instances.holder_of(instance), instance)
         return str(instance.id)
 
+    def lose_warm(self, group: str, instance_id: str) -> None:
+        """End an instance of the warm pool that EC2 had no capacity to start."""
+        fallback = self._instances.group(self.group(group).side(Side.FALLBACK))
+        self._instances.lose_warm(fallback, instance_id, self.clock.now)
+
     def rebalance(self, instance_id: str) -> None:
         """Tell that a spot instance is at elevated risk."""
         zone = self._instances.instance(instance_id).placement.zone

@@ -86,9 +86,14 @@ class CloudFleet:
             self.cloud.refuse(self.group, side, message)
 
     def recommended(self, instance_ids: Iterable[str]) -> None:
-        """See ``Recommended``."""
+        """See ``Fleet``."""
         for instance_id in instance_ids:
             self.cloud.rebalance(instance_id)
+
+    def warm_lost(self) -> None:
+        """See ``Fleet``."""
+        for instance_id in self._prepared()[:1]:
+            self.cloud.lose_warm(self.group, instance_id)
 
     def look(self) -> Orders:
         """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""

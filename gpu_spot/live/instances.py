@@ -128,14 +128,24 @@ class Instances:
 
     def start_warm(self, group: FakeAutoScalingGroup, instance_id: str) -> Any:
         """Start an instance of the warm pool and put it into service; return moto's instance."""
+        instance = self._out_of_pool(group, instance_id)
+        instance.start()
+        instance.launch_time = utcnow()  # EC2 dates a launch anew when a stopped instance is started
+        changed()
+        moto_groups.join(group, instance)
+        return instance
+
+    def lose_warm(self, group: FakeAutoScalingGroup, instance_id: str, now: float) -> None:
+        """End an instance of the warm pool."""
+        instance = self._out_of_pool(group, instance_id)
+        self.ec2.terminate_instances([instance_id])
+        self.ended(instance, "", now)
+
+    def _out_of_pool(self, group: FakeAutoScalingGroup, instance_id: str) -> Any:
         warm = moto_groups.warm_instances(group)
         for instance in warm:
             if instance.id == instance_id:
                 warm.remove(instance)
-                instance.start()
-                instance.launch_time = utcnow()  # EC2 dates a launch anew when a stopped instance is started
-                changed()
-                moto_groups.join(group, instance)
                 return instance
         raise LocalCloudError(f"instance {instance_id!r} is not in the warm pool of {group.name!r}")
 

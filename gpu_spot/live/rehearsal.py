@@ -15,7 +15,7 @@ from gpu_spot.live.fleets import CloudFleet, TrainingFleet
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.replay.ledger import Span
-from gpu_spot.market.rules import TICK_SECONDS, Rules
+from gpu_spot.market.rules import HOSTILE, TICK_SECONDS, Rules
 from gpu_spot.market.supply import model, placement
 from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
@@ -83,6 +83,7 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
         notice=wishes.notice,
         warm_instances=len(cloud.warm(view.name)),
         drain_seconds=view.drain_seconds,
+        **HOSTILE,
     )
     scene = _scene(wishes, view, group, rules)
     market, ticks = scene.market, scene.ticks

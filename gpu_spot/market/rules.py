@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from lambdas.core.events import NOTICE_SECONDS as NOTICE_SECONDS
@@ -24,11 +26,17 @@ class Rules:
     What a real market does besides, off by default: ``on_demand_refusal`` and ``api_failure`` are the
     probabilities that an on-demand launch is refused and that a look of the controller fails;
     ``retry_seconds`` how long a group waits after a refused spot launch unless its desired capacity changes;
-    ``look_seconds`` the schedule of a controller that no event wakes; ``rebalance_seconds`` how long before
-    its notice a rebalance recommendation comes; ``on_demand_price`` (US dollars an hour) turns the prices in
-    the traces on instead of ``spot_price``; ``warm_instances`` bounds the fallback's warm pool: beyond it a
-    launch takes ``spot_cold_start``, and so does the preparation of a successor (None: as many as needed). A
-    stopped instance costs ``warm_price``, a fraction of on-demand; the pool's cost is no part of the run's.
+    ``replace_seconds`` how long it takes until the group's health check finds an instance that has ended;
+    ``look_seconds`` the schedule of a controller that no event wakes; ``on_demand_price`` (US dollars an
+    hour) turns the prices in the traces on instead of ``spot_price``; ``warm_instances`` bounds the
+    fallback's warm pool: beyond it a launch takes ``spot_cold_start``, and so does the preparation of a
+    successor (None: as many as needed). A stopped instance costs ``warm_price``, a fraction of on-demand; the
+    pool's cost is no part of the run's. With probability ``warm_refusal`` it is not started but lost.
+
+    Rebalance recommendations: ``early`` is the share of drops ahead of which one comes, at a lead before the
+    drop that is drawn between ``shortest_lead_seconds`` and ``longest_lead_seconds``, each order of magnitude
+    as likely; ``false_alarms`` come for each of these, after which nothing happens. The others arrive with
+    the notice and say nothing new.
     """
 
     seed: int = 1
@@ -41,27 +49,58 @@ class Rules:
     on_demand_refusal: float = 0.0
     api_failure: float = 0.0
     retry_seconds: float = 0.0
+    replace_seconds: float = 0.0
     look_seconds: float = 0.0
-    rebalance_seconds: float = 0.0
+    early: float = 0.0
+    shortest_lead_seconds: float = 1020.0
+    longest_lead_seconds: float = 31320.0
+    false_alarms: float = 0.0
+    warm_refusal: float = 0.0
     on_demand_price: float | None = None
     warm_instances: int | None = None
     warm_price: float = WARM_PRICE
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a probability outside 0–1 or a negative time or price."""
-        for name in ("notice", "on_demand_refusal", "api_failure"):
+        for name in ("notice", "on_demand_refusal", "api_failure", "early", "warm_refusal"):
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{name} is {value}, a probability between 0 and 1 is needed")
         durations = [name for name in self.__slots__ if name.endswith(("_seconds", "_cold_start"))]
-        for name in ("spot_price", "warm_price", *durations):
+        for name in ("spot_price", "warm_price", "false_alarms", *durations):
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0:
                 raise ValueError(f"{name} is {value}, a number ≥ 0 is needed")
+        if not NOTICE_SECONDS <= self.shortest_lead_seconds <= self.longest_lead_seconds:
+            raise ValueError(
+                f"leads are {self.shortest_lead_seconds:g} to {self.longest_lead_seconds:g} s, "
+                f"{NOTICE_SECONDS:g} or more in this order are needed"
+            )
         if self.on_demand_price is not None and not 0 < self.on_demand_price < math.inf:
             raise ValueError(f"on_demand_price is {self.on_demand_price}, a number > 0 is needed")
         if self.warm_instances is not None and self.warm_instances < 0:
             raise ValueError(f"warm_instances is {self.warm_instances}, a number ≥ 0 is needed")
+
+
+HOSTILE: Final[Mapping[str, float]] = MappingProxyType(
+    {
+        "retry_seconds": 600.0,
+        "replace_seconds": 60.0,
+        "warm_refusal": 0.1,
+        "early": 0.6,
+        "false_alarms": 21 / 9,
+    }
+)
+"""What AWS does besides giving and taking, for rehearsals and ``gpu-spot replay --hostile``.
+
+- A group tries again about ten minutes after a refused launch: seen in logs of others.
+- Without capacity rebalancing an instance is replaced after it was interrupted and its health check failed:
+  Auto Scaling guide, "Capacity Rebalancing". That this takes a minute is assumed.
+- A stopped instance reserves no capacity; one start in ten is refused: assumed.
+- Recommendations: "can arrive sooner than the notice" or with it (EC2 guide, "EC2 instance rebalance
+  recommendations"). Of one night's 30, 21 led to nothing; 9 of 15 interruptions had one, 17 minutes to 8.7
+  hours before (aws-node-termination-handler, issue 141). Nothing larger was found published.
+"""
 
 
 def ticks(seconds: float) -> int:

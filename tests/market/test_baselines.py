@@ -44,7 +44,7 @@ def test_the_reference_figures_come_out(traces: Path | None) -> None:
 
 
 def offers(*holding: int) -> list[Offer]:
-    return [Offer(pool, 0, held, held, False, 0.3) for pool, held in enumerate(holding)]
+    return [Offer(pool, 0, held, held, False, False, 0.3) for pool, held in enumerate(holding)]
 
 
 def test_the_placer_spreads_over_active_zones() -> None:

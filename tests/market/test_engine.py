@@ -21,7 +21,7 @@ from gpu_spot.market.supply.trace import PoolTrace, TraceError
 from lambdas.core.model import Group, Pool
 from lambdas.core.policies import build
 from lambdas.core.policies.expected_cost import ExpectedCost
-from tests.fleets import RecordingFleet, SilentFleet
+from tests.fleets import SilentFleet
 from tests.market.markets import market, trace
 
 
@@ -150,14 +150,6 @@ def test_a_fleet_that_does_not_say_that_spot_is_short_is_covered_all_the_same(sh
     # A refusal comes with the notice, when the group tries to replace the doomed. Without one it takes the
     # loss and two minutes without a launch to know; only cheap shortage waits for that.
     assert sum(told_so) - sum(silent) <= 2 * 3
-
-
-def test_rebalance_recommendations_are_heard_ahead_of_the_notice() -> None:
-    sold, rules = market(trace(*[1] * 20, *[0] * 5), notice=1.0, rebalance_seconds=300.0)
-    fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
-    Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 1).run()
-    risky = [now for now, decision in fleet.decisions if decision.memory.at_risk]
-    assert min(risky) == 60.0 * (18 - 5)
 
 
 def test_real_prices_count_where_they_are_asked_for() -> None:

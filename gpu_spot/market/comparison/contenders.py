@@ -24,11 +24,10 @@ FRONTIER: Final = (0.0, 1.2, 3.0, 10.0, 30.0, 55.0, 80.0, 100.0, 150.0, 200.0, 2
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A policy with the group that it needs: ``notices`` says whether its group acts on notices."""
+    """A policy with the group that it needs."""
 
     name: str
     policy: Policy
-    notices: bool = True
     spot_percentage: int = 100
     allocation: Callable[[], Allocation] = Spread
 
@@ -42,22 +41,20 @@ class Contender:
         return GroupShape(
             tuple(pools),
             spot_percentage=self.spot_percentage,
-            capacity_rebalance=self.notices,
             allocation=self.allocation,
         )
 
 
 BASELINES: Final = (
     Contender(OnDemand.name, OnDemand()),
-    Contender(SpotOnly.name, SpotOnly(), notices=False),
+    Contender(SpotOnly.name, SpotOnly()),
     Contender(
         StaticMix.name,
         StaticMix(),
-        notices=False,
         spot_percentage=100 - StaticMix.on_demand_percentage,
     ),
-    Contender(Checker2018.name, Checker2018(), notices=False),
-    Contender(SpotHedge.name, SpotHedge(), notices=False, allocation=DynamicPlacer),
+    Contender(Checker2018.name, Checker2018()),
+    Contender(SpotHedge.name, SpotHedge(), allocation=DynamicPlacer),
     Contender(SpotHedgeIdeal.name, SpotHedgeIdeal()),
 )
 _BASELINES: Final = {contender.name: contender for contender in BASELINES}

@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
-from gpu_spot.market.replay.fleet import Fleet, Orders, Recommended, SelfReporting
-from gpu_spot.market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL, GroupShape, HeldInstance, Offer
+from gpu_spot.market.replay.fleet import Fleet, Orders, Rebalanced, SelfReporting
+from gpu_spot.market.replay.groups import (
+    HEALTH_SECONDS,
+    HOOK_SECONDS,
+    ON_DEMAND_REFUSAL,
+    SPOT_REFUSAL,
+    GroupShape,
+    HeldInstance,
+    quietest,
+)
 from gpu_spot.market.replay.ledger import Happening, Ledger, Span
+from gpu_spot.market.replay.primary import PrimaryGroup
 from gpu_spot.market.replay.warm_pool import WarmPool
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
 from gpu_spot.market.supply.spot import SpotMarket, draw
@@ -40,6 +48,8 @@ class Replay:
             raise ValueError(f"target is {target}, at least 1 is needed")
         if len(shape.pools) != len(market.names):
             raise ValueError(f"{len(market.names)} traces for {len(shape.pools)} pools, one each is needed")
+        if shape.capacity_rebalance and not isinstance(fleet, Rebalanced):
+            raise ValueError("capacity_rebalance is true, a fleet that plays it is needed")
         self.market, self.rules, self.fleet, self.shape = market, rules, fleet, shape
         self.ledger = Ledger(target, rules.warm_up_ticks, keep_spans)
         self.start = start
@@ -47,10 +57,8 @@ class Replay:
         self._orders = Orders(dict.fromkeys(Side, 0))
         self._refused: dict[Side, bool] = dict.fromkeys(Side, False)
         self._agenda: list[int] = []
-        self._allocation = shape.allocation()
+        self._primary = PrimaryGroup(shape, market, rules)
         self._warm = WarmPool(rules)
-        self._retry_tick = 0
-        self._tried = 0
         self._unseen = False
         self.played = 0
 
@@ -77,8 +85,9 @@ class Replay:
         changed = self._take(tick, now)
         changed |= self._ripen(tick)
         changed |= self._announce(tick, now)
-        self._recommend(tick)
+        changed |= self._recommend(tick)
         changed |= self._look(tick)
+        changed |= self._rebalance(tick, now)
         changed |= self._launch_primary(tick)
         changed |= self._launch_fallback(tick)
         return changed
@@ -94,8 +103,8 @@ class Replay:
             )
         if self._unseen:
             moments.append(tick + 1)
-        if self._retry_tick > tick:
-            moments.append(self._retry_tick)
+        if self._primary.retry_tick > tick:
+            moments.append(self._primary.retry_tick)
         return min(moments)
 
     # What the market does.
@@ -112,11 +121,15 @@ class Replay:
                 dying.extend(victims)
         if not dying:
             return False
-        for pool in sorted({h.pool for h in dying if h.pool is not None}):
-            self._note(tick, "interruption", sum(h.pool == pool for h in dying), self.market.names[pool])
-            self._allocation.lost(pool)
+        taken = [h for h in dying if not h.rebalanced]
+        for pool in sorted({h.pool for h in taken if h.pool is not None}):
+            self._note(tick, "interruption", sum(h.pool == pool for h in taken), self.market.names[pool])
+        heapq.heappush(self._agenda, self._primary.lost(taken, tick))
         self.held = [h for h in self.held if h not in dying]
-        self.fleet.died([h.id for h in dying])
+        if taken:
+            self.fleet.died([h.id for h in taken])
+        if len(taken) < len(dying) and isinstance(self.fleet, Rebalanced):
+            self.fleet.ended([h.id for h in dying if h.rebalanced])
         return True
 
     def _announce(self, tick: int, now: float) -> bool:
@@ -133,17 +146,36 @@ class Replay:
         for instance in doomed:
             instance.deadline = deadline
         self._note(tick, "notice", len(doomed), "")
-        heapq.heappush(self._agenda, tick + ticks(NOTICE_SECONDS))
-        heapq.heappush(self._agenda, tick + max(0, ticks(NOTICE_SECONDS - self.rules.drain_seconds)))
+        self._warn(tick, NOTICE_SECONDS)
         self.fleet.noticed([h.id for h in doomed], deadline)
         return True
 
-    def _recommend(self, tick: int) -> None:
-        """Send the rebalance recommendations, to fleets that hear them."""
-        for drop in self.market.recommendations(tick):
-            at_risk = [h.id for h in self.held if h.pool == drop.pool and h.deadline is None]
-            if at_risk and isinstance(self.fleet, Recommended):
-                self.fleet.recommended(at_risk)
+    def _recommend(self, tick: int) -> bool:
+        """EC2 sees an elevated risk for a pool, and recommends to replace what runs there."""
+        pools = self.market.recommendations(tick)
+        risky = [h for h in self.held if h.pool in pools and h.deadline is None and not h.at_risk]
+        for instance in risky:
+            instance.at_risk = True
+        if risky:
+            self._note(tick, "recommendation", len(risky), "")
+            self.fleet.recommended([h.id for h in risky])
+        return bool(risky)
+
+    def _rebalance(self, tick: int, now: float) -> bool:
+        """End, by the termination hook, whose successors are healthy, ready or not."""
+        ending = self._primary.ending(self.held, self._orders.desired[Side.PRIMARY], tick)
+        for instance in ending:
+            instance.rebalanced, instance.deadline = True, now + HOOK_SECONDS
+        if ending and isinstance(self.fleet, Rebalanced):
+            self._note(tick, "rebalance", len(ending), "")
+            self._warn(tick, HOOK_SECONDS)
+            self.fleet.ending([h.id for h in ending], now + HOOK_SECONDS)
+        return bool(ending)
+
+    def _warn(self, tick: int, seconds: float) -> None:
+        """Have the drain and the end of instances played that end in ``seconds``."""
+        heapq.heappush(self._agenda, tick + ticks(seconds))
+        heapq.heappush(self._agenda, tick + max(0, ticks(seconds - self.rules.drain_seconds)))
 
     def _ripen(self, tick: int) -> bool:
         if isinstance(self.fleet, SelfReporting):
@@ -172,40 +204,21 @@ class Replay:
         self._orders = self.fleet.look()
         if self._orders.released:
             gone = set(self._orders.released)
+            booting = sum(h.id in gone and h.side is Side.PRIMARY and not h.ready for h in self.held)
             self.held = [h for h in self.held if h.id not in gone]
             self._note(tick, "release", len(gone), "")
+            if booting:
+                self._note(tick, "release-booting", booting, "")
         return bool(self._orders.released) or self._orders.desired != before.desired
 
     # What the groups do.
 
     def _launch_primary(self, tick: int) -> bool:
-        desired = self._orders.desired[Side.PRIMARY]
-        # A group with capacity rebalancing replaces an instance at its notice, not at its end.
-        rebalances = self.shape.capacity_rebalance
-        staying = [h for h in self.held if h.side is Side.PRIMARY and (h.deadline is None or not rebalances)]
-        missing = desired - len(staying)
-        changed = False
-        buy = min(
-            missing, self.shape.on_demand_of(desired) - sum(h.market is Market.ON_DEMAND for h in staying)
-        )
-        for _ in range(buy):
-            self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.PRIMARY)
-            missing, changed = missing - 1, True
-        if missing > 0 and tick < self._retry_tick and desired == self._tried:
-            return changed
-        while missing > 0:
-            offers = self._offers(tick)
-            pool = self._allocation.pick(offers)
-            if pool is None:
-                break
-            if offers[pool].room < 1:
-                self._allocation.refused(pool)
-                continue
-            self._launch(tick, pool, Market.SPOT, Side.PRIMARY)
-            missing, changed = missing - 1, True
-        self._tried = desired
-        self._retry_tick = tick + ticks(self.rules.retry_seconds) if missing > 0 else 0
-        return self._refuse(Side.PRIMARY, SPOT_REFUSAL, missing > 0, tick) or changed
+        launched = False
+        for pool, market in self._primary.buys(self.held, self._orders.desired[Side.PRIMARY], tick):
+            self._launch(tick, pool, market, Side.PRIMARY)
+            launched = True
+        return self._refuse(Side.PRIMARY, SPOT_REFUSAL, self._primary.short, tick) or launched
 
     def _launch_fallback(self, tick: int) -> bool:
         live = sum(h.side is Side.FALLBACK for h in self.held)
@@ -216,18 +229,33 @@ class Replay:
                 refused = True
                 continue
             successor = self._warm.take(tick)
+            warm = successor is not None
             if successor is not None:
                 heapq.heappush(self._agenda, successor)
-            warm = successor is not None
-            self._launch(tick, self._quietest(), Market.ON_DEMAND, Side.FALLBACK, warm=warm)
+                if self._by_chance(self.rules.warm_refusal, f"warm {attempt}", tick):
+                    # Who cannot be started is lost, and the group launches another from nothing.
+                    self._note(tick, "warm-refusal", 1, "")
+                    self.fleet.warm_lost()
+                    warm = False
+            self._launch(
+                tick, quietest(self.shape.pools, self.held), Market.ON_DEMAND, Side.FALLBACK, warm=warm
+            )
         self._refuse(Side.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
         return missing > 0
 
     def _launch(self, tick: int, pool: int, market: Market, side: Side, *, warm: bool = False) -> None:
         instance_id = self.fleet.launched(self.shape.pools[pool], market, side, warm=warm)
         ready_tick = tick + ticks(self.rules.on_demand_cold_start if warm else self.rules.spot_cold_start)
-        held = HeldInstance(instance_id, side, market, pool if market is Market.SPOT else None, ready_tick)
+        held = HeldInstance(
+            id=instance_id,
+            side=side,
+            market=market,
+            pool=pool if market is Market.SPOT else None,
+            healthy_tick=tick + ticks(HEALTH_SECONDS),
+            ready_tick=ready_tick,
+        )
         self.held.append(held)
+        heapq.heappush(self._agenda, held.healthy_tick)
         heapq.heappush(self._agenda, ready_tick)
         self._note(tick, f"launch-{market}", 1, str(self.shape.pools[pool]))
 
@@ -240,39 +268,8 @@ class Replay:
             self._note(tick, "refusal", 1, str(side))
         return True
 
-    def _offers(self, tick: int) -> list[Offer]:
-        pools = self.shape.pools
-        holding, in_zone = Counter[int](), Counter[str]()
-        calling_back: set[int] = set()
-        for held in self.held:
-            if held.pool is not None:
-                holding[held.pool] += 1
-                in_zone[pools[held.pool].zone] += 1
-                if held.deadline is not None:
-                    calling_back.add(held.pool)
-        return [
-            Offer(
-                pool=index,
-                room=max(0, self.market.capacity(index, tick) - holding[index]),
-                holding=holding[index],
-                in_zone=in_zone[pool.zone],
-                calling_back=index in calling_back,
-                price=self.market.price(index, tick),
-            )
-            for index, pool in enumerate(pools)
-        ]
-
     def _by_chance(self, probability: float, what: str, tick: int) -> bool:
         return probability > 0 and draw(self.rules.seed, what, 0, tick).random() < probability
-
-    def _quietest(self) -> int:
-        """Return where the next on-demand instance goes: zones in turn, by how many of ours they hold."""
-        zones: dict[str, int] = {}
-        counted = sum(h.market is Market.ON_DEMAND for h in self.held)
-        for index, pool in enumerate(self.shape.pools):
-            zones.setdefault(pool.zone, index)
-        first: Sequence[int] = tuple(zones.values())
-        return first[counted % len(first)]
 
     # What it comes to.
 

@@ -60,6 +60,14 @@ class Fleet(Protocol):
         """AWS has taken these instances."""
         ...
 
+    def recommended(self, instance_ids: Iterable[str]) -> None:
+        """EC2 sees an elevated risk for these instances."""
+        ...
+
+    def warm_lost(self) -> None:
+        """An instance of the warm pool could not be started, and is gone."""
+        ...
+
     def refused(self, side: Side, message: str | None) -> None:
         """The newest launch of a side failed with ``message``; ``None``: nothing is refused any more."""
         ...
@@ -70,11 +78,15 @@ class Fleet(Protocol):
 
 
 @runtime_checkable
-class Recommended(Protocol):
-    """A fleet that hears rebalance recommendations, too."""
+class Rebalanced(Protocol):
+    """A fleet whose group may replace by capacity rebalancing; no deployed one does (ADR 0019)."""
 
-    def recommended(self, instance_ids: Iterable[str]) -> None:
-        """EC2 sees an elevated risk for these instances."""
+    def ending(self, instance_ids: Iterable[str], deadline: float) -> None:
+        """The group ends these instances, as capacity rebalancing does; its hook waits until ``deadline``."""
+        ...
+
+    def ended(self, instance_ids: Iterable[str]) -> None:
+        """The group has ended these instances."""
         ...
 
 
@@ -121,7 +133,7 @@ class LightFleet:
             self._instances[instance_id] = replace(self._instances[instance_id], deadline=deadline)
 
     def recommended(self, instance_ids: Iterable[str]) -> None:
-        """See ``Recommended``."""
+        """See ``Fleet``."""
         events = [RebalanceRecommendation(instance_id) for instance_id in instance_ids]
         self.memory = note(self.memory, events, self._now)
 
@@ -129,6 +141,17 @@ class LightFleet:
         """See ``Fleet``."""
         for instance_id in instance_ids:
             del self._instances[instance_id]
+
+    def ending(self, instance_ids: Iterable[str], deadline: float) -> None:
+        """See ``Rebalanced``: the controller sees members that a hook holds as doomed."""
+        self.noticed(instance_ids, deadline)
+
+    def ended(self, instance_ids: Iterable[str]) -> None:
+        """See ``Rebalanced``."""
+        self.died(instance_ids)
+
+    def warm_lost(self) -> None:
+        """See ``Fleet``; the controller does not look into the pool."""
 
     def refused(self, side: Side, message: str | None) -> None:
         """See ``Fleet``."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
@@ -43,13 +44,12 @@ class SpotMarket:
         self._changes = tuple(self._compile(trace) for trace in traces)
         drops = [drop for pool in range(len(traces)) for drop in self._drops(pool, rules)]
         self._announcements: dict[int, list[Drop]] = {}
-        self._recommendations: dict[int, list[Drop]] = {}
-        ahead = ticks(rules.rebalance_seconds)
         for drop in drops:
             if drop.announced is not None:
                 self._announcements.setdefault(drop.announced, []).append(drop)
-                if 0 < ahead <= drop.announced:
-                    self._recommendations.setdefault(drop.announced - ahead, []).append(drop)
+        self._recommendations: dict[int, list[int]] = {}
+        for tick, pool in self._alarms(drops, rules):
+            self._recommendations.setdefault(tick, []).append(pool)
         self._prices = [_prices(trace, rules, self.ticks) for trace in traces]
         moments = {tick for at, _ in (*self._changes, *self._prices) for tick in at}
         self._moments = sorted(moments | set(self._announcements) | set(self._recommendations))
@@ -63,8 +63,8 @@ class SpotMarket:
         """Return the drops that are announced at the tick."""
         return self._announcements.get(tick, ())
 
-    def recommendations(self, tick: int) -> Sequence[Drop]:
-        """Return the drops ahead of which a rebalance recommendation goes out at the tick."""
+    def recommendations(self, tick: int) -> Sequence[int]:
+        """Return the pools for which EC2 recommends at the tick to replace the instances there."""
         return self._recommendations.get(tick, ())
 
     def price(self, pool: int, tick: int) -> float:
@@ -96,6 +96,21 @@ class SpotMarket:
                 told = draw(rules.seed, "notice", pool, tick).random() < rules.notice and tick >= lead
                 drops.append(Drop(pool, tick, after, tick - lead if told else None))
         return drops
+
+    def _alarms(self, drops: Sequence[Drop], rules: Rules) -> Iterator[tuple[int, int]]:
+        """Yield tick and pool of each recommendation: right ones ahead of drops, and false ones."""
+        right: Counter[int] = Counter()
+        for drop in drops:
+            chance = draw(rules.seed, "recommendation", drop.pool, drop.tick)
+            early, share = chance.random() < rules.early, chance.random()
+            lead = rules.shortest_lead_seconds ** (1 - share) * rules.longest_lead_seconds**share
+            if early and ticks(lead) <= drop.tick:
+                right[drop.pool] += 1
+                yield drop.tick - ticks(lead), drop.pool
+        for pool, count in right.items():
+            up = [tick for tick in range(self.ticks) if self.capacity(pool, tick)]
+            false = draw(rules.seed, "false alarms", pool, 0)
+            yield from ((false.choice(up), pool) for _ in range(round(count * rules.false_alarms)))
 
 
 def _prices(trace: PoolTrace, rules: Rules, length: int) -> tuple[list[int], list[float]]:

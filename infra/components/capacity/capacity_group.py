@@ -106,7 +106,6 @@ class CapacityGroup(pulumi.ComponentResource):
                 spot_allocation_strategy=capacity.allocation_strategy,
                 spot_max_price=str(capacity.max_price) if capacity.max_price is not None else None,
             ),
-            capacity_rebalance=True,
         )
 
     def _fallback(self) -> aws.autoscaling.Group:
@@ -119,7 +118,6 @@ class CapacityGroup(pulumi.ComponentResource):
                 on_demand_base_capacity=0,
                 on_demand_percentage_above_base_capacity=100,
             ),
-            capacity_rebalance=False,
             # A warm instance is stopped once its launch ends: the hook holds it until it is prepared.
             # Declared with the group, because the pool begins to fill at once; also without a pool, because
             # a hook cannot be added this way later.
@@ -152,7 +150,6 @@ class CapacityGroup(pulumi.ComponentResource):
         launchables: Sequence[Launchable],
         distribution: aws.autoscaling.GroupMixedInstancesPolicyInstancesDistributionArgs,
         *,
-        capacity_rebalance: bool,
         launch_hooks: Sequence[aws.autoscaling.GroupInitialLifecycleHookArgs] = (),
         warm_pool: aws.autoscaling.GroupWarmPoolArgs | None = None,
     ) -> aws.autoscaling.Group:
@@ -175,7 +172,9 @@ class CapacityGroup(pulumi.ComponentResource):
                     overrides=overrides.of_group(args.capacity, launchables),
                 ),
             ),
-            capacity_rebalance=capacity_rebalance,
+            # It acts on recommendations, most of which are false, and ends before the successor's work is
+            # ready. The controller covers each loss (docs/adr/0020).
+            capacity_rebalance=False,
             # Nothing but the controller names who goes: a lowered capacity or bound ends nobody in service.
             # TerminateInstanceInAutoScalingGroup does, and who comes out of the warm pool is protected, too
             # (Auto Scaling guide, "Use instance scale-in protection").

@@ -1,0 +1,74 @@
+"""The primary group as Auto Scaling keeps it: what it buys next, and whom it ends for a successor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gpu_spot.market.replay.groups import GroupShape, HeldInstance, offers, quietest
+from gpu_spot.market.rules import Rules, ticks
+from gpu_spot.market.supply.spot import SpotMarket
+from lambdas.core.model import Market, Side
+
+
+class PrimaryGroup:
+    """Decides, but holds nothing: the instances are the engine's.
+
+    With capacity rebalancing an instance is replaced at a recommendation, and at once at its notice. Without
+    it, and where neither came, an instance counts until it has ended and its health check fails. Source: Auto
+    Scaling guide, "Capacity Rebalancing in Auto Scaling to replace at-risk Spot Instances".
+    """
+
+    def __init__(self, shape: GroupShape, market: SpotMarket, rules: Rules) -> None:
+        """``retry_tick`` is when it tries again after a refusal, ``short`` whether spot was refused last."""
+        self.shape, self.market, self.rules = shape, market, rules
+        self.retry_tick = 0
+        self.short = False
+        self._allocation = shape.allocation()
+        self._unnoticed: list[int] = []
+        self._tried = 0
+
+    def lost(self, taken: Iterable[HeldInstance], tick: int) -> int:
+        """AWS has taken these; return when the health check will find those not replaced yet."""
+        found = tick + ticks(self.rules.replace_seconds)
+        for instance in taken:
+            if instance.pool is not None:
+                self._allocation.lost(instance.pool)
+            if not self._is_replaced(instance):
+                self._unnoticed.append(found)
+        return found
+
+    def ending(self, held: Iterable[HeldInstance], desired: int, tick: int) -> list[HeldInstance]:
+        """Return whom it ends now: who is at risk and whose successor has passed EC2's health check."""
+        if not self.shape.capacity_rebalance:
+            return []
+        staying = [h for h in held if h.side is Side.PRIMARY and h.deadline is None]
+        surplus = sum(h.healthy_tick <= tick for h in staying) - desired
+        return [h for h in staying if h.at_risk][: max(0, surplus)]
+
+    def buys(self, held: Sequence[HeldInstance], desired: int, tick: int) -> Iterator[tuple[int, Market]]:
+        """Yield pool and market of one launch after the other; each stands in ``held`` before the next."""
+        kept = [h for h in held if h.side is Side.PRIMARY and not self._is_replaced(h)]
+        self._unnoticed = [found for found in self._unnoticed if found > tick]
+        missing = desired - len(kept) - len(self._unnoticed)
+        on_demand = self.shape.on_demand_of(desired) - sum(h.market is Market.ON_DEMAND for h in kept)
+        for _ in range(min(missing, on_demand)):
+            yield quietest(self.shape.pools, held), Market.ON_DEMAND
+            missing -= 1
+        if missing > 0 and tick < self.retry_tick and desired == self._tried:
+            return
+        while missing > 0:
+            offered = offers(self.shape.pools, held, self.market, tick)
+            pool = self._allocation.pick(offered)
+            if pool is None:
+                break
+            if offered[pool].room < 1:
+                self._allocation.refused(pool)
+                continue
+            yield pool, Market.SPOT
+            missing -= 1
+        self._tried = desired
+        self.short = missing > 0
+        self.retry_tick = tick + ticks(self.rules.retry_seconds) if self.short else 0
+
+    def _is_replaced(self, held: HeldInstance) -> bool:
+        return self.shape.capacity_rebalance and (held.at_risk or held.deadline is not None)

@@ -14,7 +14,7 @@ from gpu_spot.live.fleets import CloudFleet
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.fleet import Fleet
 from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.rules import Rules
+from gpu_spot.market.rules import HOSTILE, Rules
 from gpu_spot.market.supply import model, placement, trace
 from gpu_spot.market.supply.spot import SpotMarket
 from lambdas.aws import settings
@@ -60,7 +60,7 @@ class World:
     def replay(self, fleet: Fleet, hours: float, files: Sequence[Path] = (), pool_size: int = 8) -> Replay:
         """Return a replay of the files, or of a market drawn from the fitted model where there are none."""
         traces = trace.load(files) if files else model.draw(len(self.view.zones), hours, self.seed)
-        rules = Rules(seed=self.seed)
+        rules = Rules(seed=self.seed, **HOSTILE)
         market = SpotMarket(traces, rules, pool_size)
         pools = placement.assign([t.name for t in traces], sorted(self.view.zones), self.view.instance_types)
         shape = GroupShape(pools, self.group.group.base, self.group.group.spot_percentage)

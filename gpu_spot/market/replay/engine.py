@@ -204,7 +204,9 @@ class Replay:
         self._orders = self.fleet.look()
         if self._orders.released:
             gone = set(self._orders.released)
-            booting = sum(h.id in gone and h.side is Side.PRIMARY and not h.ready for h in self.held)
+            booting = sum(
+                h.id in gone and h.side is Side.PRIMARY and not (h.ready or h.at_risk) for h in self.held
+            )
             self.held = [h for h in self.held if h.id not in gone]
             self._note(tick, "release", len(gone), "")
             if booting:

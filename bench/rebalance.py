@@ -1,4 +1,4 @@
-"""Replay who replaces an instance at risk: AWS's capacity rebalancing, the controller, or nobody before its end.
+"""Replay who replaces an instance at risk: AWS's capacity rebalancing, the controller, or nobody.
 
     GPU_SPOT_TRACES=… python -m bench.rebalance [--out FILE] [--seeds 3] [--docs docs]
 
@@ -146,10 +146,10 @@ def document(docs: Path, result: dict[str, Any]) -> None:
     ]
     text = (
         "## Who replaces an instance at risk\n\n"
-        f"{len(result['scenarios'])} scenarios, {result['seeds']} seeds, the default policy in the rehearsal's "
-        "hostile world (`HOSTILE` in `gpu_spot/market/rules.py`), a ceiling of twice the target, a warm pool of "
-        "the target. What differs in each world, and who replaces: "
-        "[decision 0019](adr/0019-nobody-replaces-before-the-end.md). Cost in fractions of all-on-demand.\n\n"
+        f"{len(result['scenarios'])} scenarios, {result['seeds']} seeds, the default policy in the hostile "
+        "world of the rehearsal (`HOSTILE` in `gpu_spot/market/rules.py`), a ceiling of twice the target, "
+        "as many warm instances as the target. Cost in fractions of all-on-demand. Who replaces: "
+        "[decision 0019](adr/0019-nobody-replaces-before-the-end.md).\n\n"
         + table(("world: who replaces", "available %", "worst %", "cost", "launches a day"), rows)
     )
     replace_part(docs / "performance.md", "rebalance", text)
@@ -186,7 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(
             f"  {row['world']:42} {row['owner']:24} {100 * row['availability']:.3f} % "
             f"(worst {100 * row['worst_availability']:.3f}) for {row['cost']:.4f}, "
-            f"{row['launches_per_day']:.0f} launches a day, {row['let_go_booting_per_day']:.2f} let go booting"
+            f"{row['launches_per_day']:.0f} launches a day, {row['let_go_booting_per_day']:.2f} cut short"
         )
 
 

@@ -118,6 +118,12 @@ def test_the_ceiling_holds_for_both_sides_together() -> None:
     assert desired(empty.actions, Side.PRIMARY) == 1
 
 
+def test_a_cold_start_leaves_room_for_the_base_under_the_ceiling() -> None:
+    empty = run(observe(group=group(target=4, base=3, maximum=5), primary_desired=0))
+    assert desired(empty.actions, Side.PRIMARY) == 3
+    assert desired(empty.actions, Side.FALLBACK) == 2
+
+
 def test_from_drain_at_a_doomed_instance_no_longer_serves_and_the_decision_says_when() -> None:
     state = observe(
         spot("a", deadline=NOW + 120), spot("b"), spot("c"), spot("d"), group=group(drain_seconds=30)

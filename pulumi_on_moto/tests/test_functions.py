@@ -13,6 +13,7 @@ import pytest
 
 from pulumi_on_moto import Deployment, LocalCloudError, deliver, invoke, tick
 from pulumi_on_moto.running.clock import SimulatedTime
+from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.running.server import command_line, serve
 
 FUNCTION = "aws:lambda/function:Function"
@@ -168,6 +169,47 @@ def test_a_partial_failure_keeps_only_the_failed_and_retries_them_until_dead(
     clock.set(start + 122)  # received twice: maxReceiveCount is reached
     assert functions.run() == []
     assert dead(deployment) == 1
+
+
+def test_a_failed_message_comes_back_as_soon_as_its_visibility_is_shortened_to(
+    clock: SimulatedTime, deployment: Deployment
+) -> None:
+    start, functions = clock.now, deployment.functions
+    put(deployment, fail=True, sooner=5, queue=deployment.outputs["queue"])
+    [run] = functions.run()
+    assert (len(run.failed), run.error) == (1, "")
+    clock.set(start + 5)
+    assert functions.run() == []
+    clock.set(start + 6)
+    assert [run.messages for run in functions.run()] == [1]
+
+
+def test_a_second_copy_runs_while_the_first_makes_a_call(deployment: Deployment) -> None:
+    calling = {"sooner": 60, "queue": deployment.outputs["queue"]}
+    for _ in range(3):
+        put(deployment, **calling)
+    deployment.functions.overlap = 1
+    try:
+        first, second = deployment.functions.run()
+        assert (first.messages, second.messages, first.error, second.error) == (1, 2, "", "")
+        # Each is an environment of its own, as on Lambda: no module is shared.
+        seen = deployment.functions.functions[first.function].module("helper_of_sample").SEEN
+        assert seen == ["test"]
+    finally:
+        deployment.functions.overlap = None
+
+
+def test_what_the_listener_raises_fails_the_call(deployment: Deployment) -> None:
+    def refuse(call: Call) -> None:
+        raise RuntimeError(f"{call.operation} is refused")
+
+    put(deployment, sooner=60, queue=deployment.outputs["queue"])
+    deployment.functions.listener = refuse
+    try:
+        [run] = deployment.functions.run()
+    finally:
+        deployment.functions.listener = None
+    assert run.error == "RuntimeError: ChangeMessageVisibility is refused"
 
 
 def test_an_exception_fails_the_batch_and_is_reported(deployment: Deployment) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 
+import boto3
 import helper_of_sample
 
 
@@ -13,6 +14,12 @@ def handler(event, context):
         print(json.dumps({"seen": body["detail-type"], "group": os.environ["GROUP"]}))  # noqa: T201
         if body["detail"].get("break"):
             raise RuntimeError("told to break")
+        if "sooner" in body["detail"]:
+            boto3.client("sqs").change_message_visibility(
+                QueueUrl=body["detail"]["queue"],
+                ReceiptHandle=record["receiptHandle"],
+                VisibilityTimeout=body["detail"]["sooner"],
+            )
         if body["detail"].get("fail"):
             failed.append({"itemIdentifier": record["messageId"]})
         else:

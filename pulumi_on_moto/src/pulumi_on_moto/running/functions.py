@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 from unittest import mock
@@ -61,7 +63,11 @@ class FunctionRuntime:
 
     Attributes:
         functions: by name in AWS.
-        listener: told of every AWS call that a function makes.
+        listener: told of every AWS call that a function makes, before it is sent; what it raises, the call
+            raises.
+        overlap: where set, two pollers share what waits in a queue, and a second copy of the function runs
+            on its share while the first makes this call of AWS (1: its first one). On AWS batches are handled
+            concurrently (Lambda developer guide, "Using Lambda with Amazon SQS", scaling).
     """
 
     def __init__(self, clients: AwsClients, code: Mapping[str, bytes]) -> None:
@@ -72,18 +78,23 @@ class FunctionRuntime:
         self._aside: list[Invocation] = []
         self.functions: dict[str, DeployedFunction] = {}
         self.listener: Callable[[Call], None] | None = None
+        self.overlap: int | None = None
+        self._copies: dict[str, Callable[[], DeployedFunction]] = {}
         folder = tempfile.TemporaryDirectory(prefix="pulumi-on-moto-")
         root = Path(clients.closing.enter_context(folder))
         for name, archive in code.items():
             configuration = self._lambda.get_function(name)
             self.functions[name] = DeployedFunction(configuration, archive, root / name, clients.region)
+            copy = partial(DeployedFunction, configuration, archive, root / f"{name}-2", clients.region)
+            self._copies[name] = cache(copy)
         invocations.run_by(self._lambda, self._answer)
 
     def cool(self) -> None:
         """Forget what functions have loaded and what waits for them: the next runs are cold starts."""
         self._waiting.clear()
-        for function in self.functions.values():
+        for name, function in self.functions.items():
             function.cool()
+            self._copies[name]().cool()
 
     def invoke(self, name: str, payload: Any = None) -> Invocation:
         """Run a function on a payload, which travels as JSON, as its result does."""
@@ -140,8 +151,21 @@ class FunctionRuntime:
         queue = self._queues.get_queue(mapping.event_source_arn.rpartition(":")[2])
         name = mapping.function_arn.split(":")[6]
         function = self._function(name, "has an event source, but no deployed archive")
-        while batch := self._receive(queue, mapping.batch_size):
-            yield self._feed(function, mapping, queue, batch)
+        while batch := self._receive(queue, self._share(queue, mapping.batch_size)):
+            second: list[Invocation] = []
+            beside = partial(self._run_beside, mapping, queue, second)
+            yield self._feed(function, mapping, queue, batch, beside)
+            yield from second
+
+    def _run_beside(self, mapping: EventSourceMapping, queue: Any, done: list[Invocation]) -> None:
+        """Run the second copy of a function on its share of a queue."""
+        rest = self._receive(queue, mapping.batch_size)
+        if rest:
+            done.append(self._feed(self._copies[mapping.function_arn.split(":")[6]](), mapping, queue, rest))
+
+    def _share(self, queue: Any, size: int) -> int:
+        """Return how many messages a poller gets: all, or half of them where there are two."""
+        return size if self.overlap is None else max(1, min(size, len(queue.messages) // 2))
 
     def _receive(self, queue: Any, size: int) -> list[Any]:
         # SQS drops what is older than the retention; moto stops receiving at it.
@@ -160,11 +184,16 @@ class FunctionRuntime:
         return batch
 
     def _feed(
-        self, function: DeployedFunction, mapping: EventSourceMapping, queue: Any, batch: list[Any]
+        self,
+        function: DeployedFunction,
+        mapping: EventSourceMapping,
+        queue: Any,
+        batch: list[Any],
+        beside: Callable[[], None] | None = None,
     ) -> Invocation:
         records = [_record(message, mapping.event_source_arn, self._region) for message in batch]
         ids = [message.id for message in batch]
-        error, result = self._called(function, {"Records": records})
+        error, result = self._called(function, {"Records": records}, beside)
         if error:
             failed = tuple(ids)
         else:
@@ -174,24 +203,32 @@ class FunctionRuntime:
                 self._queues.delete_message(queue.name, message.receipt_handle)
         return Invocation(function.name, len(batch), failed, function.drain(), error, result)
 
-    def _called(self, function: DeployedFunction, event: Any) -> tuple[str, Any]:
+    def _called(
+        self, function: DeployedFunction, event: Any, beside: Callable[[], None] | None = None
+    ) -> tuple[str, Any]:
         """Return the error of a call as one line, empty if there is none, and its result."""
         try:
-            with self._overheard(function.name):
+            with self._overheard(function.name, beside):
                 return "", function.call(event)
         except Exception as raised:  # what a handler raises fails its event, as on Lambda; the caller is told
             return f"{type(raised).__name__}: {' '.join(str(raised).split())}", None
 
     @contextlib.contextmanager
-    def _overheard(self, function: str) -> Iterator[None]:
+    def _overheard(self, function: str, beside: Callable[[], None] | None) -> Iterator[None]:
         listener, send = self.listener, BaseClient._make_api_call  # type: ignore[attr-defined]
-        if listener is None:
+        overlap = None if beside is None else self.overlap
+        if listener is None and overlap is None:
             yield
             return
+        made = itertools.count(1)
 
         def heard(client: BaseClient, operation: str, params: Mapping[str, Any]) -> Any:
-            with mock.patch.object(BaseClient, "_make_api_call", send):  # the listener may ask AWS itself
-                listener(Call(function, client.meta.service_model.service_name, operation, params))
+            # The listener may ask AWS itself, and a function that runs beside has its own listener.
+            with mock.patch.object(BaseClient, "_make_api_call", send):
+                if listener is not None:
+                    listener(Call(function, client.meta.service_model.service_name, operation, params))
+                if beside is not None and next(made) == overlap:
+                    beside()
             return send(client, operation, params)
 
         with mock.patch.object(BaseClient, "_make_api_call", heard):

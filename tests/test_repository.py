@@ -125,6 +125,16 @@ def test_the_lock_satisfies_what_pyproject_asks_for() -> None:
     ]
 
 
+@pytest.mark.long
+def test_a_clone_without_make_setup_gets_the_lock_by_the_engine() -> None:
+    # The engine makes an environment and installs what stands beside the program, wherever it was called.
+    pip = [sys.executable, "-m", "pip", "install", "--no-index", "--dry-run", "--quiet"]
+    asked = [*pip, "--requirement", str(ROOT / "infra" / "requirements.txt")]
+    done = subprocess.run(asked, cwd="/", capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (ROOT / "infra" / "requirements.txt").read_text("utf-8").endswith("-r ../requirements.lock\n")
+
+
 def test_what_both_distributions_need_they_need_alike() -> None:
     asked: dict[str, set[str]] = {}
     for one in map(Requirement, DEPENDENCIES):

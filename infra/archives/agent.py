@@ -13,11 +13,11 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
 import userdata.agent
+from infra.archives.pins import installed
 
 PACKAGES: Final[Mapping[str, str]] = {
     "boto3": "boto3",
@@ -70,7 +70,7 @@ class AgentArchive:
 def build(folder: Path = _LOCAL) -> AgentArchive:
     """Write the archive into ``folder``, unless it is there, and return it.
 
-    Raises ``importlib.metadata.PackageNotFoundError`` for a dependency that is not installed.
+    Raises ``pulumi.RunError`` for a dependency that is not installed as the lock has it.
     """
     data = _archive()
     sha256 = hashlib.sha256(data).hexdigest()
@@ -122,7 +122,7 @@ def _agent(package: Path) -> Iterator[tuple[str, Path]]:
 
 def _packages() -> Iterator[tuple[str, Path]]:
     for name, package in PACKAGES.items():
-        found = distribution(name)
+        found = installed(name)
         files = [file for file in found.files or () if file.parts[0] == package]
         models = {file.parts[2:4] for file in files if _is_model(file.parts)}
         newest = {service: max(v for s, v in models if s == service) for service, _ in models}

@@ -9,15 +9,17 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import distribution
+from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
+import pulumi
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import userdata.agent
 from infra.archives import agent as agent_archive
+from infra.archives import pins
 from tests.infra.declared import ROOT, shipped
 
 AGENT = Path(userdata.agent.__file__).parent
@@ -134,3 +136,34 @@ def test_a_copied_checkout_runs_its_own_code(tmp_path: Path) -> None:
     (program / "stack.py").write_text("def declare():\n    print(__file__)\n")
     done = subprocess.run([sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == str(program / "stack.py"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("pin", "message"),
+    [
+        (
+            "boto3==1.0",
+            r"package boto3 is [\d.]+ here, allowed: 1\.0 of requirements\.lock \(run: make setup\)",
+        ),
+        ("absent==2.1", r"package absent is not installed, allowed: 2\.1 of .* \(run: make setup\)"),
+    ],
+)
+def test_an_environment_that_is_not_the_locks_is_told_to_be_set_up(
+    pin: str, message: str, tmp_path: Path
+) -> None:
+    lock = tmp_path / "requirements.lock"
+    lock.write_text(f"{pin} \\\n    --hash=sha256:0\n")
+    with pytest.raises(pulumi.RunError, match=f"^{message}$"):
+        pins.installed(pin.partition("==")[0], lock)
+
+
+def test_the_archive_takes_no_package_that_the_lock_does_not_pin(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def installed(name: str) -> Distribution:
+        asked.append(name)
+        return pins.installed(name)
+
+    monkeypatch.setattr(agent_archive, "installed", installed)
+    agent_archive.sources()
+    assert asked == list(agent_archive.PACKAGES)

@@ -21,13 +21,14 @@ _USER: Final = "ubuntu"
 
 @dataclass(frozen=True)
 class InstancePlace:
-    """Where an instance stands: its stack, its side, what that side's groups and logs are called."""
+    """Where an instance stands: its stack, its side, what that side's groups and logs are called, its key."""
 
     region: str
     stack: str
     side: agent.GroupSide
     hooks: agent.Hooks | None
     log_group: str
+    kms_key_arn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,9 @@ def build(entry: Service | Training, place: InstancePlace, known: Known) -> agen
 def _work(entry: Service | Training, place: InstancePlace, known: Known) -> dict[str, Any]:
     if isinstance(entry, Service):
         return {"service": _service(entry), "drain_seconds": entry.drain_seconds}
-    volume = agent.Volume(**_same(agent.Volume, entry), size_gib=entry.volume_gib)
+    volume = agent.Volume(
+        **_same(agent.Volume, entry), size_gib=entry.volume_gib, kms_key_arn=place.kms_key_arn
+    )
     return {"training": _training(entry, place, known), "volume": volume, "efs": _mounts(entry, known)}
 
 

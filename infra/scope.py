@@ -22,7 +22,8 @@ _RANDOM_SUFFIX: Final = 8
 class Scope:
     """One stack in one account and region. ``extra_tags`` are the user's.
 
-    ``permissions_boundary`` bounds every role, ``protect`` keeps the engine from deleting what holds data.
+    ``permissions_boundary`` bounds every role, ``protect`` keeps the engine from deleting what holds data,
+    ``kms_key_arn`` is the customer's key for all that the stack stores; without one AWS's own keys serve.
     """
 
     stack: str
@@ -32,6 +33,7 @@ class Scope:
     extra_tags: Mapping[str, str] = field(default_factory=dict)
     permissions_boundary: str | None = None
     protect: bool = False
+    kms_key_arn: str | None = None
 
     def __post_init__(self) -> None:
         """Raise ``SettingsError`` for a stack name that AWS would refuse in the name of a function."""

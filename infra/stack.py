@@ -35,6 +35,7 @@ def declare() -> None:
         extra_tags=settings.tags,
         permissions_boundary=settings.identity.permissions_boundary,
         protect=settings.protect,
+        kms_key_arn=settings.kms_key_arn,
     )
     entries = (*settings.services, *settings.training)
     network = Network(

@@ -208,7 +208,9 @@ def _agent(
         launch = LAUNCH_HOOK if side == "fallback" else ""
         hooks = agent.Hooks(launch=launch, terminate=DRAIN_HOOK, terminate_seconds=DRAIN_HOOK_SECONDS)
     scope = around.scope
-    place = agent_config.InstancePlace(scope.region, scope.stack, side, hooks, telemetry.log_group_name)
+    place = agent_config.InstancePlace(
+        scope.region, scope.stack, side, hooks, telemetry.log_group_name, scope.kms_key_arn
+    )
     outputs = pulumi.Output.all(registry_table=around.state.registry.name, **work.known)
     return outputs.apply(lambda known: agent_config.build(work.entry, place, Known(**known)))
 

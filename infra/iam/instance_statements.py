@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import pulumi
 
+from infra.iam import statements
 from infra.iam.statements import ANY_RESOURCE, Statement
 from infra.scope import Scope
 from lambdas.core import names
@@ -68,6 +69,7 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
         ),
         *_of_agent(scope, group, access),
         *_storage_access(access),
+        *_key(scope, access),
     ]
 
 
@@ -106,6 +108,12 @@ def _filled(conditions: permissions.Conditions, words: Mapping[str, str]) -> dic
     return {
         operator: {key: fill(value) for key, value in keys.items()} for operator, keys in conditions.items()
     }
+
+
+def _key(scope: Scope, access: InstanceAccess) -> list[Statement]:
+    if "volume" in access.needs:
+        return [*statements.with_key(scope, ["dynamodb", "ec2", "s3"]), *statements.lend_key(scope)]
+    return statements.with_key(scope, ["dynamodb", "s3"])
 
 
 def _storage_access(access: InstanceAccess) -> Iterator[Statement]:

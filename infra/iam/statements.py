@@ -17,6 +17,14 @@ from lambdas.core import names
 ANY_RESOURCE: Final = ("*",)
 """For actions without resource-level permissions."""
 
+_KEY_USE: Final = (
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey*",
+    "kms:ReEncrypt*",
+)
+
 _NETWORK: Final = (
     "ec2:DescribeRouteTables",
     "ec2:DescribeSecurityGroups",
@@ -235,6 +243,7 @@ def controller(
             _tagged({names.TAG_STACK: scope.stack}),
         ),
     ]
+    allowed += with_key(scope, ["dynamodb", "lambda", "sqs"])
     return [*allowed, *_move_fleets(scope)] if fleets else allowed
 
 
@@ -348,6 +357,32 @@ def bucket(bucket_arn: pulumi.Input[str]) -> list[Statement]:
             effect="Deny",
         )
     ]
+
+
+def with_key(scope: Scope, services: Sequence[str]) -> list[Statement]:
+    """What a role may do with the customer's key: use it, through ``services`` alone. Nothing without a key.
+
+    The actions are those of a key's users (KMS guide, "Default key policy").
+    """
+    if scope.kms_key_arn is None:
+        return []
+    return [Statement("UseKey", _KEY_USE, [scope.kms_key_arn], _through(scope, services))]
+
+
+def lend_key(scope: Scope) -> list[Statement]:
+    """What a role needs to make and attach volumes under the customer's key. Nothing without a key.
+
+    EBS decrypts for the instance by a grant (EBS user guide, "Requirements for Amazon EBS encryption").
+    """
+    if scope.kms_key_arn is None:
+        return []
+    conditions = {**_through(scope, ["ec2"]), "Bool": {"kms:GrantIsForAWSResource": "true"}}
+    return [Statement("LendKeyToVolumes", ["kms:CreateGrant"], [scope.kms_key_arn], conditions)]
+
+
+def _through(scope: Scope, services: Sequence[str]) -> dict[str, Any]:
+    # In China the names go on with .cn.
+    return {"StringLike": {"kms:ViaService": [f"{name}.{scope.region}.amazonaws.com*" for name in services]}}
 
 
 def _own_groups(scope: Scope) -> pulumi.Output[str]:

@@ -14,6 +14,7 @@ from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repo
 from infra.schema.service import Service
 from infra.schema.training import ON_THE_VOLUME, Training
 from infra.schema.work import Dataset, Work
+from userdata.agent.config import limits
 
 __all__ = (
     "Bucket",
@@ -40,6 +41,7 @@ class Settings(Model):
     """Everything that a stack file says under ``gpu-spot:``, and the region.
 
     With ``protect`` the engine refuses to delete what holds data, until a person lifts the protection.
+    ``kms_key_arn`` is a key of one's own that encrypts all that the stack stores; its policy is its owner's.
     """
 
     region: Region
@@ -50,8 +52,22 @@ class Settings(Model):
     identity: Identity = Field(default_factory=Identity)
     training: tuple[Training, ...] = ()
     protect: bool = False
+    kms_key_arn: limits.KmsKeyArn | None = None
     tags: dict[TagKey, TagValue] = Field(default_factory=dict)
     log_retention_days: Retention = 30
+
+    @field_validator("kms_key_arn", mode="before")
+    @classmethod
+    def _none_is_empty(cls, arn: object) -> object:
+        return None if arn == "" else arn  # the project file must have a default, and knows no null
+
+    @field_validator("kms_key_arn")
+    @classmethod
+    def _key_of_region(cls, arn: str | None, info: ValidationInfo) -> str | None:
+        region = info.data.get("region")
+        if arn is not None and region is not None and arn.split(":")[3] != region:
+            raise ValueError(f"{arn} is a key of another region, allowed: keys of {region}")
+        return arn
 
     @field_validator("tags")
     @classmethod

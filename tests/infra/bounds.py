@@ -51,6 +51,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "amis.{}": (12, 21, lambda n: "ami-" + "0" * (n - 4)),
     "email": (5, 254, lambda n: "a" * (n - 4) + "@b.c"),
     "permissionsBoundary": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "p" * (n - 33)),
+    "kmsKeyArn": (75, 75, lambda n: "arn:aws:kms:us-east-1:123456789012:key/" + "0" * (n - 39)),
     "stateBucket": (3, 63, lambda n: "b" * n),
     "environment.{}": (0, 1000, lambda n: "v" * n),
     "environment.{key}": (1, 128, lambda n: "A" * n),

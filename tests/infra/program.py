@@ -51,6 +51,7 @@ PLAIN_SNAPSHOT = "snap-00000000"
 ENDPOINT_ZONES = ["us-west-2a", "us-west-2b", "us-west-2c"]
 SUBNETS: dict[str, dict[str, Any]] = {
     "subnet-0000000a": {"availabilityZone": "us-west-2a"},
+    "subnet-000000aa": {"availabilityZone": "us-west-2a", "vpcId": "vpc-0000000e"},
     "subnet-0000000b": {"availabilityZone": "us-west-2b"},
     "subnet-000000ee": {"availabilityZone": "us-west-2b", "vpcId": "vpc-0000000e"},
     "subnet-000000ff": {"availabilityZone": "us-west-2b", "mapPublicIpOnLaunch": True},

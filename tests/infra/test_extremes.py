@@ -80,6 +80,7 @@ BASE: dict[str, Any] = {
     },
     "gpu-spot:tags": {"a": "b"},
     "gpu-spot:logRetentionDays": 30,
+    "gpu-spot:kmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/00000000-0000-0000-0000-000000000000",
 }
 EXISTING = {
     "vpcId": "vpc-00000000",

@@ -243,6 +243,13 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "services[0].capacity.weights.g6.xlarge",
         "at least 1",
     ),
+    ("dev", {"gpu-spot:kmsKeyArn": "alias/mine"}, "kmsKeyArn", "arn:aws"),
+    (
+        "dev",
+        {"gpu-spot:kmsKeyArn": "arn:aws:kms:us-east-1:123456789012:key/00000000-0000-0000-0000-000000000000"},
+        "kmsKeyArn",
+        "keys of us-west-2",
+    ),
     # the network
     ("dev", network(zones=["us-west-2a"] * 2), "network.zones", "listed twice"),
     ("dev", network(zones=["us-east-1a"]), "network.zones", "not a zone of us-west-2"),

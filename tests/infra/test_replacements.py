@@ -18,7 +18,7 @@ FORCES_NEW = {
     "AccessPoint": {"fileSystemId", "posixUser", "rootDirectory"},
     "Eip": {"domain"},
     "EventTarget": {"rule"},
-    "FileSystem": {"encrypted", "performanceMode"},
+    "FileSystem": {"encrypted", "kmsKeyId", "performanceMode"},
     "FlowLog": {"iamRoleArn", "logDestination", "trafficType", "vpcId"},
     "InternetGateway": set(),
     "LifecyclePolicy": {"policy", "repository"},
@@ -100,6 +100,21 @@ def storage_and_network(config: dict[str, Any]) -> None:
     config["gpu-spot:protect"] = False
 
 
+def own_key(config: dict[str, Any]) -> None:
+    config["gpu-spot:kmsKeyArn"] = (
+        "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
+    )
+
+
+def existing(which: str) -> Callable[[dict[str, Any]], None]:
+    subnet, vpc = {"a": ("subnet-0000000a", "vpc-0000000a"), "b": ("subnet-000000aa", "vpc-0000000e")}[which]
+
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:network"] = {"vpcId": vpc, "subnets": {"us-west-2a": subnet}}
+
+    return change
+
+
 def nothing(config: dict[str, Any]) -> None:
     pass
 
@@ -156,6 +171,8 @@ def test_the_page_lists_what_a_changed_stack_file_replaces(listed: set[str], tmp
         *replaced("fleet", nothing, a_request, tmp_path / "type"),
         *replaced("fleet", a_request, a_bigger_request, tmp_path / "request"),
         *replaced("prod", nothing, storage_and_network, tmp_path / "prod"),
+        *replaced("prod", nothing, own_key, tmp_path / "key"),
+        *replaced("prod", existing("a"), existing("b"), tmp_path / "existing"),
         *replaced("dev", revision("a"), revision("b"), tmp_path / "revision"),
         *replaced("dev", mail("a@example.com"), boundary, tmp_path / "dev"),
     }

@@ -182,6 +182,16 @@ def test_a_repeated_creation_has_the_same_client_token_and_a_copy_its_rate() -> 
     assert "Size" not in client.asked[0][1]
 
 
+def test_a_volume_and_its_copy_are_under_the_key_that_is_named() -> None:
+    key = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
+    client = Recorder(*[{"VolumeId": "vol-1"}] * 3)
+    adapter = AwsEbs(client, "dev", "g", "j", VolumeConfig(kms_key_arn=key))  # type: ignore[arg-type]
+    adapter.create_volume("a", 1, None, None)
+    adapter.create_volume("a", 2, "snap-1", "vol-0")
+    AwsEbs(client, "dev", "g", "j", VolumeConfig()).create_volume("a", 3, None, None)  # type: ignore[arg-type]
+    assert [asked.get("KmsKeyId") for _, asked in client.asked] == [key, key, None]
+
+
 @pytest.mark.parametrize(
     ("code", "passes"),
     [("RequestLimitExceeded", True), ("VolumeInUse", True), ("UnauthorizedOperation", False)],

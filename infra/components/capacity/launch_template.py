@@ -79,6 +79,7 @@ class LaunchTemplate(pulumi.ComponentResource):
                         volume_type="gp3",
                         volume_size=args.root_volume_gib,
                         encrypted="true",
+                        kms_key_id=args.scope.kms_key_arn,
                         delete_on_termination="true",
                     ),
                 ),
@@ -137,7 +138,8 @@ def _dataset_mappings(
         yield aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
             device_name=device,
             ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-                # No `encrypted`: EC2 takes it for blank volumes only, others are as their snapshot is.
+                # No `encrypted`: EC2 takes it for blank volumes only, others are as their snapshot is,
+                # under its key.
                 snapshot_id=_encrypted(dataset.snapshot),
                 volume_type="gp3",
                 throughput=dataset.throughput_mib,

@@ -54,6 +54,7 @@ class Controller(pulumi.ComponentResource):
         log = aws.cloudwatch.LogGroup(
             function_name,
             retention_in_days=args.log_retention_days,
+            kms_key_id=scope.kms_key_arn,
             tags=scope.tags(function_name),
             opts=child,
         )
@@ -85,6 +86,7 @@ class Controller(pulumi.ComponentResource):
             architectures=["x86_64"],
             handler=names.CONTROLLER_HANDLER,
             code=archive.build(),
+            kms_key_arn=scope.kms_key_arn,
             role=identity.role_arn,
             timeout=_TIMEOUT,
             memory_size=512,

@@ -50,7 +50,9 @@ class State(pulumi.ComponentResource):
             range_key=keys[1] if len(keys) > 1 else None,
             ttl=aws.dynamodb.TableTtlArgs(attribute_name=ttl, enabled=True) if ttl else None,
             point_in_time_recovery=aws.dynamodb.TablePointInTimeRecoveryArgs(enabled=True),
-            server_side_encryption=aws.dynamodb.TableServerSideEncryptionArgs(enabled=True),
+            server_side_encryption=aws.dynamodb.TableServerSideEncryptionArgs(
+                enabled=True, kms_key_arn=self._scope.kms_key_arn
+            ),
             deletion_protection_enabled=self._scope.protect,
             tags=self._scope.tags(name),
             opts=self._scope.stateful(self),

@@ -101,14 +101,15 @@ class WakeUps(pulumi.ComponentResource):
         visibility: int | None = None,
         redrive: pulumi.Output[str] | None = None,
     ) -> aws.sqs.Queue:
-        name = self._scope.name(short)
+        name, key = self._scope.name(short), self._scope.kms_key_arn
         return aws.sqs.Queue(
             name,
             message_retention_seconds=retention,
             visibility_timeout_seconds=visibility,
             redrive_policy=redrive,
-            # Not the AWS-managed KMS key: EventBridge cannot send to a queue under it.
-            sqs_managed_sse_enabled=True,
+            # Never the AWS-managed KMS key: EventBridge cannot send to a queue under it.
+            kms_master_key_id=key,
+            sqs_managed_sse_enabled=True if key is None else None,
             tags=self._scope.tags(name),
             opts=self._child,
         )

@@ -86,7 +86,9 @@ class Monitoring(pulumi.ComponentResource):
     def _topic(self) -> aws.sns.Topic:
         scope = self._args.scope
         name = scope.name("alarms")
-        topic = aws.sns.Topic(name, tags=scope.tags(name), opts=self._child)
+        topic = aws.sns.Topic(
+            name, kms_master_key_id=scope.kms_key_arn, tags=scope.tags(name), opts=self._child
+        )
         aws.sns.TopicPolicy(
             name,
             arn=topic.arn,

@@ -55,6 +55,7 @@ class Telemetry(pulumi.ComponentResource):
             log_name,
             name=self.log_group_name,
             retention_in_days=args.log_retention_days,
+            kms_key_id=scope.kms_key_arn,
             tags=scope.tags(log_name, group=group),
             opts=child,
         )

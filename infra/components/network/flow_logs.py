@@ -29,7 +29,13 @@ class FlowLogs(pulumi.ComponentResource):
         """Declare the flow log."""
         super().__init__("gpu-spot:infra:FlowLogs", name, None, opts)
         child, tags = pulumi.ResourceOptions(parent=self), args.scope.tags(name)
-        log = aws.cloudwatch.LogGroup(name, retention_in_days=args.retention_days, tags=tags, opts=child)
+        log = aws.cloudwatch.LogGroup(
+            name,
+            retention_in_days=args.retention_days,
+            kms_key_id=args.scope.kms_key_arn,
+            tags=tags,
+            opts=child,
+        )
         role = aws.iam.Role(
             name,
             assume_role_policy=statements.document(statements.assumed_by_flow_logs(args.scope)),

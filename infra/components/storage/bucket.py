@@ -39,6 +39,7 @@ class Bucket(pulumi.ComponentResource):
             opts=child,
         )
         self.name, self.arn = bucket.id, bucket.arn
+        key = args.scope.kms_key_arn
         private = aws.s3.BucketPublicAccessBlock(
             name,
             bucket=bucket.id,
@@ -67,8 +68,10 @@ class Bucket(pulumi.ComponentResource):
             rules=[
                 aws.s3.BucketServerSideEncryptionConfigurationRuleArgs(
                     apply_server_side_encryption_by_default=aws.s3.BucketServerSideEncryptionConfigurationRuleApplyServerSideEncryptionByDefaultArgs(
-                        sse_algorithm="AES256"
-                    )
+                        sse_algorithm="AES256" if key is None else "aws:kms", kms_master_key_id=key
+                    ),
+                    # One call of KMS for many objects.
+                    bucket_key_enabled=key is not None or None,
                 )
             ],
             opts=child,

@@ -44,6 +44,7 @@ class FileSystem(pulumi.ComponentResource):
         system = aws.efs.FileSystem(
             name,
             encrypted=True,
+            kms_key_id=scope.kms_key_arn,
             # Scales by itself with what many workers read at once; bursting throughput follows stored bytes.
             throughput_mode="elastic",
             performance_mode="generalPurpose",

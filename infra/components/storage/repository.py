@@ -29,12 +29,15 @@ class Repository(pulumi.ComponentResource):
     def __init__(self, name: str, args: RepositoryArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the repository."""
         super().__init__("gpu-spot:infra:Repository", name, None, opts)
+        key = args.scope.kms_key_arn
         repository = aws.ecr.Repository(
             name,
             image_tag_mutability="IMMUTABLE",
             image_scanning_configuration=aws.ecr.RepositoryImageScanningConfigurationArgs(scan_on_push=True),
             encryption_configurations=[
-                aws.ecr.RepositoryEncryptionConfigurationArgs(encryption_type="AES256")
+                aws.ecr.RepositoryEncryptionConfigurationArgs(
+                    encryption_type="AES256" if key is None else "KMS", kms_key=key
+                )
             ],
             tags=args.scope.tags(name),
             opts=args.scope.stateful(self),

@@ -41,6 +41,8 @@ class Volume:
     """Copied to ``/dltraining/datasets`` when the volume is new."""
     initialization_rate_mib: limits.InitializationRateMib | None = None
     """Of a copy of the volume; left out, blocks are fetched when they are read."""
+    kms_key_arn: limits.KmsKeyArn | None = None
+    """Encrypts it; left out, the key that the account has for EBS."""
     wait_seconds: float = 900.0
     """How long one wait may take: for a dying instance's volume, a snapshot, an attachment."""
 

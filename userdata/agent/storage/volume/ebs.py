@@ -109,6 +109,8 @@ class AwsEbs:
             "Throughput": self._config.throughput_mib,
             "ClientToken": self._client_token(token, zone, snapshot),
         }
+        if self._config.kms_key_arn:
+            arguments["KmsKeyId"] = self._config.kms_key_arn
         if snapshot and source:
             arguments["SnapshotId"] = snapshot  # no Size: the copy is as large as what it is a copy of
             tags[names.TAG_SOURCE] = source

@@ -1,0 +1,168 @@
+"""A key of one's own: it reaches whatever the stack stores, and whoever uses that."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.infra.declared import ROOT, STACKS, Run, run, variant
+
+KEY = "arn:aws:kms:us-west-2:123456789012:key/0f0e0d0c-0b0a-0908-0706-050403020100"
+
+Inputs = dict[str, Any]
+
+
+def disks(template: Inputs) -> list[Any]:
+    volumes = [mapping["ebs"] for mapping in template["blockDeviceMappings"]]
+    return [volume.get("kmsKeyId") for volume in volumes if "snapshotId" not in volume]
+
+
+def of_bucket(encryption: Inputs) -> list[Any]:
+    return [rule["applyServerSideEncryptionByDefault"]["kmsMasterKeyId"] for rule in encryption["rules"]]
+
+
+# What stores something, and where its key stands.
+STORES: dict[str, Callable[[Inputs], list[Any]]] = {
+    "aws:cloudwatch/logGroup:LogGroup": lambda it: [it["kmsKeyId"]],
+    "aws:dynamodb/table:Table": lambda it: [it["serverSideEncryption"]["kmsKeyArn"]],
+    "aws:ec2/launchTemplate:LaunchTemplate": disks,
+    "aws:ecr/repository:Repository": lambda it: [one["kmsKey"] for one in it["encryptionConfigurations"]],
+    "aws:efs/fileSystem:FileSystem": lambda it: [it["kmsKeyId"]],
+    "aws:lambda/function:Function": lambda it: [it["kmsKeyArn"]],
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": of_bucket,
+    "aws:sns/topic:Topic": lambda it: [it["kmsMasterKeyId"]],
+    "aws:sqs/queue:Queue": lambda it: [it["kmsMasterKeyId"]],
+}
+# What stores nothing, or nothing that takes a key of one's own.
+OTHERS = {
+    "aws:autoscaling/group:Group": "settings",
+    "aws:budgets/budget:Budget": "settings",
+    "aws:cloudwatch/dashboard:Dashboard": "settings",
+    "aws:cloudwatch/eventRule:EventRule": "AWS's own bus, and no archive",
+    "aws:cloudwatch/eventTarget:EventTarget": "settings",
+    "aws:cloudwatch/metricAlarm:MetricAlarm": "settings",
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "settings",
+    "aws:ec2/eip:Eip": "an address",
+    "aws:ec2/flowLog:FlowLog": "writes into a log group",
+    "aws:ec2/internetGateway:InternetGateway": "passes on",
+    "aws:ec2/natGateway:NatGateway": "passes on",
+    "aws:ec2/route:Route": "settings",
+    "aws:ec2/routeTable:RouteTable": "settings",
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": "settings",
+    "aws:ec2/securityGroup:SecurityGroup": "settings",
+    "aws:ec2/spotFleetRequest:SpotFleetRequest": "starts from launch templates",
+    "aws:ec2/subnet:Subnet": "settings",
+    "aws:ec2/vpc:Vpc": "settings",
+    "aws:ec2/vpcEndpoint:VpcEndpoint": "passes on",
+    "aws:ecr/lifecyclePolicy:LifecyclePolicy": "settings",
+    "aws:efs/accessPoint:AccessPoint": "lies on its file system",
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": "settings",
+    "aws:efs/mountTarget:MountTarget": "passes on",
+    "aws:iam/instanceProfile:InstanceProfile": "settings",
+    "aws:iam/role:Role": "settings",
+    "aws:iam/rolePolicy:RolePolicy": "settings",
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": "settings",
+    "aws:lambda/eventSourceMapping:EventSourceMapping": "its key is for filters, and there are none",
+    "aws:s3/bucket:Bucket": "its key stands in its encryption configuration",
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": "settings",
+    "aws:s3/bucketObjectv2:BucketObjectv2": "encrypted as its bucket says",
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": "settings",
+    "aws:s3/bucketPolicy:BucketPolicy": "settings",
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": "settings",
+    "aws:s3/bucketVersioning:BucketVersioning": "settings",
+    "aws:sns/topicPolicy:TopicPolicy": "settings",
+    "aws:sqs/queuePolicy:QueuePolicy": "settings",
+    "aws:ssm/parameter:Parameter": "a String: only a SecureString takes a key",
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": "settings",
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": "settings",
+}
+
+
+def with_key(stack: str, tmp_path: Path) -> Run:
+    path = variant(
+        tmp_path, lambda config: config.update({"gpu-spot:kmsKeyArn": KEY}), ROOT / f"Pulumi.{stack}.yaml"
+    )
+    return run("known", path, stack)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_the_key_reaches_every_store(stack: str, tmp_path: Path) -> None:
+    told = with_key(stack, tmp_path)
+    stores = [one for one in told.declared if one["custom"] and one["type"] not in OTHERS]
+    unknown = {one["type"] for one in stores} - STORES.keys()
+    assert not unknown, "does it store something? say so in STORES or OTHERS"
+    for one in stores:
+        keys = STORES[one["type"]](one["inputs"])
+        assert set(keys) == {KEY}, one["name"]
+    assert all(one["inputs"]["type"] == "String" for one in told.declared if "ssm/parameter" in one["type"])
+    encrypted = {
+        one["inputs"]["bucket"] for one in stores if one["type"].endswith("ServerSideEncryptionConfiguration")
+    }
+    assert encrypted == {f"{name}-id" for name in told.of("Bucket")}
+
+
+def test_a_queue_has_one_kind_of_encryption(tmp_path: Path) -> None:
+    for queue in with_key("dev", tmp_path).of("Queue").values():
+        assert queue.get("sqsManagedSseEnabled") is None
+
+
+def statements(told: Run, role: str) -> dict[str, dict[str, Any]]:
+    policy = json.loads(told.the("RolePolicy", role)["policy"])
+    return {one["Sid"]: one for one in policy["Statement"] if KEY in one["Resource"]}
+
+
+def test_roles_may_use_the_key_through_what_they_call(tmp_path: Path) -> None:
+    told = with_key("research", tmp_path)
+
+    def through(one: dict[str, Any]) -> list[str]:
+        services: list[str] = one["Condition"]["StringLike"]["kms:ViaService"]
+        return [name.partition(".")[0] for name in services]
+
+    controller = statements(told, "controller-function")
+    assert controller.keys() == {"UseKey"}
+    assert through(controller["UseKey"]) == ["dynamodb", "lambda", "sqs"]
+    [instance] = [
+        name.removeprefix("gpu-spot-research-")
+        for name in told.of("RolePolicy")
+        if name.endswith("-instance")
+    ]
+    job = statements(told, instance)
+    assert job.keys() == {"UseKey", "LendKeyToVolumes"}
+    assert through(job["UseKey"]) == ["dynamodb", "ec2", "s3"]
+    assert job["LendKeyToVolumes"]["Condition"]["Bool"] == {"kms:GrantIsForAWSResource": "true"}
+    template = next(iter(told.of("LaunchTemplate"))).removeprefix("gpu-spot-research-")
+    assert told.agent(template)["volume"]["kmsKeyArn"] == KEY
+
+
+def test_a_service_makes_no_volumes_and_lends_no_key(tmp_path: Path) -> None:
+    assert statements(with_key("dev", tmp_path), "inference-instance").keys() == {"UseKey"}
+
+
+def test_without_a_key_nobody_may_use_one() -> None:
+    for policy in run("known").of("RolePolicy").values():
+        assert "kms:" not in policy["policy"]
+
+
+def test_the_key_policy_that_ships_lets_in_every_service_that_the_stack_lets_in(tmp_path: Path) -> None:
+    policy = json.loads((ROOT / "examples" / "key-policy.json").read_text("utf-8"))
+    services = {name for one in policy["Statement"] for name in services_of(one)}
+    told = with_key("prod", tmp_path)
+    let_in = {
+        name
+        for kind in ("QueuePolicy", "TopicPolicy")
+        for resource in told.of(kind).values()
+        for one in json.loads(resource["policy"])["Statement"]
+        for name in services_of(one)
+    }
+    assert let_in
+    assert services == let_in | {"logs.us-west-2.amazonaws.com"}
+
+
+def services_of(statement: dict[str, Any]) -> list[str]:
+    principal = statement["Principal"]
+    found = principal.get("Service", []) if isinstance(principal, dict) else []
+    return [found] if isinstance(found, str) else list(found)

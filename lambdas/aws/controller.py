@@ -49,7 +49,7 @@ class GroupOutcome:
 
     With a decision, ``errors`` are what went wrong while it was carried out. ``causes`` is how many causes
     of alarms stand, ``looks`` how often the group was looked at. ``troubles`` are what could not be read, or
-    made no sense, and did not keep it from deciding.
+    made no sense, and did not keep it from deciding; ``is_partial`` that a read failed.
     """
 
     group: str
@@ -57,6 +57,7 @@ class GroupOutcome:
     carried_out: bool = False
     causes: int = 0
     troubles: tuple[str, ...] = ()
+    is_partial: bool = False
     errors: tuple[Exception, ...] = ()
     looks: int = 1
 
@@ -68,7 +69,8 @@ class GroupOutcome:
     @property
     def is_worth_another_try(self) -> bool:
         """Whether something failed that may pass by itself: parameters and what is gone do not."""
-        return any(not isinstance(error, ParameterError | GoneError) for error in self.errors)
+        lasting = (GoneError, ParameterError)
+        return self.is_partial or any(not isinstance(error, lasting) for error in self.errors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,15 @@ class Controller:
             if memory != decision.memory:
                 # What did not happen must not be believed until it is forgotten.
                 self.store.save(name, memory, wake_at, version)
-        return GroupOutcome(name, decision, acts, causes, observation.troubles, tuple(errors))
+        return GroupOutcome(
+            group=name,
+            decision=decision,
+            carried_out=acts,
+            causes=causes,
+            troubles=observation.troubles,
+            is_partial=observation.is_partial,
+            errors=tuple(errors),
+        )
 
     def _wake(
         self, wake_at: float | None, sent: float | None, now: float

@@ -46,16 +46,17 @@ class Observer:
         sides = self._sides(settings)
         details = self._details(settings.group.name, budget)
         registry = self.registry.read(settings.group.name, budget)
-        troubles = (
-            [f"{registry.malformed} malformed rows in the worker registry"] if registry.malformed else []
-        )
-        announced = self._announced(troubles) if details else {}
+        failed: list[str] = []
+        announced = self._announced(failed) if any(view.members for view in sides.values()) else {}
         seen = [
             _instance(settings, side, instance_id, member, details.get(instance_id), registry.workers, now)
             for side, view in sides.items()
             for instance_id, member in view.members.items()
         ]
-        refusals, unread = self._refusals(settings, now, troubles)
+        refusals, unread = self._refusals(settings, now, failed)
+        skipped = (
+            [f"{registry.malformed} malformed rows in the worker registry"] if registry.malformed else []
+        )
         return Observation(
             group=settings.group,
             primary_desired=sides[Side.PRIMARY].desired,
@@ -68,7 +69,8 @@ class Observer:
             ),
             listed={s: sum(not m.given_up for m in view.members.values()) for s, view in sides.items()},
             unread=unread,
-            troubles=tuple(troubles),
+            troubles=(*skipped, *failed),
+            is_partial=bool(failed),
         )
 
     def _sides(self, settings: GroupSettings) -> dict[Side, SideView]:
@@ -96,7 +98,7 @@ class Observer:
             for instance in reservation["Instances"]
         }
 
-    def _announced(self, troubles: list[str]) -> Mapping[str, float]:
+    def _announced(self, failed: list[str]) -> Mapping[str, float]:
         """Return the deadlines of marked spot instances, so that no lost event hides a notice."""
         pages = self.ec2.get_paginator("describe_spot_instance_requests").paginate(
             Filters=[{"Name": "status-code", "Values": list(_DOOMED)}]
@@ -109,11 +111,11 @@ class Observer:
                 if "InstanceId" in request
             }
         except (BotoCoreError, ClientError) as error:
-            troubles.append(f"spot requests could not be read: {error}")
+            failed.append(f"spot requests could not be read: {error}")
             return {}
 
     def _refusals(
-        self, settings: GroupSettings, now: float, troubles: list[str]
+        self, settings: GroupSettings, now: float, failed: list[str]
     ) -> tuple[tuple[Refusal, ...], frozenset[Side]]:
         """Return the known refusals, and the sides whose could not be read."""
         found: list[Refusal] = []
@@ -122,7 +124,7 @@ class Observer:
             try:
                 refusal = self.capacity[handle.kind].refusal(handle.name, side, now)
             except (BotoCoreError, ClientError) as error:
-                troubles.append(f"launches of {handle.name!r} could not be read: {error}")
+                failed.append(f"launches of {handle.name!r} could not be read: {error}")
                 unread.add(side)
             else:
                 found += [refusal] if refusal is not None else []

@@ -118,7 +118,8 @@ def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
     if blocked and situation.group.control.mode is not Mode.MANUAL:
         # What limits, permissions or configuration withhold is for people to mend, not for on-demand to fill.
         wanted = max(wanted - situation.missing_spot, min(wanted, held))
-    primary = max(len(situation.primary), situation.group.base)  # the base is asked for in any case
+    # Whom AWS counts it replaces, and the base is asked for in any case.
+    primary = max(len(situation.primary), situation.counted[Side.PRIMARY], situation.group.base)
     room = situation.group.maximum - primary - situation.leaving
     return min(wanted, max(room, len(situation.fallback)))
 
@@ -126,7 +127,8 @@ def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
 def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
     """Return the primary group's desired capacity: the plan's, as far as the ceiling leaves room for it."""
     wanted = situation.group.target if plan.primary is None else plan.primary
-    room = situation.group.maximum - max(fallback, len(situation.fallback)) - situation.leaving
+    held = max(fallback, len(situation.fallback), situation.counted[Side.FALLBACK])
+    room = situation.group.maximum - held - situation.leaving
     staying = sum(not situation.is_doomed(i) for i in situation.primary)
     return max(situation.group.base, min(wanted, max(room, staying)))
 

@@ -130,7 +130,8 @@ class Observation:
     was before the last order, and no longer counts members that are released and still show.
     ``listed`` is how many members each side counts against its desired capacity by its own list, which may
     hold some that have ended already. ``unread`` are the sides whose refusals could not be read: that none is
-    known says nothing there. ``troubles`` are what else could not be read or made sense, a line each.
+    known says nothing there. ``troubles`` are what could not be read or made no sense, a line each;
+    ``is_partial`` says that a read failed, which the next one may not.
     """
 
     group: Group
@@ -143,6 +144,7 @@ class Observation:
     listed: Mapping[Side, int] = field(default_factory=dict)
     unread: frozenset[Side] = frozenset()
     troubles: tuple[str, ...] = ()
+    is_partial: bool = False
 
     def on(self, side: Side) -> tuple[Instance, ...]:
         """Return the live instances of one side."""

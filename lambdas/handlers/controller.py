@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Protocol
 
@@ -15,6 +15,7 @@ from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from lambdas.aws.alarm_clock import RETRY_SECONDS
 from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.core import names
 from lambdas.core.events import Event, Wake, parse
@@ -24,6 +25,7 @@ from lambdas.core.model import Action, Alarm, Market
 _CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10)
 _QUEUE = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
 """The wake-up is sent before capacity is moved: a queue that hangs must not hold that up."""
+_MINUTE: Final = Wake("Scheduled Event")
 _SPARE_SECONDS: Final = 10.0
 """Of the function's time, for metrics and for messages that go back."""
 
@@ -43,7 +45,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dic
 
     A malformed message alone goes back, and after its retries to the dead-letter queue. Where something
     failed that may pass by itself, the messages that say something of an instance go back, and are received
-    again within a minute; those that merely wake do not, the schedule does it as well.
+    again within a minute; those that merely wake do not, but the schedule's is followed by two of our own.
     """
     controller = _controller()
     marking: dict[str, str] = {}
@@ -63,18 +65,24 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dic
     try:
         outcomes = controller.run(events, context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS)
     except Exception:
-        _again(controller, marking)
+        _again(controller, events, marking)
         raise
     for outcome in outcomes:
         _report(outcome)
-    failed = marking if any(outcome.is_worth_another_try for outcome in outcomes) else {}
-    _again(controller, failed)
+    failed: Mapping[str, str] = {}
+    if any(outcome.is_worth_another_try for outcome in outcomes):
+        failed = marking
+        _again(controller, events, failed)
     return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in (*malformed, *failed)]}
 
 
-def _again(controller: Controller, marking: Mapping[str, str]) -> None:
+def _again(controller: Controller, events: Sequence[Event], marking: Mapping[str, str]) -> None:
+    """Look again soon: what marks an instance comes back, and the minute's own wake-up is repeated."""
     try:
         controller.alarm_clock.again(list(marking.values()))
+        if _MINUTE in events:
+            for seconds in range(RETRY_SECONDS, 60, RETRY_SECONDS):
+                controller.alarm_clock.set(seconds)
     except (BotoCoreError, ClientError) as error:
         # They come back all the same, after the queue's own timeout.
         logger.warning("messages go back late", extra={"messages": list(marking), "error": str(error)})

@@ -238,6 +238,7 @@ def test_every_wake_up_goes_to_the_one_queue_and_a_lost_one_to_the_dead_letters(
         for kind in json.loads(rule["eventPattern"])["detail-type"]
     ]
     assert sorted(kinds) == [
+        "AWS Health Event",
         "EC2 Instance Launch Successful",
         "EC2 Instance Launch Unsuccessful",
         "EC2 Instance Rebalance Recommendation",

@@ -118,6 +118,18 @@ def test_what_says_something_of_an_instance_comes_back_soon_where_something_fail
     (line,) = lines(log, "group not looked after")
     assert "Rate exceeded" in line["exception"]
     assert line["looks"] == MOST_LOOKS
+    # The schedule's own message is not needed again; two wake-ups follow it before the next.
+    assert aws.delayed == [RETRY_SECONDS, 2 * RETRY_SECONDS]
+
+
+def test_a_read_that_failed_is_repeated_before_the_next_minute(aws: FakeAws, log: io.StringIO) -> None:
+    aws.throttled["describe_spot_instance_requests"] = 1
+    assert handle(record("scheduled")) == []
+    assert aws.delayed == [RETRY_SECONDS, 2 * RETRY_SECONDS]
+    (line,) = lines(log, "not all was read")
+    assert line["trouble"].startswith("spot requests could not be read: ")
+    assert handle(record("scheduled")) == []
+    assert len(aws.delayed) == 2
 
 
 def test_a_pass_that_fails_as_a_whole_lets_them_come_back_as_soon(aws: FakeAws) -> None:

@@ -1,0 +1,322 @@
+"""An AWS that lives by itself and is not kind: it lags, hides, throttles, conflicts, refuses and takes.
+
+Beside ``FakeAws``, which holds still: here a group launches what it lacks, ends whom it must, and keeps its
+own idea of who its members are. Calls check what must hold at that moment; ``violations`` are what did not.
+"""
+
+# ruff: noqa: N803 - boto3's own argument names
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from lambdas.core import registry_item
+from lambdas.core.registry_item import Worker
+
+BOOT_SECONDS = 90.0
+HOOK_SECONDS = 120.0
+HIDDEN_SECONDS = 20.0
+"""How long EC2 does not describe a new instance."""
+LISTED_SECONDS = 45.0
+"""How long a group lists an instance that has ended."""
+MODIFYING_SECONDS = 15.0
+NOTICE_SECONDS = 120.0
+
+
+@dataclass(slots=True)
+class Box:
+    """One instance as it truly is; ``boot`` is infinite for one that never reports."""
+
+    id: str
+    side: Pool
+    spot: bool
+    launched: float
+    boot: float
+    notice: float | None = None
+    ending: float | None = None
+    ended: float | None = None
+
+    def works(self, now: float) -> bool:
+        """Say whether its worker works or could."""
+        return self.ended is None and now >= self.launched + self.boot
+
+
+@dataclass(slots=True)
+class Pool:
+    """One side of a capacity group: an Auto Scaling group, or a Spot Fleet."""
+
+    name: str
+    group: str
+    is_spot: bool
+    is_fleet: bool = False
+    desired: int = 0
+    shown: int = 0
+    modified: float = -1e9
+    has_capacity: bool = True
+    boxes: list[Box] = field(default_factory=list)
+    refused: list[dict[str, Any]] = field(default_factory=list)
+
+    def counted(self) -> list[Box]:
+        """Return whom AWS counts against the desired capacity."""
+        return [b for b in self.boxes if b.ending is None]
+
+
+class HostileAws:
+    """The calls of the controller's clients, on pools that live on between them."""
+
+    def __init__(self, draw: random.Random, now: float) -> None:
+        """Start empty; ``draw`` decides what goes wrong."""
+        self.draw, self.now = draw, now
+        self.parameters: dict[str, str] = {}
+        self.pools: dict[str, Pool] = {}
+        self.maximum: dict[str, int] = {}
+        self.memory: dict[str, dict[str, Any]] = {}
+        self.throttled: dict[str, int] = {}
+        self.queue: list[tuple[float, str]] = []
+        self.returned: dict[str, int] = {}
+        self.blind = False
+        self.violations: list[str] = []
+        self._serial = 0
+
+    # What happens by itself.
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass: deadlines come, hooks end, and groups launch what they lack."""
+        self.now += seconds
+        for pool in self.pools.values():
+            for box in list(pool.boxes):
+                due = min(d for d in (box.notice, box.ending, 1e18) if d is not None)
+                if box.ended is None and self.now >= due:
+                    box.ended = self.now
+                if box.ended is not None and (pool.is_fleet or self.now >= box.ended + LISTED_SECONDS):
+                    pool.boxes.remove(box)
+            lacking = pool.desired - len(pool.counted())
+            for _ in range(lacking):
+                if pool.has_capacity:
+                    self._launch(pool)
+            if lacking > 0 and not pool.has_capacity:
+                pool.refused = [self._activity("Failed", "UnfulfillableCapacity")]
+
+    def notice(self, box: Box) -> None:
+        """Give a notice; the group calls its hook at once, and its successor is launched."""
+        box.notice = self.now + NOTICE_SECONDS
+        if not box.side.is_fleet and self.draw.random() < 0.5:
+            box.ending = box.notice
+
+    def _launch(self, pool: Pool) -> None:
+        self._serial += 1
+        mute = self.draw.random() < 0.03
+        boot = float("inf") if mute else BOOT_SECONDS * self.draw.uniform(0.5, 1.5)
+        pool.boxes.append(Box(f"i-{self._serial:06d}", pool, pool.is_spot, self.now, boot))
+        pool.refused = [self._activity("Successful", "")]
+
+    def _activity(self, status: str, message: str) -> dict[str, Any]:
+        at = datetime.fromtimestamp(self.now, UTC)
+        return {
+            "Description": "Launching a new",
+            "StatusCode": status,
+            "StatusMessage": message,
+            "StartTime": at,
+        }
+
+    # The clients.
+
+    def client(self, _service: str) -> Any:
+        """Return a client for any service; each call may be throttled."""
+        return self
+
+    def get_paginator(self, name: str) -> Any:
+        """Return a paginator that gives one page."""
+        return SimpleNamespace(paginate=lambda **kwargs: self._page(name, kwargs))
+
+    def _page(self, name: str, kwargs: dict[str, Any]) -> Iterator[Any]:
+        yield self._may(name)(**kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a call of a client by its name."""
+        return self._may(name)
+
+    def _may(self, name: str) -> Any:
+        if self.throttled.get(name, 0) > 0:
+            self.throttled[name] -= 1
+            raise ClientError({"Error": {"Code": "Throttling", "Message": "Rate exceeded"}}, name)
+        return object.__getattribute__(self, f"call_{name}")
+
+    def call_get_parameters_by_path(self, **_: Any) -> Any:
+        return {"Parameters": [{"Name": name, "Value": text} for name, text in self.parameters.items()]}
+
+    def call_describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str]) -> Any:
+        pools = [self.pools[name] for name in AutoScalingGroupNames]
+        return {
+            "AutoScalingGroups": [
+                {
+                    "AutoScalingGroupName": pool.name,
+                    "DesiredCapacity": pool.desired,
+                    "Instances": [self._member(box) for box in pool.boxes],
+                }
+                for pool in pools
+            ]
+        }
+
+    def _member(self, box: Box) -> dict[str, str]:
+        return {
+            "InstanceId": box.id,
+            "InstanceType": "g5.xlarge",
+            "AvailabilityZone": "us-west-2a",
+            "HealthStatus": "Healthy",
+            "LifecycleState": "InService" if box.ending is None else "Terminating:Wait",
+        }
+
+    def call_describe_instances(self, Filters: list[dict[str, Any]], **_: Any) -> Any:
+        group = next(f["Values"][0] for f in Filters if f["Name"] == "tag:gpu-spot:group")
+        found = [
+            {
+                "InstanceId": box.id,
+                "InstanceType": "g5.xlarge",
+                "Placement": {"AvailabilityZone": "us-west-2a"},
+                "LaunchTime": datetime.fromtimestamp(box.launched, UTC),
+                "State": {"Name": "running" if box.ended is None else "terminated"},
+                **({"InstanceLifecycle": "spot"} if box.spot else {}),
+            }
+            for pool in self.pools.values()
+            for box in pool.boxes
+            if pool.group == group and not self.blind and self.now >= box.launched + HIDDEN_SECONDS
+        ]
+        return {"Reservations": [{"Instances": found}]}
+
+    def call_query(self, ExpressionAttributeValues: Any, **_: Any) -> Any:
+        group = ExpressionAttributeValues[":g"]["S"]
+        boxes = [b for p in self.pools.values() if p.group == group for b in p.boxes if b.works(self.now)]
+        return {"Items": [self._row(group, box) for box in boxes]}
+
+    def _row(self, group: str, box: Box) -> dict[str, Any]:
+        if self.draw.random() < 0.001:
+            return {"group": {"S": group}}
+        ready = box.launched + box.boot
+        heard = max(ready, self.now - self.draw.uniform(0, 30))
+        return registry_item.dump(Worker(group, box.id, 0, ready, heard, "ready"))
+
+    def call_describe_spot_instance_requests(self, **_: Any) -> Any:
+        return {
+            "SpotInstanceRequests": [
+                {
+                    "InstanceId": box.id,
+                    "Status": {"UpdateTime": datetime.fromtimestamp(box.notice - NOTICE_SECONDS, UTC)},
+                }
+                for pool in self.pools.values()
+                for box in pool.boxes
+                if box.notice is not None and box.ended is None
+            ]
+        }
+
+    def call_describe_scaling_activities(self, AutoScalingGroupName: str, **_: Any) -> Any:
+        return {"Activities": self.pools[AutoScalingGroupName].refused}
+
+    def call_describe_spot_fleet_requests(self, SpotFleetRequestIds: list[str]) -> Any:
+        return {"SpotFleetRequestConfigs": [self._fleet(self.pools[name]) for name in SpotFleetRequestIds]}
+
+    def _fleet(self, pool: Pool) -> dict[str, Any]:
+        settled = self.now >= pool.modified + MODIFYING_SECONDS
+        # Soon after it was modified a fleet is active again, and shows its old target.
+        shown = pool.desired if self.now >= pool.modified + 2 * MODIFYING_SECONDS else pool.shown
+        return {
+            "SpotFleetRequestId": pool.name,
+            "SpotFleetRequestState": "active" if settled else "modifying",
+            "SpotFleetRequestConfig": {"TargetCapacity": shown},
+        }
+
+    def call_describe_spot_fleet_instances(self, SpotFleetRequestId: str) -> Any:
+        boxes = self.pools[SpotFleetRequestId].boxes
+        return {"ActiveInstances": [{"InstanceId": b.id, "InstanceType": "g5.xlarge"} for b in boxes]}
+
+    def call_describe_spot_fleet_request_history(self, SpotFleetRequestId: str, **_: Any) -> Any:
+        text = "g5.xlarge, ami-1, Linux/UNIX: There is no Spot capacity available that matches your request."
+        refused = self.pools[SpotFleetRequestId].refused
+        return {
+            "HistoryRecords": [
+                {
+                    "Timestamp": record["StartTime"],
+                    "EventInformation": {
+                        "EventSubType": "spotFleetRequestConfigurationInvalid",
+                        "EventDescription": text,
+                    },
+                }
+                for record in refused
+                if record["StatusCode"] == "Failed"
+            ]
+        }
+
+    def call_modify_spot_fleet_request(self, SpotFleetRequestId: str, TargetCapacity: int, **_: Any) -> None:
+        pool = self.pools[SpotFleetRequestId]
+        if self.now < pool.modified + MODIFYING_SECONDS:
+            self._broke(f"{pool.name} was modified while it was being modified")
+        pool.shown, pool.modified = pool.desired, self.now
+        self._ask(pool, TargetCapacity)
+
+    def call_set_desired_capacity(self, AutoScalingGroupName: str, DesiredCapacity: int, **_: Any) -> None:
+        pool = self.pools[AutoScalingGroupName]
+        if DesiredCapacity < min(pool.desired, len(pool.counted())):
+            self._broke(f"{pool.name} set to {DesiredCapacity}, {len(pool.counted())} live: AWS picks")
+        self._ask(pool, DesiredCapacity)
+
+    def _ask(self, pool: Pool, capacity: int) -> None:
+        raised, pool.desired = capacity > pool.desired, capacity
+        both = sum(other.desired for other in self.pools.values() if other.group == pool.group)
+        if raised and both > self.maximum[pool.group]:
+            self._broke(f"{pool.group}: {both} requested, {self.maximum[pool.group]} is the maximum")
+
+    def call_terminate_instance_in_auto_scaling_group(self, InstanceId: str, **_: Any) -> None:
+        pool, box = self._find(InstanceId)
+        self._spare(pool, box)
+        if box.ending is None:
+            pool.desired -= 1
+            box.ending = self.now + HOOK_SECONDS * self.draw.random()
+
+    def call_terminate_instances(self, InstanceIds: list[str]) -> None:
+        for instance_id in InstanceIds:
+            pool, box = self._find(instance_id)
+            self._spare(pool, box)
+            box.ending = self.now
+
+    def _find(self, instance_id: str) -> tuple[Pool, Box]:
+        return next((p, b) for p in self.pools.values() for b in p.boxes if b.id == instance_id)
+
+    def _spare(self, pool: Pool, box: Box) -> None:
+        others = [
+            b for p in self.pools.values() if p.group == pool.group for b in p.counted() if b is not box
+        ]
+        target = int(self.parameters[f"{ROOT}/{pool.group}/target"])
+        if box.works(self.now) and target > 0 and not any(b.works(self.now) for b in others):
+            self._broke(f"{box.id} was the last ready worker of {pool.group}")
+
+    def call_get_item(self, Key: Any, **_: Any) -> Any:
+        item = self.memory.get(Key["group"]["S"])
+        return {"Item": item} if item else {}
+
+    def call_put_item(self, Item: Any, ExpressionAttributeValues: Any, **_: Any) -> None:
+        stored = self.memory.get(Item["group"]["S"])
+        if stored is not None and self.draw.random() < 0.1:
+            # Another copy, which saw the same, was first.
+            stored["version"] = {"N": str(int(stored["version"]["N"]) + 1)}
+        if stored is not None and stored["version"] != ExpressionAttributeValues[":v"]:
+            raise ClientError({"Error": {"Code": "ConditionalCheckFailedException"}}, "PutItem")
+        self.memory[Item["group"]["S"]] = Item
+
+    def call_send_message(self, MessageBody: str, DelaySeconds: int, **_: Any) -> None:
+        self.queue.append((self.now + DelaySeconds, MessageBody))
+
+    def call_change_message_visibility_batch(self, Entries: list[dict[str, Any]], **_: Any) -> None:
+        self.returned |= {entry["ReceiptHandle"]: entry["VisibilityTimeout"] for entry in Entries}
+
+    def _broke(self, what: str) -> None:
+        self.violations.append(f"at {self.now:.0f}: {what}")
+
+
+ROOT = "/gpu-spot/dev/groups"

@@ -1,0 +1,210 @@
+"""A random walk over whole passes: observe, decide and act with the real handler on ``HostileAws``.
+
+``make test`` walks some 20,000 steps of it, ``make bench-walk`` 200,000. What must hold, in every state:
+
+- AWS never picks a victim, and nothing is requested above the maximum (``HostileAws`` sees to both);
+- the last ready worker of a group is never let go;
+- a notice is known at the latest 60 s after it could be;
+- one group's trouble leaves no other out;
+- a fleet is not modified while it is being modified.
+
+A pass itself takes no time, and a group's own list of members does not lag: where it does, only protection
+from scale-in keeps AWS from picking.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+from unittest import mock
+
+from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
+from lambdas.core import memory as codec
+from lambdas.handlers import controller as entry
+from tests.lambdas.hostile_aws import ROOT, Box, HostileAws, Pool
+
+STEPS_OF_A_WORLD: Final = 500
+UNKNOWN_SECONDS: Final = 60.0
+MINUTE: Final = json.dumps({"detail-type": "Scheduled Event", "source": "aws.events"})
+CALLS: Final = (
+    *("get_parameters_by_path", "get_item", "put_item", "query", "send_message"),
+    *("describe_auto_scaling_groups", "describe_instances", "describe_scaling_activities"),
+    *("describe_spot_fleet_requests", "describe_spot_fleet_instances", "describe_spot_instance_requests"),
+    *("describe_spot_fleet_request_history", "set_desired_capacity", "modify_spot_fleet_request"),
+    *("terminate_instance_in_auto_scaling_group", "terminate_instances"),
+)
+GROUPS: Final = {"service": "mixed-asg", "fleet": "spot-fleet"}
+
+
+class Remaining:
+    """Lambda's context, as far as it is read."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return a whole minute: a pass takes no time here."""
+        return 60_000
+
+
+@dataclass(slots=True)
+class Walk:
+    """One world and its controller; ``passes`` counts how often it was woken, ``released`` whom it let go."""
+
+    aws: HostileAws
+    draw: random.Random
+    controller: Controller
+    outcomes: list[GroupOutcome] = field(default_factory=list)
+    knowable: dict[str, tuple[str, float]] = field(default_factory=dict)
+    next_minute: float = 0.0
+    passes: int = 0
+
+    def step(self) -> None:
+        """Let something happen, and the controller be woken where a message is there."""
+        self._something()
+        self.aws.pass_time(self.draw.choice((1.0, 5.0, 20.0)))
+        if self.aws.now >= self.next_minute:
+            self.next_minute = self.aws.now + 60
+            self.aws.queue.append((self.aws.now, MINUTE))
+        self._deliver()
+        self._check_notices()
+
+    def _something(self) -> None:
+        boxes = [b for p in self.aws.pools.values() for b in p.boxes if b.ended is None]
+        match self.draw.randrange(12):
+            case 0 | 1 if boxes:
+                self._notice(self.draw.choice(boxes))
+            case 2 if boxes:
+                self.draw.choice(boxes).ended = self.aws.now  # without a notice
+            case 3 | 4:
+                pool = self.draw.choice(list(self.aws.pools.values()))
+                pool.has_capacity = not pool.has_capacity
+            case 5:
+                name = self.draw.choice(list(GROUPS))
+                self.aws.parameters[f"{ROOT}/{name}/target"] = str(self.draw.randint(1, 4))
+            case 6 | 7:
+                self.aws.throttled[self.draw.choice(CALLS)] = self.draw.randint(1, 2)
+            case 8:
+                self.aws.blind = not self.aws.blind
+            case _:
+                pass
+
+    def _notice(self, box: Box) -> None:
+        if not box.spot or box.notice is not None or box.ending is not None:
+            return
+        self.aws.notice(box)
+        # The spot request shows it to whoever looks; the event comes late, twice, or never.
+        self.knowable[box.id] = (box.side.group, self.aws.now)
+        event = {
+            "detail-type": "EC2 Spot Instance Interruption Warning",
+            "time": _iso(self.aws.now),
+            "detail": {"instance-id": box.id},
+        }
+        for _ in range(self.draw.choice((0, 1, 1, 2))):
+            self.aws.queue.append((self.aws.now + self.draw.choice((0, 10, 100)), json.dumps(event)))
+
+    def _deliver(self) -> None:
+        due = [body for at, body in self.aws.queue if at <= self.aws.now]
+        if not due:
+            return
+        self.aws.queue = [(at, body) for at, body in self.aws.queue if at > self.aws.now]
+        records = [{"messageId": str(n), "receiptHandle": str(n), "body": body} for n, body in enumerate(due)]
+        self.passes += 1
+        self.outcomes.clear()
+        self.aws.returned.clear()
+        try:
+            failed = entry.handler({"Records": records}, Remaining())["batchItemFailures"]
+            handles = [item["itemIdentifier"] for item in failed]
+            self._check_groups()
+        except Exception as error:  # what the handler lets through, Lambda sends back
+            if "Throttling" not in str(error):
+                raise
+            handles = [record["receiptHandle"] for record in records]
+        for handle in handles:
+            back = self.aws.now + self.aws.returned.get(handle, 360)
+            self.aws.queue.append((back, due[int(handle)]))
+
+    def _check_groups(self) -> None:
+        looked = {outcome.group: outcome for outcome in self.outcomes}
+        if not {"broken", *GROUPS} <= looked.keys():
+            self.aws.violations.append(f"at {self.aws.now:.0f}: only {sorted(looked)} were looked after")
+        for name in GROUPS:
+            error = looked[name].error if name in looked else None
+            if error is not None and not _is_weather(error):
+                self.aws.violations.append(f"at {self.aws.now:.0f}: {name}: {error!r}")
+
+    def _check_notices(self) -> None:
+        for instance_id, (group, since) in list(self.knowable.items()):
+            alive = any(
+                b.id == instance_id and b.ended is None for p in self.aws.pools.values() for b in p.boxes
+            )
+            item = self.aws.memory.get(group)
+            remembered = codec.parse(item["memory"]["S"]) if item else codec.Memory()
+            if not alive or instance_id in remembered.doomed or instance_id in remembered.released:
+                del self.knowable[instance_id]
+            elif self.aws.now - since > UNKNOWN_SECONDS + 20:
+                self.aws.violations.append(
+                    f"at {self.aws.now:.0f}: the notice of {instance_id} is not known since {since:.0f}"
+                )
+                del self.knowable[instance_id]
+
+
+def _is_weather(error: Exception) -> bool:
+    return any(word in repr(error) for word in ("Throttling", "ConflictError"))
+
+
+def _iso(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def world(seed: int) -> Walk:
+    """Return a world of two groups, and parameters of a third that cannot be used."""
+    draw = random.Random(seed)
+    aws = HostileAws(draw, now=1_000_000.0)
+    for name, kind in GROUPS.items():
+        fleet = kind == "spot-fleet"
+        aws.maximum[name] = draw.randint(4, 9)
+        config = {
+            "kind": kind,
+            "primary": f"{name}-primary",
+            "fallback": f"{name}-fallback",
+            "base": 0,
+            "spotPercentage": 100,
+            "max": aws.maximum[name],
+            "slots": {},
+            "drainSeconds": draw.choice((0, 30)),
+            "breakBeforeMake": False,
+            "policy": {"name": draw.choice(("expected-cost", "ready-handover")), "knobs": {}},
+        }
+        aws.parameters[f"{ROOT}/{name}/config"] = json.dumps(config)
+        aws.parameters[f"{ROOT}/{name}/target"] = str(draw.randint(1, 4))
+        aws.pools[f"{name}-primary"] = Pool(f"{name}-primary", name, is_spot=True, is_fleet=fleet)
+        aws.pools[f"{name}-fallback"] = Pool(f"{name}-fallback", name, is_spot=False)
+    aws.parameters[f"{ROOT}/broken/target"] = "4"
+    place = StackPlace("dev", ROOT, "memory", "registry", "queue")
+    return Walk(aws, draw, build(aws.client, place, lambda: aws.now))
+
+
+@contextmanager
+def handled_by(walk: Walk) -> Iterator[None]:
+    """Let the handler use this world's controller, and keep its outcomes in place of log lines."""
+    with (
+        mock.patch.object(entry, "_controller", return_value=walk.controller),
+        mock.patch.object(entry, "_report", walk.outcomes.append),
+    ):
+        yield
+
+
+def run(steps: int, seed: int = 0) -> tuple[int, list[str]]:
+    """Walk ``steps`` steps, a new world every ``STEPS_OF_A_WORLD``; return the passes, and what broke."""
+    passes, violations = 0, []
+    for number in range(-(-steps // STEPS_OF_A_WORLD)):
+        walk = world(seed + number)
+        with handled_by(walk):
+            for _ in range(min(STEPS_OF_A_WORLD, steps - number * STEPS_OF_A_WORLD)):
+                walk.step()
+        passes += walk.passes
+        violations += [f"world {seed + number}, {line}" for line in walk.aws.violations]
+    return passes, violations

@@ -6,62 +6,29 @@ send; the deployed functions answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Final
 
 from gpu_spot.live.heartbeats import Beat, Heartbeats
 from gpu_spot.live.holders import Holder
 from gpu_spot.live.hostility import Hostility
 from gpu_spot.live.instances import Instances
-from lambdas.core import group_config, names
-from lambdas.core.group_config import GroupConfig
+from gpu_spot.live.views import GroupView, read_groups, registry_table
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import terminations
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.groups import leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
+from pulumi_on_moto.fixes.speedups.answers import lagging
 from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, request_of
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.functions import Call, Invocation
+from pulumi_on_moto.running.throttling import Throttle
 from pulumi_on_moto.sandbox import AwsClients
 
-
-@dataclass(frozen=True, slots=True)
-class GroupView:
-    """A capacity group as it was deployed.
-
-    Attributes:
-        name: the group's name.
-        primary: what asks for the target, mostly on spot: an Auto Scaling group's name or a Spot Fleet's id.
-        fallback: the on-demand Auto Scaling group behind it, None where there is none.
-        zones: availability zones it may launch in.
-        instance_types: types it may launch, in order of preference.
-        slots: workers on an instance, by type.
-        drain_seconds: how long before a deadline workers stop taking work.
-    """
-
-    name: str
-    primary: str
-    fallback: str | None
-    zones: tuple[str, ...]
-    instance_types: tuple[str, ...]
-    slots: Mapping[str, int]
-    drain_seconds: float
-
-    def side(self, side: Side) -> str:
-        """Return the group or fleet of a side."""
-        name = self.primary if side is Side.PRIMARY else self.fallback
-        if name is None:
-            raise LocalCloudError(f"group {self.name!r} has no {side}")
-        return name
-
-    @property
-    def holders(self) -> tuple[str, ...]:
-        """The names of both sides, or of the one that there is."""
-        return (self.primary,) if self.fallback is None else (self.primary, self.fallback)
+_MINUTE: Final = 60.0
 
 
 class LocalCloud:
@@ -80,12 +47,15 @@ class LocalCloud:
         self.hostility = hostility or Hostility()
         self._instances = Instances(clients, self.hostility)
         self._bus = deployment.bus
-        self._groups = self._read_groups()
+        self._groups = read_groups(deployment, self._instances)
         self._group_of = {name: group for group in self._groups for name in group.holders}
-        self._heartbeats = Heartbeats(clients, self._registry_table())
+        self._heartbeats = Heartbeats(clients, registry_table(deployment))
         self._deadlines: dict[str, float] = {}
         self._waiting_since: dict[str, float] = {}
-        modifying_takes(self._instances.ec2, self.hostility.fleet_modifying_seconds)
+        self._refused_since: dict[str, float] = {}
+        self._throttle = Throttle()
+        self._listener: Callable[[Call], None] | None = None
+        self._be_hostile()
         moto_groups.listen(self._instances.autoscaling, self)
         terminations.listen(self._instances.ec2, self._terminated_by_client)
 
@@ -93,6 +63,12 @@ class LocalCloud:
         """Move time on: hooks time out, and what ended long ago disappears from the APIs."""
         self.clock.set(now)
         leaving.time_out(self._instances.autoscaling)
+        for name, since in list(self._refused_since.items()):
+            if now - since >= self.hostility.suspends_after_seconds:
+                del self._refused_since[name]  # where somebody resumes it, it counts anew
+                self._instances.holder(name).suspend()
+        if self.hostility.happens(self.hostility.throttled, "throttled", now):
+            self._throttle.occupy(now + _MINUTE)
         gone = self._instances.purge(now)
         if gone:
             self._heartbeats.forget(gone)
@@ -140,10 +116,16 @@ class LocalCloud:
     def refuse(self, group: str, side: Side, message: str) -> None:
         """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
         holder = self._instances.holder(self.group(group).side(side))
-        holder.refuse(message)
+        cancelled = self.hostility.happens(self.hostility.cancelled, "cancelled", self.clock.now)
+        holder.refuse(message, "Cancelled" if cancelled else "Failed")
+        self._refused_since.setdefault(holder.name, self.clock.now)
         event = holder.refused(self._bus, message, self.clock.now)
         if event is not None:
             self._bus.publish(event)
+
+    def suspended(self, group: str, side: Side) -> bool:
+        """Say whether a side launches nothing, because its process is suspended."""
+        return self._instances.holder(self.group(group).side(side)).suspended
 
     def fill_warm_pools(self) -> None:
         """Bring every warm pool to its size."""
@@ -165,10 +147,11 @@ class LocalCloud:
         self._launched(self._instances.holder_of(instance), instance)
         return str(instance.id)
 
-    def lose_warm(self, group: str, instance_id: str) -> None:
-        """End an instance of the warm pool that EC2 had no capacity to start."""
+    def refuse_warm(self, group: str, instance_id: str, message: str) -> None:
+        """Refuse to start an instance of the warm pool: it is terminated, and the pool lacks one."""
         fallback = self._instances.group(self.group(group).side(Side.FALLBACK))
         self._instances.lose_warm(fallback, instance_id, self.clock.now)
+        self.refuse(group, Side.FALLBACK, message)
 
     def rebalance(self, instance_id: str) -> None:
         """Tell that a spot instance is at elevated risk."""
@@ -239,11 +222,25 @@ class LocalCloud:
 
     def listen(self, listener: Callable[[Call], None]) -> None:
         """Have ``listener`` told of every AWS call that a deployed function makes from now on."""
-        self.deployment.functions.listener = listener
+        self._listener = listener
 
     def run_functions(self) -> list[Invocation]:
         """Run the deployed functions until no message is visible; report each run."""
         return self.deployment.functions.run()
+
+    def _be_hostile(self) -> None:
+        hostility, functions = self.hostility, self.deployment.functions
+        modifying_takes(self._instances.ec2, hostility.fleet_modifying_seconds)
+        lags = (hostility.instances_lag_seconds, hostility.groups_lag_seconds)
+        actions = ("DescribeInstances", "DescribeAutoScalingGroups")
+        lagging({action: lag for action, lag in zip(actions, lags, strict=True) if lag})
+        functions.overlap = hostility.overlap
+        functions.listener = self._overhear
+
+    def _overhear(self, call: Call) -> None:
+        if self._listener is not None:
+            self._listener(call)
+        self._throttle.take(call, self.clock.now)
 
     def completed(self, instance: Any) -> None:
         """See ``Witness``."""
@@ -276,6 +273,7 @@ class LocalCloud:
 
     def _launched(self, holder: Holder, instance: Any) -> None:
         now = self.clock.now
+        self._refused_since.pop(holder.name, None)
         for state in ("pending", "running"):
             self._bus.publish(self._bus.state_change(instance.id, state, now))
         self._bus.publish(holder.launched(self._bus, instance, now))
@@ -290,35 +288,3 @@ class LocalCloud:
     def _announce_states(self, instance: Any) -> None:
         for state in ("shutting-down", "terminated"):
             self._bus.publish(self._bus.state_change(instance.id, state, self.clock.now))
-
-    def _read_groups(self) -> tuple[GroupView, ...]:
-        root = names.parameter_root(self.deployment.stack)
-        pages = (
-            self.clients("ssm").get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True)
-        )
-        found = []
-        for parameter in (parameter for page in pages for parameter in page["Parameters"]):
-            group, _, leaf = parameter["Name"].removeprefix(f"{root}/").partition("/")
-            if leaf == names.PARAMETER_CONFIG:
-                found.append(self._read_group(group, group_config.parse(parameter["Value"])))
-        return tuple(sorted(found, key=lambda view: view.name))
-
-    def _read_group(self, name: str, config: GroupConfig) -> GroupView:
-        primary = self._instances.holder(config.primary)
-        return GroupView(
-            name=name,
-            primary=config.primary,
-            fallback=config.fallback,
-            zones=self._instances.zones(primary),
-            # A group by requirements names no types; its slots do.
-            instance_types=self._instances.instance_types(primary) or tuple(config.slots),
-            slots=config.slots,
-            drain_seconds=config.drain_seconds,
-        )
-
-    def _registry_table(self) -> str:
-        for function in self.deployment.of_type("aws:lambda/function:Function"):
-            variables = (function.inputs.get("environment") or {}).get("variables") or {}
-            if names.ENV_REGISTRY_TABLE in variables:
-                return str(variables[names.ENV_REGISTRY_TABLE])
-        raise LocalCloudError(f"no deployed function has the environment variable {names.ENV_REGISTRY_TABLE}")

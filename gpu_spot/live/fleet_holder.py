@@ -74,8 +74,16 @@ class SpotFleetHolder:
         self.fleet.leave(instance)
         return True
 
-    def refuse(self, message: str) -> None:
-        """See ``Holder``."""
+    @property
+    def suspended(self) -> bool:
+        """See ``Holder``: fleets go on trying."""
+        return False
+
+    def suspend(self) -> None:
+        """See ``Holder``: fleets go on trying."""
+
+    def refuse(self, message: str, status: str) -> None:
+        """See ``Holder``: a fleet has no activities."""
         error = self._error(message)
         if error is not None:
             self.fleet.record("error", error["sub-type"], error["description"])

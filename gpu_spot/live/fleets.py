@@ -14,6 +14,7 @@ from typing import Any, Final
 from gpu_spot.facts.run import DecisionLine
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.market.replay.fleet import Orders
+from gpu_spot.market.replay.groups import ON_DEMAND_REFUSAL
 from gpu_spot.nodes.group import Nodes
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
@@ -93,7 +94,7 @@ class CloudFleet:
     def warm_lost(self) -> None:
         """See ``Fleet``."""
         for instance_id in self._prepared()[:1]:
-            self.cloud.lose_warm(self.group, instance_id)
+            self.cloud.refuse_warm(self.group, instance_id, ON_DEMAND_REFUSAL)
 
     def look(self) -> Orders:
         """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""
@@ -105,8 +106,17 @@ class CloudFleet:
         released = sorted(self._alive - self.cloud.alive(self.group))
         self._forget(released)
         primary, fallback = self.cloud.desired(self.group)
-        desired = {Side.PRIMARY: primary, Side.FALLBACK: fallback}
+        desired = {
+            side: self._launchable(side, capacity)
+            for side, capacity in zip(Side, (primary, fallback), strict=True)
+        }
         return Orders(desired, tuple(released), self.store.load(self.group).wake_at)
+
+    def _launchable(self, side: Side, desired: int) -> int:
+        """Return what a side wants as far as it launches: who is suspended has what it has."""
+        if desired == 0 or not self.cloud.suspended(self.group, side):
+            return desired
+        return min(desired, len(self.cloud.alive(self.group, side)))
 
     def _finish(self) -> None:
         """Let those go that were released and whose workers have stopped."""

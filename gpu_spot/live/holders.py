@@ -62,8 +62,17 @@ class Holder(Protocol):
         """Find out that EC2 has ended an instance; tell whether it has left, or is kept for a hook."""
         ...
 
-    def refuse(self, message: str) -> None:
-        """Note a refused launch, in AWS's words."""
+    @property
+    def suspended(self) -> bool:
+        """Whether it launches nothing, whatever it wants."""
+        ...
+
+    def suspend(self) -> None:
+        """Have AWS suspend its launches."""
+        ...
+
+    def refuse(self, message: str, status: str) -> None:
+        """Note a refused launch, in AWS's words; ``status`` is that of its activity."""
         ...
 
     def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
@@ -148,9 +157,18 @@ class ScalingGroupHolder:
         cause = "an EC2 health check indicating it has been terminated or stopped"
         return leaving.lose(self.group, instance, cause)
 
-    def refuse(self, message: str) -> None:
+    @property
+    def suspended(self) -> bool:
         """See ``Holder``."""
-        moto_groups.refuse(self.group, message)
+        return moto_groups.launches_suspended(self.group)
+
+    def suspend(self) -> None:
+        """See ``Holder``."""
+        moto_groups.suspend_launches(self.group)
+
+    def refuse(self, message: str, status: str) -> None:
+        """See ``Holder``."""
+        moto_groups.refuse(self.group, message, status)
 
     def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""

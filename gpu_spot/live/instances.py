@@ -20,7 +20,7 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.speedups.answers import changed
-from pulumi_on_moto.fixes.spot_requests import TAKEN, GroupSpotRequest, request_of
+from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, TAKEN, GroupSpotRequest, request_of
 from pulumi_on_moto.program.lookups import Lookups
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
@@ -136,10 +136,11 @@ class Instances:
         return instance
 
     def lose_warm(self, group: FakeAutoScalingGroup, instance_id: str, now: float) -> None:
-        """End an instance of the warm pool."""
+        """Terminate an instance of the warm pool that did not start."""
         instance = self._out_of_pool(group, instance_id)
         self.ec2.terminate_instances([instance_id])
-        self.ended(instance, "", now)
+        self.ended(instance, ENDED_BY_USER, now)
+        changed()
 
     def _out_of_pool(self, group: FakeAutoScalingGroup, instance_id: str) -> Any:
         warm = moto_groups.warm_instances(group)

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from gpu_spot.facts.run import Run, capacity_changes
-from gpu_spot.live.cloud import GroupView, LocalCloud
+from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.fleets import CloudFleet, TrainingFleet
+from gpu_spot.live.views import GroupView
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.replay.ledger import Span

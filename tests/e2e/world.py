@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_spot.live.cloud import GroupView, LocalCloud
+from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.fleets import CloudFleet
+from gpu_spot.live.views import GroupView
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.fleet import Fleet
 from gpu_spot.market.replay.groups import GroupShape

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from gpu_spot.live.cloud import GroupView, LocalCloud
+from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.hostility import Hostility
+from gpu_spot.live.views import GroupView
 from gpu_spot.market.replay.groups import SPOT_REFUSAL
 from lambdas.core import group_config
 from lambdas.core.model import Market, Side

@@ -142,17 +142,32 @@ def complete_launch(group: FakeAutoScalingGroup, instance: Any) -> dict[str, Any
     return activity
 
 
-def refuse(group: FakeAutoScalingGroup, message: str) -> None:
-    """Record a launch that AWS refused; ``message`` is its StatusMessage."""
+def refuse(group: FakeAutoScalingGroup, message: str, status: str = "Failed") -> None:
+    """Record a launch that AWS refused; ``message`` is its StatusMessage.
+
+    ``status`` is ``Failed`` or ``Cancelled`` (API reference, DescribeScalingActivities).
+    """
     have = len(group.instance_states)
     record(
         group,
         description=f"Launching a new EC2 instance.  Status Reason: {message}",
         cause=f"At {stamp()} an instance was started in response to a difference between desired and actual "
         f"capacity, increasing the capacity from {have} to {group.desired_capacity}.",
-        status="Failed",
+        status=status,
         message=message,
     )
+
+
+def launches_suspended(group: FakeAutoScalingGroup) -> bool:
+    """Say whether the group's process ``Launch`` is suspended, by whomever."""
+    return any(process["ProcessName"] == "Launch" for process in group.suspended_processes)
+
+
+def suspend_launches(group: FakeAutoScalingGroup) -> None:
+    """Have AWS suspend the group's process ``Launch``."""
+    changed()
+    names = {process["ProcessName"] for process in group.suspended_processes}
+    group.suspended_processes = sorted({*names, "Launch"})
 
 
 def record(

@@ -147,11 +147,10 @@ class LocalCloud:
         self._launched(self._instances.holder_of(instance), instance)
         return str(instance.id)
 
-    def refuse_warm(self, group: str, instance_id: str, message: str) -> None:
-        """Refuse to start an instance of the warm pool: it is terminated, and the pool lacks one."""
+    def lose_warm(self, group: str, instance_id: str) -> None:
+        """End an instance of the warm pool that EC2 had no capacity to start."""
         fallback = self._instances.group(self.group(group).side(Side.FALLBACK))
         self._instances.lose_warm(fallback, instance_id, self.clock.now)
-        self.refuse(group, Side.FALLBACK, message)
 
     def rebalance(self, instance_id: str) -> None:
         """Tell that a spot instance is at elevated risk."""

@@ -14,7 +14,6 @@ from typing import Any, Final
 from gpu_spot.facts.run import DecisionLine
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.market.replay.fleet import Orders
-from gpu_spot.market.replay.groups import ON_DEMAND_REFUSAL
 from gpu_spot.nodes.group import Nodes
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
@@ -94,7 +93,7 @@ class CloudFleet:
     def warm_lost(self) -> None:
         """See ``Fleet``."""
         for instance_id in self._prepared()[:1]:
-            self.cloud.refuse_warm(self.group, instance_id, ON_DEMAND_REFUSAL)
+            self.cloud.lose_warm(self.group, instance_id)
 
     def look(self) -> Orders:
         """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.fleets import CloudFleet
 from gpu_spot.live.hostility import Hostility
-from gpu_spot.market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
+from gpu_spot.market.replay.groups import SPOT_REFUSAL
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.running.throttling import Throttle
@@ -39,8 +39,8 @@ def described(running: Running) -> set[str]:
     return {one["InstanceId"] for each in reply["Reservations"] for one in each["Instances"]}
 
 
-def statuses(running: Running, side: Side = Side.PRIMARY) -> list[str]:
-    name = running.cloud.group("inference").side(side)
+def statuses(running: Running) -> list[str]:
+    name = running.cloud.group("inference").primary
     found = running.clients("autoscaling").describe_scaling_activities(AutoScalingGroupName=name)
     return [activity["StatusCode"] for activity in found["Activities"]]
 
@@ -109,9 +109,9 @@ def test_while_others_take_all_tokens_a_function_is_refused(running: Running) ->
 def test_a_refused_warm_start_costs_the_instance(running: Running) -> None:
     running.cloud.fill_warm_pools()
     (lost,) = running.cloud.warm("inference")
-    running.cloud.refuse_warm("inference", lost, ON_DEMAND_REFUSAL)
+    running.cloud.lose_warm("inference", lost)
     assert running.instance(lost)["State"]["Name"] == "terminated"
-    assert (running.cloud.warm("inference"), statuses(running, Side.FALLBACK)) == ((), ["Failed"])
+    assert running.cloud.warm("inference") == ()
     running.cloud.fill_warm_pools()
     (another,) = running.cloud.warm("inference")
     assert another != lost

@@ -11,6 +11,7 @@ from typing import Any
 
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.fleets import CloudFleet
+from gpu_spot.live.hostility import Hostility
 from gpu_spot.live.views import GroupView
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.fleet import Fleet
@@ -79,11 +80,13 @@ def small(target: int = 4, **more: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def living(config: stackfile.StackConfig, seed: int = 1) -> Iterator[World]:
+def living(
+    config: stackfile.StackConfig, seed: int = 1, hostility: Hostility | None = None
+) -> Iterator[World]:
     with simulated(START) as clock, sandbox(config.region, seed) as clients:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
             deployment = deploy(clients, config)
-        cloud = LocalCloud(clients, deployment, clock)
+        cloud = LocalCloud(clients, deployment, clock, hostility)
         cloud.fill_warm_pools()
         yield World(config, clients, deployment, clock, cloud, seed)

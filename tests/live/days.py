@@ -1,0 +1,123 @@
+"""Days of a service on a hostile AWS, and whether what the controller promises holds at every tick, as JSON.
+
+Usage: days.py HOURS SEED SWITCHES, the last as a JSON object of ``Hostility``'s fields. A script, because a
+process holds one deployment.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final
+
+from gpu_spot.live.fleets import CloudFleet
+from gpu_spot.live.hostility import Hostility
+from gpu_spot.market.replay.fleet import Orders
+from lambdas.core.model import Market, Pool, Side
+from pulumi_on_moto.running.functions import Call, Invocation
+from tests.e2e.world import World, living, load, small
+
+TARGET: Final = 4
+UNKNOWABLE: Final = 180.0
+"""Seconds for which the loss of an unannounced instance can be hidden: its heartbeats are not yet old."""
+_NAMING: Final = {
+    "TerminateInstanceInAutoScalingGroup": "InstanceId",
+    "TerminateInstances": "InstanceIds",
+}
+
+
+@dataclass(slots=True)
+class WatchedFleet(CloudFleet):
+    """Keeps an account of its own of who lives, who works and who was named, and holds decisions to it."""
+
+    maximum: int = field(kw_only=True)
+    broken: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    _side: dict[str, Side] = field(default_factory=dict)
+    _doomed: set[str] = field(default_factory=set)
+    _named: set[str] = field(default_factory=set)
+    _lost: dict[str, float] = field(default_factory=dict)
+
+    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+        instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
+        self._side[instance_id] = side
+        staying = self._alive - self._doomed
+        self._hold(len(staying) <= self.maximum, f"{len(staying)} live, the maximum is {self.maximum}")
+        return instance_id
+
+    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
+        doomed = list(instance_ids)
+        self._doomed.update(doomed)
+        CloudFleet.noticed(self, doomed, deadline)
+
+    def died(self, instance_ids: Iterable[str]) -> None:
+        gone = list(instance_ids)
+        self._lost.update(
+            {one: self._now for one in gone if one in self._working and one not in self._doomed}
+        )
+        CloudFleet.died(self, gone)
+
+    def look(self) -> Orders:
+        working, sides = set(self._working), dict(self._side)
+        orders = CloudFleet.look(self)
+        for instance_id in orders.released:
+            named = instance_id in self._named or instance_id in self._doomed
+            self._hold(named, f"{instance_id} was ended, and nobody named it")
+            if instance_id not in working:
+                self.counts[f"{sides[instance_id]} released while booting"] += 1
+        if working & set(orders.released) & self._named:
+            lasting = set(self._working) - self._doomed
+            hidden = [one for one, at in self._lost.items() if self._now - at < UNKNOWABLE]
+            enough = len(lasting) + len(hidden) >= TARGET
+            self._hold(enough, f"a worker was released, and {len(lasting)} of {TARGET} were left")
+        self.counts["looks"] += 1
+        self.counts["released"] += len(orders.released)
+        return orders
+
+    def overhear(self, call: Call) -> None:
+        """Note whom the controller names."""
+        if call.operation in _NAMING:
+            named = call.params[_NAMING[call.operation]]
+            self._named.update([named] if isinstance(named, str) else named)
+
+    def _hear(self, invocation: Invocation) -> None:
+        # A refused read or a conflict sends messages back; only what nobody caught is a crash.
+        self._hold(not invocation.error, f"the function crashed: {invocation.error}")
+        self.counts["runs"] += 1
+        self.counts["runs with messages sent back"] += bool(invocation.failed)
+        CloudFleet._hear(self, replace(invocation, error="", failed=()))
+
+    def _hold(self, promise: bool, otherwise: str) -> None:
+        if not promise:
+            self.broken.append(f"{self._now:.0f}: {otherwise}")
+
+
+def watched(world: World) -> WatchedFleet:
+    """Return the first group of a deployment, watched."""
+    calm = world.fleet()
+    fleet = WatchedFleet(world.cloud, calm.group, calm.store, maximum=world.group.group.maximum)
+    world.cloud.listen(fleet.overhear)
+    return fleet
+
+
+def played(hours: float, seed: int, switches: dict[str, Any]) -> dict[str, Any]:
+    """Play the dev stack and return what broke, what was counted, and the ledger's account."""
+    with living(load("dev", small(TARGET)), seed, Hostility(**switches)) as world:
+        fleet = watched(world)
+        ledger = world.replay(fleet, hours).run()
+    account = {"availability": ledger.availability, "cost": ledger.cost, **ledger.counts}
+    return {
+        "broken": fleet.broken,
+        "counts": dict(fleet.counts),
+        "account": account,
+        "switches": asdict(fleet.cloud.hostility),
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(played(float(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))))

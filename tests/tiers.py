@@ -44,6 +44,7 @@ _MARKS_OF: Final = {
     "node/test_volume_crash.py": "adapter long",
     "preflight": "adapter",
     "preflight/test_stack.py": "program",
+    "oracles": "program",
     "report": "pure",
     "report/test_browser.py": "whole",
     "report/test_moves.py": "whole",

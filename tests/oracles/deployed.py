@@ -1,0 +1,78 @@
+"""What the stacks that ship declare, with ids and ARNs of the local cloud: they have AWS's shapes."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pulumi_on_moto.program import stackfile
+from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.sandbox import sandbox
+from tests.apart import apart
+from tests.infra import training
+from tests.infra.declared import STACKS
+
+ROOT = Path(__file__).resolve().parents[2]
+FULLER = "fuller"
+"""Not a stack that ships: prod with what the others leave out, so that each statement is in some document."""
+NAMES = (*STACKS, FULLER)
+_JOB = {"capacity": {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge", "g6.xlarge"]}}
+_MORE: dict[str, Any] = {
+    "identity": {
+        "previews": {"repository": "acme/models", "stateBucket": "acme-state", "createProvider": True}
+    },
+    "training": [
+        training.job(**_JOB, checkpoints="checkpoints"),
+        training.job(**_JOB, name="bert", dataset="s3://books/"),
+    ],
+    "services[0].image": training.IMAGE,
+    "services[0].datasets": [{"snapshot": "snap-0123456789abcdef0", "path": "/data/coco"}],
+}
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A resource: Pulumi's type, its logical name, its id in AWS, inputs and outputs in camelCase."""
+
+    type: str
+    name: str
+    id: str
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+
+
+def _deployed(stack: str, overrides: dict[str, Any]) -> list[Declared]:
+    config = stackfile.load(ROOT, stack, overrides)
+    with sandbox(config.region) as clients:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
+            deployment = deploy(clients, config)
+        return [
+            Declared(one.type, one.name, one.id, _values(one.inputs), _values(one.outputs))
+            for one in deployment.resources
+            if not one.is_component and not one.type.startswith("pulumi:")
+        ]
+
+
+@cache
+def deployed(stack: str) -> list[Declared]:
+    return apart(_deployed, "prod", _MORE) if stack == FULLER else apart(_deployed, stack, {})
+
+
+def everything() -> list[tuple[str, Declared]]:
+    """Every resource of every stack, with the stack's name."""
+    return [(stack, resource) for stack in NAMES for resource in deployed(stack)]
+
+
+def _values(value: Any) -> Any:
+    """JSON's values alone: whole numbers without a fraction, as the engine sends them; no archives."""
+    if isinstance(value, dict):
+        return {key: _values(one) for key, one in value.items() if one is not None}
+    if isinstance(value, list):
+        return [_values(one) for one in value]
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, str | int | float | bool) else str(value)

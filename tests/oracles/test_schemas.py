@@ -1,0 +1,111 @@
+"""Every resource that a stack declares obeys AWS's schemas, as cfn-lint knows them for the region."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import pytest
+from cfnlint.api import lint
+
+from tests.oracles.cloudformation import As, template
+from tests.oracles.deployed import NAMES, Declared, deployed, everything
+from tests.oracles.types import NO_COUNTERPART, TYPES
+
+REGION = "us-west-2"
+NOT_MEANT = {"W3010": "zones are named in the stack file on purpose: a job's volume lives in one"}
+"""Rules that do not fit what a stack file says, each with the reason."""
+
+
+def findings(resources: Iterable[Declared]) -> list[tuple[str, str]]:
+    """The rule of each error and each warning, and its text after the path of what it is about."""
+    found = lint(json.dumps(template(resources, TYPES)), regions=[REGION])
+    return [(one.rule.id, f"{'/'.join(map(str, one.path[1:]))}: {one.message}") for one in found]
+
+
+@pytest.mark.parametrize("stack", NAMES)
+def test_what_a_stack_declares_obeys_the_schemas(stack: str) -> None:
+    found = findings(deployed(stack))
+    assert [one for one in found if one[0] not in NOT_MEANT] == []
+    assert {rule for rule, _ in found} == NOT_MEANT.keys()
+
+
+def test_every_type_is_in_the_table_or_has_no_counterpart_and_no_entry_is_idle() -> None:
+    declared = {resource.type for _, resource in everything()}
+    assert declared == TYPES.keys() | NO_COUNTERPART.keys()
+    assert len({kind.type for kind in TYPES.values() if isinstance(kind, As)}) >= 35
+
+
+class Mistake(NamedTuple):
+    """A value put into a resource of prod, the rule that finds it, and words of what it says."""
+
+    resource: tuple[str, str]
+    path: list[Any]
+    value: Any
+    rule: str
+    says: str
+
+
+def policy(effect: str, action: str) -> str:
+    statement = {"Effect": effect, "Action": [action], "Resource": ["*"]}
+    return json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+
+
+TEMPLATE = ("inference-primary", "LaunchTemplate")
+FUNCTION = ("controller", "Function")
+MISTAKES = {
+    "an enumeration": Mistake(
+        TEMPLATE, ["blockDeviceMappings", 0, "ebs", "volumeType"], "gp9", "E3030", "'gp9' is not one of"
+    ),
+    "a property below": Mistake(
+        TEMPLATE, ["metadataOptions", "httpToken"], "required", "E3002", "'HttpToken'"
+    ),
+    "a property": Mistake(("flows", "LogGroup"), ["retention"], 7, "E3002", "'Retention'"),
+    "a number of a list": Mistake(
+        ("flows", "LogGroup"), ["retentionInDays"], 31, "E3030", "31 is not one of"
+    ),
+    "a number": Mistake(FUNCTION, ["timeout"], 901, "E3717", "901 is greater than the maximum of 900"),
+    "a runtime": Mistake(FUNCTION, ["runtime"], "python3.99", "E3030", "'python3.99' is not one of"),
+    "a length": Mistake(("interruption", "EventRule"), ["description"], "x" * 513, "E3033", "than 512"),
+    "a pattern": Mistake(
+        ("files-checkpoints", "AccessPoint"),
+        ["rootDirectory", "path"],
+        "checkpoints",
+        "E3031",
+        "does not match",
+    ),
+    "a type": Mistake(("vpc", "Vpc"), ["enableDnsSupport"], "perhaps", "E3012", "'perhaps'"),
+    "a network": Mistake(("vpc", "Vpc"), ["cidrBlock"], "10.0.0.0/33", "E3002", "'10.0.0.0/33' is not"),
+    "a key without its attribute": Mistake(("memory", "Table"), ["hashKey"], "groop", "E3039", "groop"),
+    "an effect": Mistake(
+        ("flows", "RolePolicy"), ["policy"], policy("Permit", "logs:*"), "E3510", "'Permit' is not one of"
+    ),
+    "an action": Mistake(
+        ("inference-instance", "RolePolicy"), ["policy"], policy("Allow", "logs:Putt"), "W3037", "'putt'"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def mistaken() -> list[tuple[str, str]]:
+    """What is found in prod with every mistake in it."""
+    resources = copy.deepcopy(deployed("prod"))
+    for mistake in MISTAKES.values():
+        name, kind = mistake.resource
+        [resource] = [
+            one for one in resources if one.name == f"gpu-spot-prod-{name}" and one.type.endswith(f":{kind}")
+        ]
+        *way, last = mistake.path
+        place: Any = resource.inputs
+        for step in way:
+            place = place[step]
+        place[last] = mistake.value
+    return findings(resources)
+
+
+@pytest.mark.parametrize("what", MISTAKES)
+def test_a_mistake_is_found(mistaken: list[tuple[str, str]], what: str) -> None:
+    mistake = MISTAKES[what]
+    assert [text for rule, text in mistaken if rule == mistake.rule and mistake.says in text], mistaken

@@ -1,0 +1,288 @@
+"""The table: the provider's types as CloudFormation's."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from tests.oracles.cloudformation import As, Inputs, Part, Properties, listed, pascal
+
+BUCKET: Final = "aws:s3/bucket:Bucket"
+
+NO_COUNTERPART: Final = {
+    "aws:ec2/defaultSecurityGroup:DefaultSecurityGroup": "adopts what AWS made; CloudFormation cannot",
+    "aws:s3/bucketObjectv2:BucketObjectv2": "CloudFormation declares no objects",
+}
+
+
+def _group(inputs: Inputs) -> Properties:
+    hooks = [
+        {"LifecycleHookName": hook.pop("name"), **pascal(hook)}
+        for hook in map(dict, inputs.pop("initialLifecycleHooks", []))
+    ]
+    return {"LifecycleHookSpecificationList": hooks}
+
+
+def _template(inputs: Inputs) -> Properties:
+    specifications = [
+        {"ResourceType": one["resourceType"], "Tags": listed(one["tags"])}
+        for one in inputs.pop("tagSpecifications")
+    ]
+    made = {"VersionDescription": inputs.pop("description")}
+    data = {
+        "TagSpecifications": specifications,
+        "SecurityGroupIds": inputs.pop("vpcSecurityGroupIds"),
+        **pascal(inputs),
+    }
+    inputs.clear()
+    return made | {"LaunchTemplateData": data}
+
+
+def _fleet(inputs: Inputs) -> Properties:
+    configs = [
+        {
+            "LaunchTemplateSpecification": {
+                "LaunchTemplateId": one["launchTemplateSpecification"]["id"],
+                "Version": one["launchTemplateSpecification"]["version"],
+            },
+            "Overrides": pascal(one["overrides"]),
+        }
+        for one in inputs.pop("launchTemplateConfigs")
+    ]
+    made = {
+        "Type": inputs.pop("fleetType"),
+        "IamFleetRole": inputs.pop("iamFleetRole"),
+        "InstanceInterruptionBehavior": inputs.pop("instanceInterruptionBehaviour"),
+        "TerminateInstancesWithExpiration": inputs.pop("terminateInstancesOnDelete") == "true",
+        "LaunchTemplateConfigs": configs,
+        **pascal(inputs),
+    }
+    inputs.clear()
+    return {"SpotFleetRequestConfigData": made}
+
+
+def _table(inputs: Inputs) -> Properties:
+    keys = {"HASH": inputs.pop("hashKey"), "RANGE": inputs.pop("rangeKey", None)}
+    made = {
+        "AttributeDefinitions": [
+            {"AttributeName": one["name"], "AttributeType": one["type"]} for one in inputs.pop("attributes")
+        ],
+        "KeySchema": [{"AttributeName": name, "KeyType": kind} for kind, name in keys.items() if name],
+        "SSESpecification": {"SSEEnabled": inputs.pop("serverSideEncryption")["enabled"]},
+        "PointInTimeRecoverySpecification": {
+            "PointInTimeRecoveryEnabled": inputs.pop("pointInTimeRecovery")["enabled"]
+        },
+    }
+    if "ttl" in inputs:
+        made["TimeToLiveSpecification"] = pascal(inputs.pop("ttl"))
+    return made
+
+
+def _budget(inputs: Inputs) -> Properties:
+    notifications = [
+        {
+            "Notification": pascal({k: v for k, v in one.items() if not k.startswith("subscriber")}),
+            "Subscribers": [
+                {"SubscriptionType": "SNS", "Address": arn} for arn in one["subscriberSnsTopicArns"]
+            ],
+        }
+        for one in inputs.pop("notifications")
+    ]
+    budget = {
+        "BudgetLimit": {"Amount": inputs.pop("limitAmount"), "Unit": inputs.pop("limitUnit")},
+        "CostFilters": {one["name"]: one["values"] for one in inputs.pop("costFilters")},
+        **pascal(inputs),
+    }
+    inputs.clear()
+    return {"Budget": budget, "NotificationsWithSubscribers": notifications}
+
+
+def _alarm(inputs: Inputs) -> Properties:
+    dimensions = inputs.pop("dimensions")
+    return {"Dimensions": [{"Name": name, "Value": value} for name, value in sorted(dimensions.items())]}
+
+
+def _flow_log(inputs: Inputs) -> Properties:
+    return {
+        "ResourceId": inputs.pop("vpcId"),
+        "ResourceType": "VPC",
+        "DeliverLogsPermissionArn": inputs.pop("iamRoleArn"),
+    }
+
+
+def _function(inputs: Inputs) -> Properties:
+    inputs.pop("code")  # an archive, which CloudFormation takes from a bucket
+    return {
+        "Code": {"S3Bucket": "bucket", "S3Key": "key"},
+        "Environment": {"Variables": inputs.pop("environment")["variables"]},
+    }
+
+
+def _repository(inputs: Inputs) -> Properties:
+    [encryption] = inputs.pop("encryptionConfigurations")
+    return {"EncryptionConfiguration": pascal(encryption)}
+
+
+def _lifecycle(inputs: Inputs) -> Properties:
+    rules = []
+    for rule in map(dict, inputs["rules"]):
+        prefix = rule.pop("filter", {}).get("prefix")
+        rules.append(pascal(rule) | ({"Prefix": prefix} if prefix else {}))
+        if expiration := rules[-1].pop("Expiration", None):
+            rules[-1]["ExpirationInDays"] = expiration["Days"]
+    return {"LifecycleConfiguration": {"Rules": rules}}
+
+
+def _encryption(inputs: Inputs) -> Properties:
+    rules = [
+        {"ServerSideEncryptionByDefault": pascal(one["applyServerSideEncryptionByDefault"])}
+        for one in inputs["rules"]
+    ]
+    return {"BucketEncryption": {"ServerSideEncryptionConfiguration": rules}}
+
+
+def _public_access(inputs: Inputs) -> Properties:
+    return {"PublicAccessBlockConfiguration": pascal({k: v for k, v in inputs.items() if k != "bucket"})}
+
+
+def _target(inputs: Inputs) -> Properties:
+    target: dict[str, Any] = {"Id": "target", "Arn": inputs["arn"]}
+    return {"Targets": [target | pascal({k: v for k, v in inputs.items() if k == "deadLetterConfig"})]}
+
+
+def _policy(key: str = "policy") -> dict[str, Any]:
+    return {"rename": {key: "PolicyDocument"}, "parsed": (key,)}
+
+
+TYPES: Final[dict[str, As | Part]] = {
+    "aws:autoscaling/group:Group": As(
+        "AWS::AutoScaling::AutoScalingGroup",
+        "AutoScalingGroupName",
+        rename={
+            "protectFromScaleIn": "NewInstancesProtectedFromScaleIn",
+            "vpcZoneIdentifiers": "VPCZoneIdentifier",
+        },
+        # The pool is a resource of its own there, and nothing there suspends a process.
+        ours=("forceDelete", "suspendedProcesses", "waitForCapacityTimeout", "warmPool"),
+        shape=_group,
+        tagged=pascal,
+    ),
+    "aws:budgets/budget:Budget": As("AWS::Budgets::Budget", shape=_budget, tags="ResourceTags"),
+    "aws:cloudwatch/dashboard:Dashboard": As("AWS::CloudWatch::Dashboard"),
+    "aws:cloudwatch/eventRule:EventRule": As("AWS::Events::Rule", "Name", parsed=("eventPattern",)),
+    "aws:cloudwatch/eventTarget:EventTarget": Part("aws:cloudwatch/eventRule:EventRule", "rule", _target),
+    "aws:cloudwatch/logGroup:LogGroup": As("AWS::Logs::LogGroup", "LogGroupName", ours=("name",)),
+    "aws:cloudwatch/metricAlarm:MetricAlarm": As(
+        "AWS::CloudWatch::Alarm", "AlarmName", rename={"okActions": "OKActions"}, shape=_alarm
+    ),
+    "aws:dynamodb/table:Table": As("AWS::DynamoDB::Table", "TableName", shape=_table),
+    "aws:ec2/eip:Eip": As("AWS::EC2::EIP"),
+    "aws:ec2/flowLog:FlowLog": As("AWS::EC2::FlowLog", shape=_flow_log),
+    "aws:ec2/internetGateway:InternetGateway": As("AWS::EC2::InternetGateway", ours=("vpcId",)),
+    "aws:ec2/launchTemplate:LaunchTemplate": As(
+        "AWS::EC2::LaunchTemplate",
+        "LaunchTemplateName",
+        ours=("updateDefaultVersion",),
+        shape=_template,
+        tags="TagSpecifications",
+        tagged=lambda tags: [{"ResourceType": "launch-template", "Tags": listed(tags)}],
+    ),
+    "aws:ec2/natGateway:NatGateway": As("AWS::EC2::NatGateway"),
+    "aws:ec2/route:Route": As("AWS::EC2::Route"),
+    "aws:ec2/routeTable:RouteTable": As("AWS::EC2::RouteTable"),
+    "aws:ec2/routeTableAssociation:RouteTableAssociation": As("AWS::EC2::SubnetRouteTableAssociation"),
+    "aws:ec2/securityGroup:SecurityGroup": As(
+        "AWS::EC2::SecurityGroup", "GroupName", rename={"description": "GroupDescription"}
+    ),
+    "aws:ec2/spotFleetRequest:SpotFleetRequest": As(
+        "AWS::EC2::SpotFleet",
+        ours=("waitForFulfillment", "loadBalancers", "targetGroupArns"),
+        shape=_fleet,
+    ),
+    "aws:ec2/subnet:Subnet": As("AWS::EC2::Subnet"),
+    "aws:ec2/vpc:Vpc": As("AWS::EC2::VPC"),
+    "aws:ec2/vpcEndpoint:VpcEndpoint": As("AWS::EC2::VPCEndpoint"),
+    "aws:ecr/lifecyclePolicy:LifecyclePolicy": Part(
+        "aws:ecr/repository:Repository",
+        "repository",
+        lambda inputs: {"LifecyclePolicy": {"LifecyclePolicyText": inputs["policy"]}},
+    ),
+    "aws:ecr/repository:Repository": As("AWS::ECR::Repository", "RepositoryName", shape=_repository),
+    "aws:efs/accessPoint:AccessPoint": As("AWS::EFS::AccessPoint", tags="AccessPointTags"),
+    "aws:efs/fileSystem:FileSystem": As("AWS::EFS::FileSystem", tags="FileSystemTags"),
+    "aws:efs/fileSystemPolicy:FileSystemPolicy": Part(
+        "aws:efs/fileSystem:FileSystem",
+        "fileSystemId",
+        lambda inputs: {"FileSystemPolicy": json.loads(inputs["policy"])},
+    ),
+    "aws:efs/mountTarget:MountTarget": As("AWS::EFS::MountTarget"),
+    "aws:iam/instanceProfile:InstanceProfile": As(
+        "AWS::IAM::InstanceProfile",
+        "InstanceProfileName",
+        shape=lambda inputs: {"Roles": [inputs.pop("role")]},
+        tags="",
+    ),
+    "aws:iam/openIdConnectProvider:OpenIdConnectProvider": As(
+        "AWS::IAM::OIDCProvider",
+        rename={"clientIdLists": "ClientIdList", "thumbprintLists": "ThumbprintList"},
+    ),
+    "aws:iam/role:Role": As(
+        "AWS::IAM::Role",
+        "RoleName",
+        rename={"assumeRolePolicy": "AssumeRolePolicyDocument"},
+        parsed=("assumeRolePolicy",),
+    ),
+    "aws:iam/rolePolicy:RolePolicy": As(
+        "AWS::IAM::RolePolicy",
+        "PolicyName",
+        rename={"policy": "PolicyDocument", "role": "RoleName"},
+        parsed=("policy",),
+    ),
+    "aws:iam/rolePolicyAttachment:RolePolicyAttachment": Part(
+        "aws:iam/role:Role", "role", lambda inputs: {"ManagedPolicyArns": [inputs["policyArn"]]}
+    ),
+    "aws:lambda/eventSourceMapping:EventSourceMapping": As("AWS::Lambda::EventSourceMapping"),
+    "aws:lambda/function:Function": As("AWS::Lambda::Function", "FunctionName", shape=_function),
+    BUCKET: As("AWS::S3::Bucket", "BucketName", ours=("forceDestroy",)),
+    "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": Part(BUCKET, "bucket", _lifecycle),
+    "aws:s3/bucketOwnershipControls:BucketOwnershipControls": Part(
+        BUCKET, "bucket", lambda inputs: {"OwnershipControls": {"Rules": [pascal(inputs["rule"])]}}
+    ),
+    "aws:s3/bucketPolicy:BucketPolicy": As("AWS::S3::BucketPolicy", **_policy()),
+    "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": Part(BUCKET, "bucket", _public_access),
+    "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": Part(
+        BUCKET, "bucket", _encryption
+    ),
+    "aws:s3/bucketVersioning:BucketVersioning": Part(
+        BUCKET,
+        "bucket",
+        lambda inputs: {"VersioningConfiguration": pascal(inputs["versioningConfiguration"])},
+    ),
+    "aws:sns/topic:Topic": As("AWS::SNS::Topic", "TopicName"),
+    "aws:sns/topicPolicy:TopicPolicy": As(
+        "AWS::SNS::TopicPolicy", shape=lambda inputs: {"Topics": [inputs.pop("arn")]}, **_policy()
+    ),
+    "aws:sqs/queue:Queue": As(
+        "AWS::SQS::Queue",
+        "QueueName",
+        rename={
+            "messageRetentionSeconds": "MessageRetentionPeriod",
+            "visibilityTimeoutSeconds": "VisibilityTimeout",
+        },
+        parsed=("redrivePolicy",),
+    ),
+    "aws:sqs/queuePolicy:QueuePolicy": As(
+        "AWS::SQS::QueuePolicy", shape=lambda inputs: {"Queues": [inputs.pop("queueUrl")]}, **_policy()
+    ),
+    "aws:ssm/parameter:Parameter": As(
+        "AWS::SSM::Parameter", rename={"insecureValue": "Value"}, tagged=lambda tags: dict(tags)
+    ),
+    "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": As(
+        "AWS::EC2::SecurityGroupEgress", rename={"securityGroupId": "GroupId", "cidrIpv4": "CidrIp"}, tags=""
+    ),
+    "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": As(
+        "AWS::EC2::SecurityGroupIngress",
+        rename={"securityGroupId": "GroupId", "referencedSecurityGroupId": "SourceSecurityGroupId"},
+        tags="",
+    ),
+}

@@ -1,0 +1,110 @@
+"""AWS's models are held to wherever tests make a call: in every kind of process, by whomever it is made.
+
+A call of the real code is spoilt on its way, as if the code had it wrong; how a value is judged stands in
+pulumi_on_moto's own tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import boto3
+import pytest
+from botocore.client import BaseClient
+from botocore.exceptions import ClientError
+
+from gpu_spot import cli
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.program.run import deploy
+from pulumi_on_moto.sandbox import sandbox
+from tests import models
+from tests.apart import apart
+from tests.e2e.world import REPOSITORY, living, load, small
+from tests.lambdas.fake_aws import FakeAws
+
+
+@contextlib.contextmanager
+def spoilt(operation: str, **wrong: Any) -> Iterator[None]:
+    """Put wrong values into every call of an operation."""
+    send = BaseClient._make_api_call  # type: ignore[attr-defined]
+
+    def spoil(client: BaseClient, name: str, params: dict[str, Any]) -> Any:
+        return send(client, name, params | wrong if name == operation else params)
+
+    with mock.patch.object(BaseClient, "_make_api_call", spoil):
+        yield
+
+
+def ask(client: Any) -> None:
+    """Make a wrong call and hide that it was refused."""
+    with contextlib.suppress(ClientError):
+        client.describe_parameters(MaxResults=51)
+
+
+def test_in_a_plain_test() -> None:
+    with pytest.raises(AssertionError, match="Value 51 at 'MaxResults'"), models.moto():
+        ask(boto3.client("ssm", region_name="us-west-2"))
+
+
+def test_of_a_double() -> None:
+    client = FakeAws().client("ec2")
+    with pytest.raises(AssertionError, match="Value 'never' at 'ExcessCapacityTerminationPolicy'"):
+        client.modify_spot_fleet_request(SpotFleetRequestId="sfr-1", ExcessCapacityTerminationPolicy="never")
+    with pytest.raises(AssertionError, match="Unknown parameter"):
+        client.terminate_instances(Instances=[])
+    with pytest.raises(AssertionError, match="Missing required parameter"):
+        list(client.get_paginator("describe_spot_fleet_instances").paginate())
+
+
+def hidden() -> None:
+    with sandbox("us-west-2") as clients:
+        ask(clients("ssm"))
+
+
+def test_in_a_process_apart() -> None:
+    with pytest.raises(LocalCloudError, match=r"^AWS refuses ssm\.DescribeParameters: .* 'MaxResults'"):
+        apart(hidden)
+
+
+def deployed_wrongly() -> None:
+    warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
+    with spoilt("PutMetricAlarm", ComparisonOperator="Above"), sandbox("us-west-2") as clients:
+        deploy(clients, load("dev"))
+
+
+def test_in_a_deployment_which_names_the_resource() -> None:
+    with pytest.raises(LocalCloudError, match=r"MetricAlarm .gpu-spot-dev-.*: .*Value 'Above' at "):
+        apart(deployed_wrongly)
+
+
+def controlled_wrongly() -> None:
+    with living(load("dev", small())) as world, spoilt("PutItem", ReturnValues="EVERYTHING"):
+        world.cloud.tick_schedule()
+        world.cloud.run_functions()
+
+
+def test_in_a_deployed_function() -> None:
+    with pytest.raises(LocalCloudError, match=r"^AWS refuses dynamodb\.PutItem: .* 'EVERYTHING' "):
+        apart(controlled_wrongly)
+
+
+def commanded(out: Path, arguments: list[str], operation: str, wrong: dict[str, Any]) -> tuple[int, str]:
+    os.chdir(REPOSITORY)
+    said = io.StringIO()
+    with spoilt(operation, **wrong), contextlib.redirect_stderr(said):
+        code = cli.main(["demo", *arguments, "--out", str(out)])
+    return code, said.getvalue()
+
+
+def test_on_a_rehearsed_node_and_in_the_command(tmp_path: Path) -> None:
+    arguments = ["--stack", "research", "--group", "resnet", "--hours", "2"]
+    code, said = apart(commanded, tmp_path, arguments, "CreateVolume", {"VolumeType": "gp9"})
+    assert code == 1
+    assert "AWS refuses ec2.CreateVolume: 1 validation error detected: Value 'gp9' at 'VolumeType'" in said

@@ -73,6 +73,9 @@ fi
 rm "$archive"
 ln --symbolic --force --no-dereference "$AGENT_SHA256" "$home/agent"
 
+step='find mount.efs: the image lacks amazon-efs-utils'
+[[ " $UNITS " != *' gpu-spot-efs.service '* || -x $root/sbin/mount.efs ]]
+
 step='start the units'
 install --mode=0644 --target-directory="$root/etc/systemd/system" "$home"/agent/userdata/agent/units/*.service
 read -ra wanted <<<"$UNITS"

@@ -124,6 +124,14 @@ class Settings(Model):
                     f"gpu-spot:{place}.capacity.instanceTypes: one type in one zone is a single "
                     "capacity pool: when AWS takes it back, all spot instances go at once"
                 )
+        for index, one in enumerate(self.training):
+            if one.checkpoints != ON_THE_VOLUME and any(
+                path.startswith("/aws/") for path in one.capacity.images
+            ):
+                yield (
+                    f"gpu-spot:training[{index}].checkpoints: a file system needs amazon-efs-utils in the "
+                    "image, and AWS's own is not known to have it: name one that does in capacity.ami"
+                )
         if self.network.cidr is not None and self.network.egress == "none":
             for index in range(len(self.training)):
                 yield (

@@ -237,6 +237,22 @@ def test_an_archive_that_is_not_there_is_reported_and_the_launch_abandoned(machi
     assert machine.calls("aws")[-1] == ABANDONED
 
 
+def test_an_image_that_cannot_mount_the_file_system_is_reported_and_the_launch_abandoned(
+    machine: Machine,
+) -> None:
+    mounts = [{"fileSystem": "fs-0a", "accessPoint": "fsap-0a", "path": "/dltraining/checkpoints/resnet"}]
+    machine.write_files(render(settings(configs.training(hooks=HOOKS, efs=mounts))))
+    done = machine.boot()
+    assert "FAILED with status 1: find mount.efs: the image lacks amazon-efs-utils" in done.stdout
+    assert machine.calls("aws")[-1] == ABANDONED
+    assert not [call for call in machine.calls("systemctl") if call[0] in ("enable", "start")]
+    helper = machine.root / "sbin" / "mount.efs"
+    helper.parent.mkdir()
+    helper.touch(mode=0o755)
+    machine.store("bucket", ARCHIVE.key, ARCHIVE.path.read_bytes())
+    assert machine.boot().returncode == 0
+
+
 def test_where_nobody_waits_for_the_launch_the_power_goes_off(machine: Machine) -> None:
     (machine.doubles / "s3/bucket" / ARCHIVE.key).unlink()
     machine.write_files(render(settings(configs.service(hooks={"terminate": "work-ended"}))))

@@ -391,8 +391,11 @@ def test_the_environments_that_ship_are_valid_and_warn_of_nothing(stack: str) ->
 def test_a_training_job_is_a_group_of_its_own() -> None:
     both = settings("prod", training(checkpoints="checkpoints", dataset="s3://datasets/imagenet/"))
     assert list(both.capacities) == ["inference", "resnet"]
-    [warning] = both.warnings()
+    image, warning = both.warnings()
+    assert image.startswith("gpu-spot:training[0].checkpoints: a file system needs amazon-efs-utils")
     assert warning.startswith("gpu-spot:training[0].repository: with network.egress 'none'")
+    own = training(checkpoints="checkpoints", capacity={**JOB["capacity"], "ami": "ami-0000000a"})
+    assert [w for w in settings("prod", own).warnings() if "efs-utils" in w] == []
 
 
 def test_slots_follow_the_accelerators() -> None:

@@ -113,6 +113,10 @@ def _explained(error: Mapping[str, Any]) -> str:
             return f"{given}, allowed: at least {context['ge']}"
         case "less_than_equal":
             return f"{given}, allowed: at most {context['le']}"
+        case "string_too_short":
+            return f"{given}, allowed: at least {context['min_length']} characters"
+        case "string_too_long":
+            return f"{given}, allowed: at most {context['max_length']} characters"
         case "too_short":
             return f"{given}, allowed: at least {context['min_length']} of them"
         case "too_long":

@@ -14,7 +14,9 @@ from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repo
 from infra.schema.service import Service
 from infra.schema.training import ON_THE_VOLUME, Training
 from infra.schema.work import Dataset, Work
+from lambdas.core import names
 from userdata.agent.config import limits
+from userdata.agent.config.names import TAG_JOB
 
 __all__ = (
     "Bucket",
@@ -35,6 +37,9 @@ __all__ = (
 _REQUIREMENTS: Final = 4
 """Sets of instance requirements that AWS takes in one group (Auto Scaling's API reference,
 ``LaunchTemplateOverrides``), and, by experience, in one fleet."""
+
+_TAGS: Final = 50 - len((names.TAG_STACK, names.TAG_GROUP, names.TAG_SIDE, TAG_JOB, "Name"))
+"""A resource takes 50 (EC2 user guide, "Tag restrictions"), and a job's instances have these of ours."""
 
 
 class Settings(Model):
@@ -75,6 +80,8 @@ class Settings(Model):
         for key in tags:
             if key == "Name" or key.startswith(("aws:", "gpu-spot:")):
                 raise ValueError(f"tag {key!r} is reserved, allowed: keys but Name, aws:* and gpu-spot:*")
+        if len(tags) > _TAGS:
+            raise ValueError(f"{len(tags)} tags, allowed: at most {_TAGS} (AWS takes 50, some are ours)")
         return tags
 
     @field_validator("services")

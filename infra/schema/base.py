@@ -5,14 +5,26 @@ Types of what the node agent is told, too, stand in ``userdata.agent.config.limi
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Final, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic.alias_generators import to_camel
+
+
+def _number(value: object) -> object:
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value  # pydantic says what is wrong with it
+
+
+Number: TypeAlias = Annotated[float, BeforeValidator(_number)]
+"""Also as text: `pulumi config set --path` writes a number with a fraction so."""
 
 Count: TypeAlias = Annotated[int, Field(ge=0, le=5000)]
 
-Region: TypeAlias = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$")]
+REGION: Final = r"^[a-z]{2}(-[a-z]+)+-\d$"
+Region: TypeAlias = Annotated[str, Field(pattern=REGION)]
 
 Image: TypeAlias = Annotated[str, Field(pattern=r"^(ami-[0-9a-f]{8,17}|/[A-Za-z0-9_./-]+)$")]
 """An AMI id, or the path of a parameter that holds one."""

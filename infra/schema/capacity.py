@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
 from infra.accelerators import Architecture
-from infra.schema.base import Count, Image, Model
+from infra.schema.base import Count, Image, Model, Number
 from lambdas.core import policies, warm_pool
 from lambdas.core.group_config import GroupKind
 
@@ -89,7 +89,7 @@ class Fallback(Model):
     enabled: bool = True
     warm_instances: Count | None = None
     policy: str = policies.DEFAULT
-    knobs: dict[str, float] = Field(default_factory=dict)
+    knobs: dict[str, Number] = Field(default_factory=dict)
 
     @field_validator("warm_instances")
     @classmethod
@@ -119,16 +119,15 @@ def _default_fallback(given: dict[str, Any]) -> Fallback:
 class Capacity(Model):
     """How many instances of what, and how they are paid for. Counts are instances.
 
-    ``target`` is what is kept up. ``min`` and ``max`` bound it, and ``max`` (by default twice the target)
-    bounds primary and fallback together. A fleet of ``fleet_type`` ``request`` asks once: nothing replaces
-    what it loses, nothing moves its capacity. Only there ``weights`` are capacity units of a type.
+    ``target`` is what is kept up, and ``max`` (by default twice the target) bounds primary and fallback
+    together. A fleet of ``fleet_type`` ``request`` asks once: nothing replaces what it loses, nothing moves
+    its capacity. Only there ``weights`` are capacity units of a type.
     ``on_demand_ceiling`` is for the alarm: how many on-demand instances are too many for long.
     """
 
     kind: GroupKind
     fleet_type: Literal["maintain", "request"] = "maintain"
     target: Count
-    min: Count = 0
     fallback: Fallback = Field(default_factory=_default_fallback)
     max: Annotated[int, Field(ge=1, le=10_000)] | None = None
     on_demand_base: Count = 0
@@ -207,11 +206,6 @@ class Capacity(Model):
             raise ValueError("0 with fleetType 'request', allowed: at least 1")
         return value
 
-    @field_validator("min")
-    @classmethod
-    def _min_below_target(cls, value: int, info: ValidationInfo) -> int:
-        return _within_target(value, info)
-
     @field_validator("fallback")
     @classmethod
     def _no_fallback_of_a_request(cls, fallback: Fallback, info: ValidationInfo) -> Fallback:
@@ -238,7 +232,9 @@ class Capacity(Model):
     @field_validator("on_demand_base")
     @classmethod
     def _base_within_target(cls, value: int, info: ValidationInfo) -> int:
-        return _within_target(value, info)
+        if value > info.data.get("target", value):
+            raise ValueError(f"{value} is above the target, allowed: 0 to {info.data['target']}")
+        return value
 
     @field_validator("spot_percentage")
     @classmethod
@@ -298,9 +294,3 @@ class Capacity(Model):
         if value == "capacity-optimized-prioritized" and info.data.get("instance_requirements"):
             raise ValueError(f"{value!r} needs an order, allowed with instanceRequirements: the others")
         return value
-
-
-def _within_target(value: int, info: ValidationInfo) -> int:
-    if value > info.data.get("target", value):
-        raise ValueError(f"{value} is above the target, allowed: 0 to {info.data['target']}")
-    return value

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from infra.schema.base import Model
+from infra.schema.base import REGION, Model
 
 _DOCKER_BRIDGE: Final = "172.17.0.0/16"
 """Docker's default bridge: on an instance in such a network, answers to its neighbours go to containers."""
@@ -106,7 +107,7 @@ class Network(Model):
     def _zones_of_region(cls, zones: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         region = (info.context or {}).get("region", "")
         for zone in zones:
-            if region and zone not in {f"{region}{letter}" for letter in "abcdefgh"}:
+            if re.fullmatch(REGION, region) and zone not in {f"{region}{letter}" for letter in "abcdefgh"}:
                 raise ValueError(f"{zone!r} is not a zone of {region}, allowed: {region}a to {region}h")
             if zones.count(zone) > 1:
                 raise ValueError(f"{zone!r} is listed twice, allowed: each zone once")

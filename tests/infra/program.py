@@ -102,6 +102,7 @@ class Monitor(mocks.MockMonitor):
                     "inputs": plain(rpc.deserialize_properties(request.object)),
                     "ignore_changes": list(request.ignoreChanges),
                     "replace_on_changes": list(request.replaceOnChanges),
+                    "hide_diffs": list(request.hideDiffs),
                     "protect": request.protect,
                     "parent": request.parent.rpartition("::")[2],
                 }

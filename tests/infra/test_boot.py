@@ -269,3 +269,19 @@ def test_a_hook_that_never_begins_is_asked_for_a_minute_and_then_the_power_goes_
     assert machine.calls("aws").count(ABANDONED) == 6
     assert machine.calls("sleep").count(["10"]) == 6
     assert machine.calls("shutdown") == [["--poweroff", "+5"]]
+
+
+def test_a_preview_shows_which_part_of_the_boot_data_is_another_and_not_its_base64(tmp_path: Path) -> None:
+    def described(folder: str, **changes: Any) -> dict[str, str]:
+        of = training.stack(tmp_path / folder, **changes)
+        template = of.the("LaunchTemplate", "resnet-primary")
+        sentence, _, marks = template["description"].partition(" Boot data: ")
+        assert sentence == "primary instances of resnet."
+        assert len(template["description"]) <= 255  # EC2's API, VersionDescription
+        [declared] = [one for one in of.declared if one["inputs"] == template]
+        assert declared["hide_diffs"] == ["userData"]
+        return dict(mark.split(" ") for mark in marks.split(", "))
+
+    before, after = described("before"), described("after", command=["python3", "other.py"])
+    assert {part for part in before if before[part] != after[part]} == {"training"}
+    assert before.keys() == after.keys() > {"agent", "boot.sh", "hooks", "volume", "metrics"}

@@ -100,7 +100,6 @@ APART: dict[tuple[str, Extreme], str] = {
         for key, extreme in (
             ("target", "least"),
             ("target", "most"),
-            ("min", "most"),
             ("onDemandBase", "most"),
         )
     },

@@ -105,7 +105,16 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
             8,
             "gpu-spot:services[0].capacity.max: 8 is too little for the target, allowed: at least 9",
         ),
-        (f"{CAPACITY}/min", 9, "gpu-spot:services[0].capacity.min: 9 is above the target, allowed: 0 to 8"),
+        (
+            "gpu-spot:services/0/name",
+            "a" * 25,
+            f'gpu-spot:services[0].name: "{"a" * 25}", allowed: at most 24 characters',
+        ),
+        (
+            "gpu-spot:tags",
+            {f"t{n}": "v" for n in range(46)},
+            "gpu-spot:tags: 46 tags, allowed: at most 45 (AWS takes 50, some are ours)",
+        ),
         (
             f"{CAPACITY}/onDemandBase",
             9,
@@ -212,6 +221,21 @@ def test_each_error_is_a_line_of_its_own() -> None:
         "gpu-spot:network.cidr",
         "gpu-spot:services[0].capacity.spotPercentage",
     ]
+
+
+def test_a_region_that_is_none_is_one_error_and_not_one_for_its_zones() -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(changed("aws:region", "us-west"))
+    assert str(caught.value).startswith('aws:region: "us-west", allowed: what matches ')
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("written", [30.5, "30.5"])
+def test_a_number_may_be_text_where_the_cli_writes_it_so(written: float | str) -> None:
+    capacity = load_settings(changed(f"{CAPACITY}/fallback", {"knobs": {"shortageCost": written}}))
+    assert capacity.services[0].capacity.fallback.knobs == {"shortageCost": 30.5}
+    with pytest.raises(SettingsError, match=r'knobs\.shortageCost: "dear", allowed: a valid number'):
+        load_settings(changed(f"{CAPACITY}/fallback", {"knobs": {"shortageCost": "dear"}}))
 
 
 def test_two_services_of_one_name_are_refused() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,9 +15,10 @@ import pulumi_aws as aws
 from infra.components.capacity.agent_store import AgentStore
 from infra.schema.work import Dataset
 from infra.scope import Scope
+from userdata.agent.config import strict
 from userdata.agent.config.model import Config
 from userdata.agent.config.names import DATASET_DEVICES
-from userdata.render import BootSettings, render
+from userdata.render import SCRIPT, BootSettings, render
 
 _ROOT_DEVICE: Final = "/dev/sda1"
 """Of Ubuntu images."""
@@ -58,9 +61,12 @@ class LaunchTemplate(pulumi.ComponentResource):
         """Declare the template."""
         super().__init__("gpu-spot:infra:LaunchTemplate", name, None, opts)
         tags = args.scope.tags(name, group=args.group, side=args.side)
+        boot_data = pulumi.Output.all(bucket=args.store.bucket, agent=args.agent).apply(
+            lambda known: _boot_data(args, known["bucket"], known["agent"])
+        )
         template = aws.ec2.LaunchTemplate(
             name,
-            description=f"{args.side} instances of {args.group}",
+            description=boot_data.apply(lambda known: f"{args.side} instances of {args.group}. {known[1]}"),
             image_id=args.image_id,
             iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=args.profile_arn),
             vpc_security_group_ids=list(args.security_group_ids),
@@ -92,12 +98,11 @@ class LaunchTemplate(pulumi.ComponentResource):
                 )
                 for kind in ("instance", "volume", "network-interface")
             ],
-            user_data=pulumi.Output.all(bucket=args.store.bucket, agent=args.agent).apply(
-                lambda known: _boot_data(args, known["bucket"], known["agent"])
-            ),
+            user_data=boot_data.apply(lambda known: known[0]),
             update_default_version=True,
             tags=tags,
-            opts=pulumi.ResourceOptions(parent=self),
+            # 30,000 characters of base64, twice: the description says which part of it is another.
+            opts=pulumi.ResourceOptions(parent=self, hide_diffs=["userData"]),
         )
         self.id = template.id
         # `$Latest` would hide a new version from a group: no diff, no effect on a later refresh.
@@ -162,7 +167,14 @@ def _encrypted(snapshot: str) -> pulumi.Output[str]:
     return looked_up
 
 
-def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Config) -> str:
+def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Config) -> tuple[str, str]:
+    """Return the boot data, in base64, and what tells its parts from another version's."""
     archive = args.store.archive
     text = render(BootSettings(agent, bucket, archive.key, archive.sha256, args.cloudwatch_parameter))
-    return base64.b64encode(text.encode()).decode()
+    told = strict.dump(agent)
+    parts = {"boot.sh": SCRIPT.read_bytes(), "agent": archive.sha256.encode()}
+    parts |= {
+        key: json.dumps(told[key]).encode() for key in sorted(told) if isinstance(told[key], dict | list)
+    }
+    marks = ", ".join(f"{name} {hashlib.sha256(part).hexdigest()[:8]}" for name, part in parts.items())
+    return base64.b64encode(text.encode()).decode(), f"Boot data: {marks}"

@@ -72,7 +72,7 @@ def document(statements: Sequence[Statement]) -> pulumi.Output[str]:
 
 
 def assumed_by(service: str) -> list[Statement]:
-    """Trust one AWS service."""
+    """Trust one AWS service, by a name that is the same in every partition."""
     return [Statement("Assume", ["sts:AssumeRole"], principal={"Service": service})]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from infra.schema.base import Email, Model, unique
 from userdata.agent.config.limits import Name
@@ -91,6 +91,15 @@ class Monitoring(Model):
         if minutes % 5:
             raise ValueError(f"{minutes} is not a multiple of 5, allowed: 5, 10, 15, … 1440")
         return minutes
+
+    @field_validator("monthly_budget_usd")
+    @classmethod
+    def _where_budgets_are(cls, amount: Decimal | None, info: ValidationInfo) -> Decimal | None:
+        region = str((info.context or {}).get("region", ""))
+        if amount is not None and region.startswith("us-gov-"):
+            # botocore has no endpoint there: a GovCloud account is billed through a commercial one.
+            raise ValueError(f"{amount} in {region}, which has no AWS Budgets, allowed: in other regions")
+        return amount
 
 
 class Previews(Model):

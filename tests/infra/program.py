@@ -28,12 +28,6 @@ LOOKUPS = {
         "id": "id",
         "userId": "u",
     },
-    "aws:index/getPartition:getPartition": {
-        "partition": "aws",
-        "dnsSuffix": "amazonaws.com",
-        "id": "aws",
-        "reverseDnsPrefix": "com.amazonaws",
-    },
     "aws:ebs/getSnapshot:getSnapshot": {
         "state": "completed",
         "encrypted": True,
@@ -46,9 +40,13 @@ LOOKUPS = {
     "aws:ssm/getParameter:getParameter": {"insecureValue": "ami-0123456789abcdef0", "name": "image"},
 }
 
+PARTITIONS = {  # botocore's partitions.json
+    "aws": {"dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws"},
+    "aws-cn": {"dnsSuffix": "amazonaws.com.cn", "reverseDnsPrefix": "cn.com.amazonaws"},
+    "aws-us-gov": {"dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws"},
+}
 
 PLAIN_SNAPSHOT = "snap-00000000"
-ENDPOINT_ZONES = ["us-west-2a", "us-west-2b", "us-west-2c"]
 SUBNETS: dict[str, dict[str, Any]] = {
     "subnet-0000000a": {"availabilityZone": "us-west-2a"},
     "subnet-000000aa": {"availabilityZone": "us-west-2a", "vpcId": "vpc-0000000e"},
@@ -65,16 +63,20 @@ IDS = {"aws:efs/fileSystem:FileSystem": "fs-0a1b2c", "aws:efs/accessPoint:Access
 class Recorder(mocks.Mocks):
     def __init__(self, *, known: bool) -> None:
         self.known = known
+        self.partition = "aws"
         self.lookups: list[str] = []
 
     def call(self, args: mocks.MockCallArgs) -> tuple[dict[str, Any], list[tuple[str, str]]]:
         self.lookups.append(args.token)
-        answer = LOOKUPS[args.token]
+        answer = PARTITIONS[self.partition] | {"partition": self.partition}
+        if not args.token.endswith(":getPartition"):
+            answer = LOOKUPS[args.token]
         if args.args.get("snapshotIds") == [PLAIN_SNAPSHOT]:
             answer = answer | {"encrypted": False}
         if "filters" in args.args:  # of an endpoint's service
             name = args.args["filters"][0]["values"][0]
-            answer = {"serviceName": name, "availabilityZones": ENDPOINT_ZONES}
+            region = name.split(".")[2]
+            answer = {"serviceName": name, "availabilityZones": [f"{region}{letter}" for letter in "abc"]}
         return answer | SUBNETS.get(args.args.get("id", ""), {}), []
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str, dict[str, Any]]:
@@ -162,6 +164,9 @@ def warned(mode: str, stack: str, stack_file: Path) -> str:
 
 def _run(monitor: Monitor, mode: str, stack: str, stack_file: Path) -> None:
     raw = yaml.safe_load(stack_file.read_text("utf-8"))["config"]
+    prefixes = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}
+    region = raw["aws:region"]
+    monitor.recorder.partition = next((prefixes[p] for p in prefixes if region.startswith(p)), "aws")
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     preview = mode == "unknown"

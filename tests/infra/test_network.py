@@ -100,9 +100,7 @@ def test_an_endpoint_is_only_where_its_service_is() -> None:
     found = [one for one in prod.of("VpcEndpoint").values() if one["vpcEndpointType"] == "Interface"]
     assert found
     for endpoint in found:
-        assert endpoint["subnetIds"] == [
-            f"gpu-spot-prod-private-{zone}-id" for zone in program.ENDPOINT_ZONES
-        ]
+        assert endpoint["subnetIds"] == [f"gpu-spot-prod-private-us-west-2{zone}-id" for zone in "abc"]
 
 
 def test_a_service_that_is_in_none_of_the_zones_is_refused(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from infra.components.identity.previews import Previews, PreviewsArgs
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
 from infra.components.network.network import Network, NetworkArgs
 from infra.components.storage.storage import Storage, StorageArgs
-from infra.schema import Settings
+from infra.schema import Service, Settings, Training
 from infra.scope import Scope
 from infra.settings import read_settings
 from lambdas.core import names
@@ -37,7 +37,7 @@ def declare() -> None:
         protect=settings.protect,
         kms_key_arn=settings.kms_key_arn,
     )
-    entries = (*settings.services, *settings.training)
+    entries: tuple[Service | Training, ...] = (*settings.services, *settings.training)
     network = Network(
         scope.name("network"),
         NetworkArgs(

@@ -101,7 +101,7 @@ class Endpoints(pulumi.ComponentResource):
 
     def _looked_up(self, service: str) -> pulumi.Output[aws.ec2.GetVpcEndpointServiceResult]:
         """Return what AWS says of a service: its name here, and the zones that it is in."""
-        return aws.ec2.get_vpc_endpoint_service_output(
+        found: pulumi.Output[aws.ec2.GetVpcEndpointServiceResult] = aws.ec2.get_vpc_endpoint_service_output(
             service_type="Interface",
             filters=[
                 aws.ec2.GetVpcEndpointServiceFilterArgs(
@@ -110,6 +110,7 @@ class Endpoints(pulumi.ComponentResource):
                 )
             ],
         )
+        return found
 
     def _security_group(self) -> aws.ec2.SecurityGroup:
         args, name = self._args, self._args.scope.name("endpoints")

@@ -21,7 +21,7 @@ space  := $(empty) $(empty)
 USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
 BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
 
-.PHONY: help setup demo demo-research check quick test test-real lint types format system-packages bench lock clean distclean
+.PHONY: help setup demo demo-research aws-check check quick test test-real lint types format system-packages bench lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ demo: setup ## deploy the dev stack into a local cloud and replay two days of sp
 
 demo-research: setup ## a training job whose volume follows it from zone to zone for a day: out/demo-research/report.html
 	@$(BIN)/gpu-spot demo --stack research --hours 24 --out out/demo-research $(ARGS)
+
+aws-check: setup ## try on AWS what AWS's documentation says (ARGS=--yes-spend-money; rehearsed on moto: ARGS=--rehearse)
+	@$(BIN)/gpu-spot aws-check $(ARGS)
 
 check: setup lint ## in half a minute: lint, types, and the quick tests of the tiers pure and adapter
 	@$(MAKE) --jobs 2 --output-sync types quick

@@ -12,6 +12,7 @@ from gpu_spot.market.supply.trace import TraceError
 from pulumi_on_moto.errors import LocalCloudError
 
 _COMMANDS: Final = (
+    "gpu_spot.commands.aws_check",
     "gpu_spot.commands.demo",
     "gpu_spot.commands.deploy",
     "gpu_spot.commands.preflight",

@@ -31,7 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "gpu_spot": {"pulumi_on_moto"},
     "gpu_spot.commands": {
-        *(f"gpu_spot.{room}" for room in ("facts", "live", "market", "preflight", "report")),
+        *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "live", "market", "preflight", "report")),
         *("pulumi_on_moto", "rich"),
     },
     "gpu_spot.facts": {"gpu_spot.market"},
@@ -48,6 +48,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "gpu_spot.market.deadline": {"gpu_spot.market.rules", "gpu_spot.market.supply", "numpy"},
     "gpu_spot.nodes": {"gpu_spot.facts", "userdata", "pulumi_on_moto", "moto", "botocore", "yaml"},
+    "gpu_spot.aws_check": {
+        *("gpu_spot.preflight.account", "gpu_spot.preflight.prices"),
+        *("pulumi_on_moto", "moto", "botocore"),
+    },
     "gpu_spot.preflight": {
         *("infra.accelerators", "infra.schema", "infra.settings"),
         *("lambdas.core.model", "lambdas.core.names", "pulumi_on_moto", "boto3", "botocore"),

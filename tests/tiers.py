@@ -13,6 +13,8 @@ HERE: Final = Path(__file__).parent
 REHEARSED: Final = HERE / "live"
 
 _MARKS_OF: Final = {
+    "aws_check": "adapter",
+    "aws_check/test_rehearsal.py": "adapter long",
     "core": "pure",
     "deadline": "pure",
     "deadline/test_bench.py": "pure long",

@@ -1,0 +1,232 @@
+"""Who comes and goes in an Auto Scaling group."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.lab import TAG, Falsified, Lab
+
+_PROTECTION: Final = 'Auto Scaling guide, "Use instance scale-in protection"'
+_ACT: Final = "lambdas/aws/auto_scaling.py"
+_NO_VICTIMS: Final = (
+    "who goes when capacity is lowered is decided by AWS's policy, not by this rehearsal's player"
+)
+_WATCHED: Final = 120.0
+"""Seconds for which nothing may happen."""
+
+
+def _above_max(lab: Lab) -> str:
+    group, client = lab.group("above"), lab.clients("autoscaling")
+    return lab.refused(
+        lambda: client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=3), "above max value"
+    )
+
+
+def _max_lowers_desired(lab: Lab) -> str:
+    group, client = lab.group("lowered"), lab.clients("autoscaling")
+    lab.serving(group, 2)
+    client.update_auto_scaling_group(AutoScalingGroupName=group, MaxSize=1)
+    desired = lab.described(group)["DesiredCapacity"]
+    if desired != 1:
+        raise Falsified(f"the desired capacity is {desired}")
+    return "2 became 1"
+
+
+def _released(lab: Lab, group: str) -> str:
+    one, other = lab.serving(group, 2)
+    client = lab.clients("autoscaling")
+    lab.accepted(
+        lambda: client.terminate_instance_in_auto_scaling_group(
+            InstanceId=one, ShouldDecrementDesiredCapacity=True
+        )
+    )
+    desired = lab.described(group)["DesiredCapacity"]
+    if desired != 1:
+        raise Falsified(f"the desired capacity is {desired}")
+    lab.until(lambda: one not in lab.states(group), "the named one is gone")
+    if lab.states(group) != {other: "InService"}:
+        raise Falsified(f"left are {lab.states(group)}, not {other}")
+    return "the named one went, the other stayed, desired 1"
+
+
+def _release(lab: Lab) -> str:
+    return _released(lab, lab.group("release"))
+
+
+def _release_protected(lab: Lab) -> str:
+    return _released(lab, lab.group("protected", NewInstancesProtectedFromScaleIn=True))
+
+
+def _release_unknown(lab: Lab) -> str:
+    client = lab.clients("autoscaling")
+    return lab.refused(
+        lambda: client.terminate_instance_in_auto_scaling_group(
+            InstanceId="i-0123456789abcdef0", ShouldDecrementDesiredCapacity=True
+        ),
+        "not found",
+    )
+
+
+def _inherit(lab: Lab) -> str:
+    group = lab.group("inherit", NewInstancesProtectedFromScaleIn=True)
+    lab.serving(group, 1)
+    [member] = lab.described(group)["Instances"]
+    if not member["ProtectedFromScaleIn"]:
+        raise Falsified("it is not protected")
+    return "protected"
+
+
+def _spared(lab: Lab) -> str:
+    group = lab.group("spared", NewInstancesProtectedFromScaleIn=True)
+    before = lab.serving(group, 2)
+    lab.clients("autoscaling").set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
+    lab.clock.sleep(_WATCHED)
+    if set(lab.states(group)) != set(before):
+        raise Falsified(f"{sorted(before)} became {lab.states(group)}")
+    return f"both were there {_WATCHED:.0f} s later"
+
+
+def _tags(lab: Lab) -> str:
+    group = lab.group("tags")
+    [member] = lab.serving(group, 1)
+    found = lab.clients("ec2").describe_instances(InstanceIds=[member])["Reservations"][0]["Instances"][0]
+    tags = {tag["Key"]: tag["Value"] for tag in found["Tags"]}
+    if tags.get("aws:autoscaling:groupName") != group or tags.get(TAG) != lab.run:
+        raise Falsified(f"its tags are {tags}")
+    return "its group's name and tag"
+
+
+def _activity(lab: Lab) -> str:
+    group = lab.group("activity")
+    lab.serving(group, 1)
+    client = lab.clients("autoscaling")
+    newest = client.describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=1)["Activities"][0]
+    told = f"{newest['StatusCode']}: {newest['Description']}"
+    if newest["StatusCode"] != "Successful" or not newest["Description"].startswith(
+        "Launching a new EC2 instance"
+    ):
+        raise Falsified(told)
+    return told.partition(": i-")[0]
+
+
+def _suspended(lab: Lab) -> str:
+    group, client = lab.group("suspended"), lab.clients("autoscaling")
+    client.suspend_processes(AutoScalingGroupName=group, ScalingProcesses=["AZRebalance"])
+    found = [one["ProcessName"] for one in lab.described(group)["SuspendedProcesses"]]
+    if found != ["AZRebalance"]:
+        raise Falsified(f"suspended are {found}")
+    return "AZRebalance alone"
+
+
+def _described_soon(lab: Lab) -> str:
+    group, client, ec2 = lab.group("lag"), lab.clients("autoscaling"), lab.clients("ec2")
+    client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
+    [member] = lab.until(lambda: list(lab.states(group)), "a member")
+    listed = lab.clock.now()
+    # A filter answers with nothing where an id in InstanceIds would be an error.
+    filters = [{"Name": "instance-id", "Values": [member]}]
+    lab.until(lambda: ec2.describe_instances(Filters=filters)["Reservations"], "described", 60)
+    return f"described {lab.clock.now() - listed:.0f} s after it was listed"
+
+
+CLAIMS: Final = (
+    Claim(
+        "desired-above-max",
+        "A desired capacity above MaxSize is refused.",
+        "SetDesiredCapacity",
+        _ACT,
+        "it is accepted",
+        _above_max,
+    ),
+    Claim(
+        "max-lowers-desired",
+        "A MaxSize below the desired capacity lowers that.",
+        "UpdateAutoScalingGroup",
+        "docs/operations.md",
+        "the desired capacity stays",
+        _max_lowers_desired,
+        instances=2,
+    ),
+    Claim(
+        "release",
+        "TerminateInstanceInAutoScalingGroup ends the named one alone and lowers the desired capacity.",
+        "TerminateInstanceInAutoScalingGroup",
+        _ACT,
+        "another goes, or is launched",
+        _release,
+        instances=2,
+    ),
+    Claim(
+        "release-of-a-protected",
+        "It ends an instance that is protected from scale-in, too.",
+        _PROTECTION,
+        _ACT,
+        "it is refused",
+        _release_protected,
+        instances=2,
+    ),
+    Claim(
+        "release-of-a-gone",
+        "Of an instance that is gone AWS says that it is not found.",
+        "TerminateInstanceInAutoScalingGroup",
+        _ACT,
+        "other words",
+        _release_unknown,
+    ),
+    Claim(
+        "protection-is-inherited",
+        "New instances have their group's protection.",
+        _PROTECTION,
+        "infra/components/capacity/capacity_group.py",
+        "a new one is not protected",
+        _inherit,
+        instances=1,
+        unplayable="members join by this rehearsal's player, and moto's own launches are switched off",
+    ),
+    Claim(
+        "protected-are-spared",
+        "A lower desired capacity ends nobody who is protected.",
+        _PROTECTION,
+        "infra/components/capacity/capacity_group.py",
+        "a member goes",
+        _spared,
+        instances=2,
+        unplayable=_NO_VICTIMS,
+    ),
+    Claim(
+        "tags-of-members",
+        "Members carry their group's tags, and its name as aws:autoscaling:groupName.",
+        'Auto Scaling guide, "Tag Auto Scaling groups and instances"',
+        "userdata/boot.sh",
+        "a tag is missing",
+        _tags,
+        instances=1,
+    ),
+    Claim(
+        "launch-activity",
+        "A launch is an activity whose description starts with 'Launching a new EC2 instance'.",
+        "DescribeScalingActivities",
+        _ACT,
+        "other words",
+        _activity,
+        instances=1,
+    ),
+    Claim(
+        "suspended-process",
+        "A suspended process is shown, and no other.",
+        "SuspendProcesses",
+        "infra/components/capacity/capacity_group.py",
+        "others are suspended, too",
+        _suspended,
+    ),
+    Claim(
+        "described-soon",
+        "DescribeInstances shows a member within a minute of the group listing it.",
+        'EC2 API reference, "Eventual consistency"',
+        "lambdas/aws/observe.py",
+        "a minute passes",
+        _described_soon,
+        instances=1,
+    ),
+)

@@ -1,0 +1,107 @@
+"""Lifecycle hooks, at both ends of an instance's life."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.lab import Falsified, Lab
+
+_GUIDE: Final = 'Auto Scaling guide, "Amazon EC2 Auto Scaling lifecycle hooks"'
+_AGENT: Final = "userdata/agent/aws/hooks.py"
+_HOOK: Final = "check"
+
+
+def _hooked(lab: Lab, what: str, transition: str) -> str:
+    """Return an empty group with a hook at one end of its instances' lives."""
+    group = lab.group(what)
+    lab.clients("autoscaling").put_lifecycle_hook(
+        AutoScalingGroupName=group,
+        LifecycleHookName=_HOOK,
+        LifecycleTransition=f"autoscaling:EC2_INSTANCE_{transition}",
+        HeartbeatTimeout=300,
+        DefaultResult="CONTINUE",
+    )
+    return group
+
+
+def _waiting(lab: Lab, group: str, state: str) -> str:
+    def waits() -> str | None:
+        return next((one for one, now in lab.states(group).items() if now == state), None)
+
+    return lab.until(waits, state)
+
+
+def _complete(lab: Lab, group: str, instance: str) -> None:
+    lab.clients("autoscaling").complete_lifecycle_action(
+        AutoScalingGroupName=group,
+        LifecycleHookName=_HOOK,
+        InstanceId=instance,
+        LifecycleActionResult="CONTINUE",
+    )
+
+
+def _holds(lab: Lab) -> str:
+    group = _hooked(lab, "launching", "LAUNCHING")
+    lab.clients("autoscaling").set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
+    instance = _waiting(lab, group, "Pending:Wait")
+    lab.clock.sleep(30)
+    if lab.states(group)[instance] != "Pending:Wait":
+        raise Falsified(f"30 s later it is {lab.states(group)[instance]}")
+    _complete(lab, group, instance)
+    _waiting(lab, group, "InService")
+    return "Pending:Wait, then InService"
+
+
+def _too_early(lab: Lab) -> str:
+    group = _hooked(lab, "early", "TERMINATING")
+    [instance] = lab.serving(group, 1)
+    return lab.refused(lambda: _complete(lab, group, instance), "No active Lifecycle Action found")
+
+
+def _terminating(lab: Lab) -> str:
+    group = _hooked(lab, "terminating", "TERMINATING")
+    [instance] = lab.serving(group, 1)
+    lab.clients("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=instance, ShouldDecrementDesiredCapacity=True
+    )
+    _waiting(lab, group, "Terminating:Wait")
+    desired = lab.described(group)["DesiredCapacity"]
+    if desired != 0:
+        raise Falsified(f"while it waits the desired capacity is {desired}")
+    _complete(lab, group, instance)
+    lab.until(lambda: instance not in lab.states(group), "it is gone")
+    return "Terminating:Wait with desired 0, gone once the hook was completed"
+
+
+CLAIMS: Final = (
+    Claim(
+        "launch-hook-holds",
+        "A launch hook keeps an instance in Pending:Wait until somebody completes it.",
+        _GUIDE,
+        _AGENT,
+        "it is in service before",
+        _holds,
+        instances=1,
+        unplayable="nobody but a rehearsed group hears that a hook is completed",
+    ),
+    Claim(
+        "no-active-action",
+        "Completing a hook that does not hold is refused with 'No active Lifecycle Action found'.",
+        "CompleteLifecycleAction",
+        _AGENT,
+        "other words, or none",
+        _too_early,
+        instances=1,
+    ),
+    Claim(
+        "terminating-wait",
+        "A released instance stays listed as Terminating:Wait, no longer counts, and goes with its hook.",
+        _GUIDE,
+        "lambdas/aws/auto_scaling.py",
+        "it goes at once, or counts",
+        _terminating,
+        instances=1,
+        unplayable="an instance that the rehearsal ends is gone at once",
+    ),
+)

@@ -1,0 +1,138 @@
+"""SQS and EventBridge: how wake-ups reach the controller."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.lab import TAG, Falsified, Lab
+
+_WAKE_UPS: Final = "infra/components/control/wake_ups.py"
+_SQS: Final = "Amazon SQS developer guide"
+
+
+def _silent(lab: Lab, url: str, what: str) -> None:
+    if lab.received(url) is not None:
+        raise Falsified(what)
+
+
+def _delay(lab: Lab) -> str:
+    url = lab.queue("delay")
+    lab.clients("sqs").send_message(QueueUrl=url, MessageBody="{}", DelaySeconds=20)
+    _silent(lab, url, "it came at once")
+    sent = lab.clock.now()
+    lab.until(lambda: lab.received(url), "it comes", 60)
+    return f"it came {lab.clock.now() - sent:.0f} s later"
+
+
+def _longest_delay(lab: Lab) -> str:
+    url, sqs = lab.queue("longest"), lab.clients("sqs")
+    return lab.refused(
+        lambda: sqs.send_message(QueueUrl=url, MessageBody="{}", DelaySeconds=901), "DelaySeconds"
+    )
+
+
+def _visibility(lab: Lab) -> str:
+    url, sqs = lab.queue("visibility", VisibilityTimeout="300"), lab.clients("sqs")
+    sqs.send_message(QueueUrl=url, MessageBody="{}")
+    message = lab.until(lambda: lab.received(url), "it comes", 60)
+    _silent(lab, url, "it came twice")
+    sqs.change_message_visibility(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0)
+    lab.until(lambda: lab.received(url), "it comes back", 60)
+    return "hidden, and back once the timeout was made 0"
+
+
+def _dead_letters(lab: Lab) -> str:
+    dead, sqs = lab.queue("dead"), lab.clients("sqs")
+    policy = {"deadLetterTargetArn": lab.queue_arn(dead), "maxReceiveCount": 2}
+    url = lab.queue("living", VisibilityTimeout="1", RedrivePolicy=json.dumps(policy))
+    sqs.send_message(QueueUrl=url, MessageBody="{}")
+    seen = 0
+
+    def moved() -> bool:
+        nonlocal seen
+        seen += lab.received(url) is not None
+        return lab.received(dead) is not None
+
+    lab.until(moved, "a dead letter", 120)
+    if seen != 2:
+        raise Falsified(f"it was received {seen} times")
+    return "received twice, then among the dead letters"
+
+
+def _events(lab: Lab) -> str:
+    events, name = lab.clients("events"), lab.name("event")
+    source = f"gpu-spot.check.{lab.run}"
+    rule = events.put_rule(
+        Name=name, EventPattern=json.dumps({"source": [source]}), Tags=[{"Key": TAG, "Value": lab.run}]
+    )["RuleArn"]
+    url = lab.queue("event", SqsManagedSseEnabled="true")
+    arn, sqs = lab.queue_arn(url), lab.clients("sqs")
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": json.dumps(_policy(arn, rule))})
+    events.put_targets(Rule=name, Targets=[{"Id": "queue", "Arn": arn}])
+
+    def arrives() -> Any:
+        # Sent again while rule and policy are not everywhere yet.
+        events.put_events(Entries=[{"Source": source, "DetailType": "check", "Detail": "{}"}])
+        return lab.received(url)
+
+    body = json.loads(lab.until(arrives, "the event in the queue", 120)["Body"])
+    if (body.get("source"), body.get("detail-type")) != (source, "check"):
+        raise Falsified(f"the message is {body}")
+    return f"fields {', '.join(sorted(body))}"
+
+
+def _policy(queue: str, rule: str) -> dict[str, Any]:
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": queue,
+        "Condition": {"ArnEquals": {"aws:SourceArn": rule}},
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+CLAIMS: Final = (
+    Claim(
+        "delayed-message",
+        "A delayed message shows after its delay, not before.",
+        f'{_SQS}, "message timers"',
+        "lambdas/aws/alarm_clock.py",
+        "it comes at once, or never",
+        _delay,
+    ),
+    Claim(
+        "longest-delay",
+        "A delay above 900 s is refused.",
+        "SendMessage",
+        "lambdas/aws/alarm_clock.py",
+        "it is accepted",
+        _longest_delay,
+    ),
+    Claim(
+        "visibility",
+        "A message that somebody has is hidden, and shows again once its timeout is made 0.",
+        f'{_SQS}, "visibility timeout"',
+        _WAKE_UPS,
+        "it comes twice, or not again",
+        _visibility,
+    ),
+    Claim(
+        "dead-letters",
+        "After maxReceiveCount a message is a dead letter.",
+        f'{_SQS}, "dead-letter queues"',
+        _WAKE_UPS,
+        "it comes more often",
+        _dead_letters,
+    ),
+    Claim(
+        "event-into-an-encrypted-queue",
+        "EventBridge sends into a queue that SQS encrypts, by a policy that names its rule.",
+        'EventBridge user guide, "Using resource-based policies"',
+        _WAKE_UPS,
+        "no event arrives",
+        _events,
+    ),
+)

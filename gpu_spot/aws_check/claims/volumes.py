@@ -1,0 +1,119 @@
+"""EBS: how a job's volume follows it."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.lab import TAG, Falsified, Lab
+
+_EXECUTE: Final = "userdata/agent/storage/volume/execute.py"
+_DEVICE: Final = "/dev/sdf"
+
+
+def _attach(lab: Lab, volume: str, instance: str) -> None:
+    lab.clients("ec2").attach_volume(VolumeId=volume, InstanceId=instance, Device=_DEVICE)
+
+
+def _other_zone(lab: Lab) -> str:
+    here, there, *_ = lab.subnets
+    instance, volume = lab.instance(here), lab.volume(there)
+    return lab.refused(lambda: _attach(lab, volume, instance), "ZoneMismatch", "same availability zone")
+
+
+def _attached(lab: Lab) -> tuple[str, str]:
+    zone = next(iter(lab.subnets))
+    instance, volume = lab.instance(zone), lab.volume(zone)
+    _attach(lab, volume, instance)
+    lab.until(lambda: lab.volume_state(volume) == "in-use", "the volume is attached")
+    return instance, volume
+
+
+def _one_holder(lab: Lab) -> str:
+    _, volume = _attached(lab)
+    other = lab.instance(next(iter(lab.subnets)))
+    return lab.refused(lambda: _attach(lab, volume, other), "VolumeInUse", "already attached", "in-use")
+
+
+def _not_deleted(lab: Lab) -> str:
+    _, volume = _attached(lab)
+    return lab.refused(lambda: lab.clients("ec2").delete_volume(VolumeId=volume), "VolumeInUse", "attached")
+
+
+def _not_attached(lab: Lab) -> str:
+    zone, ec2 = next(iter(lab.subnets)), lab.clients("ec2")
+    instance, volume = lab.instance(zone), lab.volume(zone)
+    return lab.refused(
+        lambda: ec2.detach_volume(VolumeId=volume, InstanceId=instance), "IncorrectState", "InvalidAttachment"
+    )
+
+
+def _travels(lab: Lab) -> str:
+    ec2 = lab.clients("ec2")
+    here, there, *_ = lab.subnets
+    made = ec2.create_snapshot(VolumeId=lab.volume(here), TagSpecifications=lab.tagged("snapshot"))
+    snapshot = made["SnapshotId"]
+
+    def shown() -> dict[str, Any]:
+        found: dict[str, Any] = ec2.describe_snapshots(SnapshotIds=[snapshot])["Snapshots"][0]
+        return found
+
+    lab.until(lambda: shown()["State"] == "completed", "the snapshot is complete", 900)
+    tags = {tag["Key"]: tag["Value"] for tag in shown().get("Tags", [])}
+    if tags.get(TAG) != lab.run:
+        raise Falsified(f"the snapshot's tags are {tags}")
+    copy = lab.volume(there, SnapshotId=snapshot)
+    [found] = ec2.describe_volumes(VolumeIds=[copy])["Volumes"]
+    if found["AvailabilityZone"] != there or found.get("SnapshotId") != snapshot:
+        raise Falsified(f"the copy is in {found['AvailabilityZone']}, of {found.get('SnapshotId')}")
+    return "a tagged snapshot of one zone, a volume in another"
+
+
+CLAIMS: Final = (
+    Claim(
+        "volume-of-another-zone",
+        "A volume of another zone cannot be attached.",
+        "AttachVolume",
+        _EXECUTE,
+        "it is attached",
+        _other_zone,
+        instances=1,
+        unplayable="moto attaches across zones",
+    ),
+    Claim(
+        "one-holder",
+        "A volume that is attached cannot be attached to another instance.",
+        "AttachVolume",
+        _EXECUTE,
+        "it is attached twice",
+        _one_holder,
+        instances=2,
+        unplayable="moto attaches a volume twice",
+    ),
+    Claim(
+        "attached-is-not-deleted",
+        "A volume that is attached cannot be deleted.",
+        "DeleteVolume",
+        _EXECUTE,
+        "it is deleted",
+        _not_deleted,
+        instances=1,
+    ),
+    Claim(
+        "detached-already",
+        "Detaching what is not attached is refused with IncorrectState or InvalidAttachment.NotFound.",
+        "DetachVolume",
+        _EXECUTE,
+        "other words, or none",
+        _not_attached,
+        instances=1,
+    ),
+    Claim(
+        "volume-travels",
+        "A snapshot is tagged as it is made, and becomes a volume in another zone.",
+        "CreateSnapshot, CreateVolume",
+        _EXECUTE,
+        "no tag, or no volume there",
+        _travels,
+    ),
+)

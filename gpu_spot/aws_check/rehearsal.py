@@ -1,0 +1,79 @@
+"""The run rehearsed on moto: a small player launches what groups and fleets ask for, whenever time passes.
+
+It shows that the program tries, judges and cleans up; nothing of what AWS does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
+from moto.ec2.models import ec2_backends
+
+from gpu_spot.aws_check.lab import INSTANCE_TYPE, Lab
+from gpu_spot.preflight.account import ClientOf
+from pulumi_on_moto import sandbox
+from pulumi_on_moto.fixes.fleets.request import FleetRequest
+from pulumi_on_moto.fixes.groups.members import join, warm_instances
+from pulumi_on_moto.running.clock import SimulatedTime, simulated
+from pulumi_on_moto.running.events import EventBus
+from pulumi_on_moto.running.functions import FunctionRuntime
+from pulumi_on_moto.sandbox import ACCOUNT
+
+_START: Final = 1_767_571_200.0
+_RUN: Final = "rehearsal"
+
+
+class PlayedClock:
+    """Simulated time in which the player acts. See ``Clock``."""
+
+    def __init__(self, clients: ClientOf, region: str, time: SimulatedTime) -> None:
+        self._clients, self._time = clients, time
+        self._groups = autoscaling_backends[ACCOUNT][region]
+        self._ec2: Any = ec2_backends[ACCOUNT][region]
+
+    def now(self) -> float:
+        """Return the simulated time."""
+        return self._time.now
+
+    def sleep(self, seconds: float) -> None:
+        """Let simulated time pass; what is asked for then is there."""
+        self._time.set(self._time.now + seconds)
+        for group in self._groups.autoscaling_groups.values():
+            self._play(group)
+        for fleet in self._ec2.spot_fleet_requests.values():
+            if isinstance(fleet, FleetRequest) and fleet.state == "active":
+                while len(fleet.members) < fleet.target:
+                    fleet.join(self._launched())
+
+    def _play(self, group: FakeAutoScalingGroup) -> None:
+        """Fill a group, out of its warm pool first, then the pool; a pool is filled once."""
+        warm, pool = warm_instances(group), group.get_warm_pool()
+        if pool is not None and not warm and not group.instance_states:
+            for _ in range(int(pool.min_size or 0)):
+                instance = self._launched()
+                self._clients("ec2").stop_instances(InstanceIds=[instance.id])
+                warm.append(instance)
+        while len(group.instance_states) < int(group.desired_capacity or 0):
+            if warm:
+                instance = warm.pop()
+                self._clients("ec2").start_instances(InstanceIds=[instance.id])
+            else:
+                instance = self._launched()
+            join(group, instance)
+
+    def _launched(self) -> Any:
+        made = self._clients("ec2").run_instances(
+            ImageId="ami-0123456789abcdef0", InstanceType=INSTANCE_TYPE, MinCount=1, MaxCount=1
+        )
+        return self._ec2.get_instance(made["Instances"][0]["InstanceId"])
+
+
+@contextlib.contextmanager
+def rehearsed(region: str) -> Iterator[Lab]:
+    """Run the body with a lab in an empty local cloud."""
+    with simulated(_START) as time, sandbox(region) as clients:
+        EventBus(region, FunctionRuntime(clients, {}))  # from now on it brings what rules match
+        yield Lab(clients, PlayedClock(clients, region, time), _RUN)

@@ -1,0 +1,64 @@
+"""Try claims, one after the other, and leave nothing behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.cleaning import clean_up
+from gpu_spot.aws_check.lab import Falsified, Lab
+
+Verdict: TypeAlias = Literal["held", "falsified", "not tried", "not playable here"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a claim. ``seen`` is what the trial saw, or why there was none."""
+
+    claim: Claim
+    verdict: Verdict
+    seen: str
+
+
+def tried(
+    lab: Lab,
+    claims: Iterable[Claim],
+    *,
+    on_moto: bool,
+    heard: Callable[[Outcome], None],
+) -> tuple[list[Outcome], list[str]]:
+    """Try claims and delete what they made, also where the run is broken off.
+
+    Args:
+        lab: of the run.
+        claims: in the order in which they are tried.
+        on_moto: whether claims that moto cannot play are passed over.
+        heard: told each outcome as it comes.
+
+    Returns:
+        The outcomes, and what could not be deleted.
+    """
+    outcomes: list[Outcome] = []
+    left: list[str] = []
+    try:
+        for claim in claims:
+            outcome = _outcome(lab, claim, on_moto=on_moto)
+            outcomes.append(outcome)
+            heard(outcome)
+    finally:
+        left = clean_up(lab.clients, lab.clock, lab.run)
+    return outcomes, left
+
+
+def _outcome(lab: Lab, claim: Claim, *, on_moto: bool) -> Outcome:
+    if on_moto and claim.unplayable:
+        return Outcome(claim, "not playable here", claim.unplayable)
+    try:
+        return Outcome(claim, "held", claim.steps(lab))
+    except Falsified as seen:
+        return Outcome(claim, "falsified", str(seen))
+    except Exception as error:
+        # A step that the claim is not about: permissions, quotas, another shape of answer. The others go on.
+        return Outcome(claim, "not tried", " ".join(f"{type(error).__name__}: {error}".split()))

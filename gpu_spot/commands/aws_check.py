@@ -1,0 +1,121 @@
+"""``gpu-spot aws-check``: try on AWS what the product takes from AWS's documentation."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import secrets
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rich.console import Console
+
+from gpu_spot.aws_check import cost, table
+from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.claims import CLAIMS
+from gpu_spot.aws_check.cleaning import clean_up
+from gpu_spot.aws_check.lab import Lab
+from gpu_spot.aws_check.rehearsal import rehearsed
+from gpu_spot.aws_check.trial import Outcome, tried
+from gpu_spot.commands import project
+from gpu_spot.preflight import account
+from pulumi_on_moto import LocalCloudError
+
+PAGE: Final = Path("docs", "aws-check.md")
+_STYLES: Final = {"held": "green", "falsified": "bold red", "not tried": "yellow", "not playable here": "dim"}
+
+
+class WallClock:
+    """The time of the world. See ``Clock``."""
+
+    def now(self) -> float:
+        """Return the time."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+def add_parser(commands: Any) -> None:
+    """Add the sub-command to an ``argparse`` sub-parsers object."""
+    parser = commands.add_parser(
+        "aws-check", help="try on AWS, with small instances, what this product takes from its documentation"
+    )
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--yes-spend-money", action="store_true", help="on AWS, with the caller's credentials and money"
+    )
+    where.add_argument(
+        "--rehearse", action="store_true", help="on moto: shows that this program works, nothing of AWS"
+    )
+    where.add_argument("--clean-up-only", action="store_true", help="delete what earlier runs left on AWS")
+    parser.add_argument("--region", default="us-east-1", help="with a default VPC (default: us-east-1)")
+    parser.add_argument("--profile", help="the AWS profile (default: AWS's own order)")
+    parser.add_argument("--claim", nargs="+", metavar="NAME", help="only these (default: all)")
+    parser.add_argument(
+        "--cap", type=float, default=1.0, metavar="USD", help="refuse to start above this (default: 1)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Try and print; 1 where a claim is falsified or something is left, 2 where nothing was started."""
+    console = Console()
+    try:
+        claims = _chosen(args.claim)
+        if args.rehearse:
+            return _rehearsal(claims, args.region, console)
+        asked = account.connect(args.region, args.profile)
+        if args.clean_up_only:
+            return _told_left(clean_up(asked.clients, WallClock()), console)
+        most = cost.at_most(claims)
+        if most > args.cap:
+            raise LocalCloudError(f"this run may cost ${most:.2f}, allowed: --cap {args.cap:g}")
+        root = project.find()
+    except LocalCloudError as error:
+        sys.stderr.write(f"gpu-spot: {error}\n")
+        return 2
+    console.print(f"account {asked.id}, {args.region}: at most ${most:.2f} for {len(claims)} claims")
+    lab = Lab(asked.clients, WallClock(), secrets.token_hex(4))
+    outcomes, left = tried(lab, claims, on_moto=False, heard=lambda outcome: _tell(outcome, console))
+    if args.claim is None:
+        day = datetime.datetime.now(datetime.UTC).date().isoformat()
+        (root / PAGE).write_text(table.run_on_aws(outcomes, args.region, day), encoding="utf-8")
+        console.print(f"written: {PAGE}")
+    return max(_told(outcomes, console), _told_left(left, console))
+
+
+def _chosen(names: Sequence[str] | None) -> Sequence[Claim]:
+    known = {claim.name: claim for claim in CLAIMS}
+    for name in names or ():
+        if name not in known:
+            raise LocalCloudError(f"no claim {name!r}, allowed: {', '.join(known)}")
+    return CLAIMS if names is None else [known[name] for name in names]
+
+
+def _rehearsal(claims: Sequence[Claim], region: str, console: Console) -> int:
+    console.print("rehearsed on moto: this tells nothing of AWS, and the page in docs/ stays as it is")
+    with rehearsed(region) as lab:
+        outcomes, left = tried(lab, claims, on_moto=True, heard=lambda outcome: _tell(outcome, console))
+    return max(_told(outcomes, console), _told_left(left, console))
+
+
+def _tell(outcome: Outcome, console: Console) -> None:
+    console.print(f"{outcome.verdict:18}", style=_STYLES[outcome.verdict], end="", highlight=False)
+    console.print(f"{outcome.claim.name}: {outcome.seen}", markup=False, highlight=False, soft_wrap=True)
+
+
+def _told(outcomes: Sequence[Outcome], console: Console) -> int:
+    counts = Counter(outcome.verdict for outcome in outcomes)
+    console.print(", ".join(f"{verdict}: {counts[verdict]}" for verdict in _STYLES), highlight=False)
+    return int(counts["falsified"] > 0)
+
+
+def _told_left(left: Sequence[str], console: Console) -> int:
+    console.print("nothing is left" if not left else f"still there: {', '.join(left)}", markup=False)
+    return int(bool(left))

@@ -1,0 +1,218 @@
+"""For each claim an AWS that does otherwise: one operation that answers, accepts or refuses differently."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from gpu_spot.preflight.account import ClientOf
+
+Call = Callable[..., dict[str, Any]]
+Change = Callable[[Call, dict[str, Any]], dict[str, Any]]
+
+
+@dataclass
+class Faulty:
+    """A client in front of another: one operation is changed."""
+
+    client: Any
+    operation: str
+    change: Change
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.client, name)
+        if name != self.operation:
+            return found
+        return lambda **given: self.change(found, given)
+
+
+def faulty(clients: ClientOf, fault: tuple[str, str, Change]) -> ClientOf:
+    service, operation, change = fault
+    front = Faulty(clients(service), operation, change)
+    return lambda asked: front if asked == service else clients(asked)
+
+
+def skipped(answer: Mapping[str, Any] | None = None) -> Change:
+    """The operation answers and does nothing."""
+    return lambda call, given: dict(answer or {})
+
+
+def refused(code: str, message: str = "") -> Change:
+    def change(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+        raise ClientError({"Error": {"Code": code, "Message": message}}, "Operation")
+
+    return change
+
+
+def edited(edit: Callable[[dict[str, Any]], None]) -> Change:
+    """The answer is changed on its way."""
+
+    def change(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+        answer = copy.deepcopy(call(**given))
+        edit(answer)
+        return answer
+
+    return change
+
+
+def asked(**other: Any) -> Change:
+    """The operation does something else than it was asked for."""
+    return lambda call, given: call(**given | other)
+
+
+def members(edit: Callable[[dict[str, Any]], None]) -> Change:
+    """Every member of a group shows otherwise."""
+
+    def each(answer: dict[str, Any]) -> None:
+        for member in answer["AutoScalingGroups"][0]["Instances"]:
+            edit(member)
+
+    return edited(each)
+
+
+def group(**shown: Any) -> Change:
+    return edited(lambda answer: answer["AutoScalingGroups"][0].update(shown))
+
+
+def fleet(edit: Callable[[dict[str, Any]], None]) -> Change:
+    return edited(lambda answer: edit(answer["SpotFleetRequestConfigs"][0]))
+
+
+def _lost(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+    """Lowering the capacity ends a member."""
+    answer = call(**given)
+    if given["DesiredCapacity"] == 1:
+        client: Any = call.__self__  # type: ignore[attr-defined]
+        [found] = client.describe_auto_scaling_groups(AutoScalingGroupNames=[given["AutoScalingGroupName"]])[
+            "AutoScalingGroups"
+        ]
+        client.terminate_instance_in_auto_scaling_group(
+            InstanceId=found["Instances"][0]["InstanceId"], ShouldDecrementDesiredCapacity=False
+        )
+    return answer
+
+
+def _second_accepted() -> Change:
+    turns = count()
+    return lambda call, given: call(**given) if next(turns) == 0 else {}
+
+
+def _always_another() -> Change:
+    turns = count()
+    return edited(lambda answer: answer.update(ActiveInstances=[{"InstanceId": f"i-{next(turns)}"}]))
+
+
+def _patient(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+    """A queue that has a message received more often than it says."""
+    attributes = dict(given.get("Attributes", {}))
+    if "RedrivePolicy" in attributes:
+        policy = json.loads(attributes["RedrivePolicy"])
+        attributes["RedrivePolicy"] = json.dumps(policy | {"maxReceiveCount": 4})
+    return call(**given | {"Attributes": attributes})
+
+
+def _priority_nought(shown: dict[str, Any]) -> None:
+    for override in shown["SpotFleetRequestConfig"]["LaunchTemplateConfigs"][0]["Overrides"]:
+        override["Priority"] = 0.0
+
+
+def _no_condition(answer: dict[str, Any]) -> None:
+    policy = json.loads(answer["Policy"])
+    del policy["Statement"][0]["Condition"]
+    answer["Policy"] = json.dumps(policy)
+
+
+ASG, EC2, SQS = "autoscaling", "ec2", "sqs"
+TERMINATE = "terminate_instance_in_auto_scaling_group"
+GROUPS, POOL = "describe_auto_scaling_groups", "describe_warm_pool"
+ALLOWED = skipped({"EvaluationResults": [{"EvalDecision": "allowed"}]})
+
+FAULTS: dict[str, tuple[str, str, Change]] = {
+    "image-id-with-warm-pool": (ASG, "put_warm_pool", refused("ValidationError", "not supported")),
+    "parameter-image": (ASG, "create_auto_scaling_group", refused("ValidationError", "Invalid id")),
+    "parameter-image-refuses-warm-pool": (ASG, "put_warm_pool", skipped()),
+    "parameter-image-refuses-requirements": (ASG, "create_auto_scaling_group", skipped()),
+    "five-requirement-blocks": (ASG, "create_auto_scaling_group", skipped()),
+    "template-versions": (
+        EC2,
+        "describe_launch_templates",
+        edited(lambda answer: answer["LaunchTemplates"][0].update(DefaultVersionNumber=2)),
+    ),
+    "desired-above-max": (ASG, "set_desired_capacity", skipped()),
+    "max-lowers-desired": (ASG, "update_auto_scaling_group", skipped()),
+    "release": (ASG, TERMINATE, asked(ShouldDecrementDesiredCapacity=False)),
+    "release-of-a-protected": (ASG, TERMINATE, refused("ValidationError", "protected from scale in")),
+    "release-of-a-gone": (ASG, TERMINATE, refused("ValidationError", "no such thing")),
+    "protection-is-inherited": (ASG, GROUPS, members(lambda one: one.update(ProtectedFromScaleIn=False))),
+    "protected-are-spared": (ASG, "set_desired_capacity", _lost),
+    "tags-of-members": (
+        EC2,
+        "describe_instances",
+        edited(lambda answer: answer["Reservations"][0]["Instances"][0].update(Tags=[])),
+    ),
+    "launch-activity": (
+        ASG,
+        "describe_scaling_activities",
+        edited(lambda answer: answer["Activities"][0].update(Description="Starting an instance")),
+    ),
+    "suspended-process": (ASG, "suspend_processes", asked(ScalingProcesses=["AZRebalance", "Launch"])),
+    "described-soon": (EC2, "describe_instances", skipped({"Reservations": []})),
+    "launch-hook-holds": (ASG, GROUPS, members(lambda one: one.update(LifecycleState="InService"))),
+    "no-active-action": (ASG, "complete_lifecycle_action", skipped()),
+    "terminating-wait": (
+        ASG,
+        GROUPS,
+        members(lambda one: one.update(LifecycleState=one["LifecycleState"].replace("Terminating", "Gone"))),
+    ),
+    "warm-instances-stand-apart": (ASG, GROUPS, group(DesiredCapacity=1)),
+    "warm-start": (
+        ASG,
+        POOL,
+        edited(lambda answer: [one.update(InstanceId="i-another") for one in answer["Instances"]] and None),
+    ),
+    "warm-instances-inherit-protection": (
+        ASG,
+        GROUPS,
+        members(lambda one: one.update(ProtectedFromScaleIn=False)),
+    ),
+    "hooks-fire-twice": (ASG, POOL, skipped({"Instances": []})),
+    "fleet-targets-together": (EC2, "modify_spot_fleet_request", asked(OnDemandTargetCapacity=0)),
+    "fleet-not-twice": (EC2, "modify_spot_fleet_request", skipped()),
+    "fleet-keeps-its-members": (EC2, "describe_spot_fleet_instances", _always_another()),
+    "fleet-of-a-request": (EC2, "modify_spot_fleet_request", skipped()),
+    "fleet-tags": (EC2, "describe_spot_fleet_requests", fleet(lambda one: one.update(Tags=[]))),
+    "fleet-priorities": (EC2, "describe_spot_fleet_requests", fleet(_priority_nought)),
+    "fleet-tells-of-a-shortage": (
+        EC2,
+        "describe_spot_fleet_request_history",
+        skipped({"HistoryRecords": []}),
+    ),
+    "delayed-message": (SQS, "send_message", asked(DelaySeconds=0)),
+    "longest-delay": (SQS, "send_message", skipped()),
+    "visibility": (SQS, "change_message_visibility", skipped()),
+    "dead-letters": (SQS, "create_queue", _patient),
+    "event-into-an-encrypted-queue": ("events", "put_events", skipped()),
+    "conditional-write": ("dynamodb", "put_item", skipped()),
+    "update-makes-the-item": ("dynamodb", "update_item", skipped()),
+    "pages-of-ten": ("ssm", "get_parameters_by_path", edited(lambda answer: answer.pop("NextToken"))),
+    "longest-parameter": ("ssm", "put_parameter", skipped()),
+    "policy-of-files": ("efs", "describe_file_system_policy", edited(_no_condition)),
+    "volume-of-another-zone": (EC2, "attach_volume", skipped()),
+    "one-holder": (EC2, "attach_volume", _second_accepted()),
+    "attached-is-not-deleted": (EC2, "delete_volume", skipped()),
+    "detached-already": (EC2, "detach_volume", skipped()),
+    "volume-travels": (
+        EC2,
+        "describe_snapshots",
+        edited(lambda answer: answer["Snapshots"][0].update(Tags=[])),
+    ),
+    "tags-of-groups-bound-permissions": ("iam", "simulate_custom_policy", ALLOWED),
+    "tags-of-volumes-bound-permissions": ("iam", "simulate_custom_policy", ALLOWED),
+    "keys-of-items-bound-permissions": ("iam", "simulate_custom_policy", ALLOWED),
+}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
@@ -76,9 +77,7 @@ def _groups(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
             if _is_of(group["Tags"], run):
                 yield Leftover(
                     f"group {name}",
-                    lambda name=name: client.delete_auto_scaling_group(
-                        AutoScalingGroupName=name, ForceDelete=True
-                    ),
+                    partial(client.delete_auto_scaling_group, AutoScalingGroupName=name, ForceDelete=True),
                 )
 
 
@@ -90,8 +89,8 @@ def _fleets(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
             if _is_of(fleet.get("Tags", []), run) and not state.startswith("cancelled"):
                 yield Leftover(
                     f"fleet {name}",
-                    lambda name=name: client.cancel_spot_fleet_requests(
-                        SpotFleetRequestIds=[name], TerminateInstances=True
+                    partial(
+                        client.cancel_spot_fleet_requests, SpotFleetRequestIds=[name], TerminateInstances=True
                     ),
                 )
 
@@ -105,7 +104,7 @@ def _instances(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
                 continue
             yield Leftover(
                 f"instance {name}",
-                None if state in _GOING else lambda name=name: client.terminate_instances(InstanceIds=[name]),
+                None if state in _GOING else partial(client.terminate_instances, InstanceIds=[name]),
             )
 
 
@@ -113,21 +112,19 @@ def _compute(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client, wanted = clients("ec2"), _filter(run)
     for one in client.describe_launch_templates(Filters=wanted)["LaunchTemplates"]:
         name = one["LaunchTemplateId"]
-        yield Leftover(
-            f"template {name}", lambda name=name: client.delete_launch_template(LaunchTemplateId=name)
-        )
+        yield Leftover(f"template {name}", partial(client.delete_launch_template, LaunchTemplateId=name))
     for one in client.describe_volumes(Filters=wanted)["Volumes"]:
         name = one["VolumeId"]
-        yield Leftover(f"volume {name}", lambda name=name: client.delete_volume(VolumeId=name))
+        yield Leftover(f"volume {name}", partial(client.delete_volume, VolumeId=name))
     for one in client.describe_snapshots(Filters=wanted, OwnerIds=["self"])["Snapshots"]:
         name = one["SnapshotId"]
-        yield Leftover(f"snapshot {name}", lambda name=name: client.delete_snapshot(SnapshotId=name))
+        yield Leftover(f"snapshot {name}", partial(client.delete_snapshot, SnapshotId=name))
 
 
 def _messages(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     sqs, events = clients("sqs"), clients("events")
     for url in sqs.list_queues(QueueNamePrefix=_prefix(run)).get("QueueUrls", []):
-        yield Leftover(f"queue {url}", lambda url=url: sqs.delete_queue(QueueUrl=url))
+        yield Leftover(f"queue {url}", partial(sqs.delete_queue, QueueUrl=url))
 
     def delete_rule(name: str) -> None:
         targets = [target["Id"] for target in events.list_targets_by_rule(Rule=name)["Targets"]]
@@ -136,7 +133,7 @@ def _messages(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
         events.delete_rule(Name=name)
 
     for rule in events.list_rules(NamePrefix=_prefix(run))["Rules"]:
-        yield Leftover(f"rule {rule['Name']}", lambda name=rule["Name"]: delete_rule(name))
+        yield Leftover(f"rule {rule['Name']}", partial(delete_rule, rule["Name"]))
 
 
 def _stores(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
@@ -144,13 +141,11 @@ def _stores(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     for page in tables.get_paginator("list_tables").paginate():
         for name in page["TableNames"]:
             if name.startswith(_prefix(run)):
-                yield Leftover(f"table {name}", lambda name=name: tables.delete_table(TableName=name))
+                yield Leftover(f"table {name}", partial(tables.delete_table, TableName=name))
     path = "/gpu-spot-check" if run is None else f"/gpu-spot-check/{run}"
     for page in ssm.get_paginator("get_parameters_by_path").paginate(Path=path, Recursive=True):
         for one in page["Parameters"]:
-            yield Leftover(
-                f"parameter {one['Name']}", lambda name=one["Name"]: ssm.delete_parameter(Name=name)
-            )
+            yield Leftover(f"parameter {one['Name']}", partial(ssm.delete_parameter, Name=one["Name"]))
 
 
 def _files(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
@@ -159,9 +154,7 @@ def _files(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
         for one in page["FileSystems"]:
             if _is_of(one["Tags"], run):
                 name = one["FileSystemId"]
-                yield Leftover(
-                    f"file system {name}", lambda name=name: client.delete_file_system(FileSystemId=name)
-                )
+                yield Leftover(f"file system {name}", partial(client.delete_file_system, FileSystemId=name))
 
 
 def _roles(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
@@ -175,4 +168,4 @@ def _roles(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     for page in client.get_paginator("list_roles").paginate():
         for role in page["Roles"]:
             if role["RoleName"].startswith(_prefix(run)):
-                yield Leftover(f"role {role['RoleName']}", lambda name=role["RoleName"]: delete_role(name))
+                yield Leftover(f"role {role['RoleName']}", partial(delete_role, role["RoleName"]))

@@ -20,13 +20,18 @@ from gpu_spot.aws_check.claims import CLAIMS
 from gpu_spot.aws_check.cleaning import clean_up
 from gpu_spot.aws_check.lab import Lab
 from gpu_spot.aws_check.rehearsal import rehearsed
-from gpu_spot.aws_check.trial import Outcome, tried
+from gpu_spot.aws_check.trial import Outcome, Verdict, tried
 from gpu_spot.commands import project
 from gpu_spot.preflight import account
 from pulumi_on_moto import LocalCloudError
 
 PAGE: Final = Path("docs", "aws-check.md")
-_STYLES: Final = {"held": "green", "falsified": "bold red", "not tried": "yellow", "not playable here": "dim"}
+_STYLES: Final[dict[Verdict, str]] = {
+    "held": "green",
+    "falsified": "bold red",
+    "not tried": "yellow",
+    "not playable here": "dim",
+}
 
 
 class WallClock:

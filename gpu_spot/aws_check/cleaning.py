@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from gpu_spot.aws_check.lab import PREFIX, TAG, Clock
+from gpu_spot.aws_check.lab import PREFIX, TAG, Timekeeper
 from gpu_spot.preflight.account import ClientOf
 
 _LONGEST: Final = 900.0
@@ -26,7 +26,7 @@ class Leftover:
     delete: Callable[[], Any] | None
 
 
-def clean_up(clients: ClientOf, clock: Clock, run: str | None = None) -> list[str]:
+def clean_up(clients: ClientOf, clock: Timekeeper, run: str | None = None) -> list[str]:
     """Delete what one run left, or all runs, and return what is still there after fifteen minutes.
 
     An instance goes before its volumes can: what is refused now is tried again later.

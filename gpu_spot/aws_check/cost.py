@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.preflight import prices
 
 INSTANCE_HOUR: Final = 0.0052
@@ -21,8 +21,8 @@ _REGIONS: Final = 2.0
 """The dearest region asks at most twice the price (*known*)."""
 
 
-def at_most(claims: Iterable[Claim]) -> float:
-    """Return dollars: every instance of every claim for an hour, with its disk and its address."""
+def at_most(assumptions: Iterable[Assumption]) -> float:
+    """Return dollars: every instance of every assumption for an hour, with its disk and its address."""
     disk = _ROOT_GIB * prices.GP3_GIB_MONTH / prices.HOURS
     instance = (INSTANCE_HOUR + prices.PUBLIC_ADDRESS_HOUR + disk) * _HOURS * _REGIONS
-    return _REST + sum(claim.instances for claim in claims) * instance
+    return _REST + sum(assumption.instances for assumption in assumptions) * instance

@@ -1,4 +1,4 @@
-"""What claims are tried with: tagged resources of small types, bounded waits, expected refusals."""
+"""What assumptions are tried with: tagged resources of small types, bounded waits, expected refusals."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Falsified(Exception):  # noqa: N818 - an outcome, not an error
     """AWS did otherwise; the text says what was seen."""
 
 
-class Clock(Protocol):
+class Timekeeper(Protocol):
     """Time as the trial takes it: epoch seconds."""
 
     def now(self) -> float:
@@ -45,7 +45,7 @@ class Lab:
     """
 
     clients: ClientOf
-    clock: Clock
+    clock: Timekeeper
     run: str
 
     def name(self, what: str) -> str:

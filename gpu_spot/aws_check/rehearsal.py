@@ -27,7 +27,7 @@ _RUN: Final = "rehearsal"
 
 
 class PlayedClock:
-    """Simulated time in which the player acts. See ``Clock``."""
+    """Simulated time in which the player acts. See ``Timekeeper``."""
 
     def __init__(self, clients: ClientOf, region: str, time: SimulatedTime) -> None:
         self._clients, self._time = clients, time

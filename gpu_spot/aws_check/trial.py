@@ -1,4 +1,4 @@
-"""Try claims, one after the other, and leave nothing behind."""
+"""Try assumptions, one after the other, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.cleaning import clean_up
 from gpu_spot.aws_check.lab import Falsified, Lab
 
@@ -15,26 +15,26 @@ Verdict: TypeAlias = Literal["held", "falsified", "not tried", "not playable her
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a claim. ``seen`` is what the trial saw, or why there was none."""
+    """What became of an assumption. ``seen`` is what the trial saw, or why there was none."""
 
-    claim: Claim
+    assumption: Assumption
     verdict: Verdict
     seen: str
 
 
 def tried(
     lab: Lab,
-    claims: Iterable[Claim],
+    assumptions: Iterable[Assumption],
     *,
     on_moto: bool,
     heard: Callable[[Outcome], None],
 ) -> tuple[list[Outcome], list[str]]:
-    """Try claims and delete what they made, also where the run is broken off.
+    """Try assumptions and delete what they made, also where the run is broken off.
 
     Args:
         lab: of the run.
-        claims: in the order in which they are tried.
-        on_moto: whether claims that moto cannot play are passed over.
+        assumptions: in the order in which they are tried.
+        on_moto: whether assumptions that moto cannot play are passed over.
         heard: told each outcome as it comes.
 
     Returns:
@@ -43,8 +43,8 @@ def tried(
     outcomes: list[Outcome] = []
     left: list[str] = []
     try:
-        for claim in claims:
-            outcome = _outcome(lab, claim, on_moto=on_moto)
+        for assumption in assumptions:
+            outcome = _outcome(lab, assumption, on_moto=on_moto)
             outcomes.append(outcome)
             heard(outcome)
     finally:
@@ -52,13 +52,13 @@ def tried(
     return outcomes, left
 
 
-def _outcome(lab: Lab, claim: Claim, *, on_moto: bool) -> Outcome:
-    if on_moto and claim.unplayable:
-        return Outcome(claim, "not playable here", claim.unplayable)
+def _outcome(lab: Lab, assumption: Assumption, *, on_moto: bool) -> Outcome:
+    if on_moto and assumption.unplayable:
+        return Outcome(assumption, "not playable here", assumption.unplayable)
     try:
-        return Outcome(claim, "held", claim.steps(lab))
+        return Outcome(assumption, "held", assumption.steps(lab))
     except Falsified as seen:
-        return Outcome(claim, "falsified", str(seen))
+        return Outcome(assumption, "falsified", str(seen))
     except Exception as error:
-        # A step that the claim is not about: permissions, quotas, another shape of answer. The others go on.
-        return Outcome(claim, "not tried", " ".join(f"{type(error).__name__}: {error}".split()))
+        # A step that it is not about: permissions, quotas, another shape of answer. The others go on.
+        return Outcome(assumption, "not tried", " ".join(f"{type(error).__name__}: {error}".split()))

@@ -15,8 +15,8 @@ from typing import Any, Final
 from rich.console import Console
 
 from gpu_spot.aws_check import cost, table
-from gpu_spot.aws_check.claim import Claim
-from gpu_spot.aws_check.claims import CLAIMS
+from gpu_spot.aws_check.assumption import Assumption
+from gpu_spot.aws_check.assumptions import ASSUMPTIONS
 from gpu_spot.aws_check.cleaning import clean_up
 from gpu_spot.aws_check.lab import Lab
 from gpu_spot.aws_check.rehearsal import rehearsed
@@ -35,7 +35,7 @@ _STYLES: Final[dict[Verdict, str]] = {
 
 
 class WallClock:
-    """The time of the world. See ``Clock``."""
+    """The time of the world. See ``Timekeeper``."""
 
     def now(self) -> float:
         """Return the time."""
@@ -61,7 +61,7 @@ def add_parser(commands: Any) -> None:
     where.add_argument("--clean-up-only", action="store_true", help="delete what earlier runs left on AWS")
     parser.add_argument("--region", default="us-east-1", help="with a default VPC (default: us-east-1)")
     parser.add_argument("--profile", help="the AWS profile (default: AWS's own order)")
-    parser.add_argument("--claim", nargs="+", metavar="NAME", help="only these (default: all)")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="only these assumptions (default: all)")
     parser.add_argument(
         "--cap", type=float, default=1.0, metavar="USD", help="refuse to start above this (default: 1)"
     )
@@ -69,50 +69,52 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Try and print; 1 where a claim is falsified or something is left, 2 where nothing was started."""
+    """Try and print; 1 where an assumption is falsified or something is left, 2 where nothing was started."""
     console = Console()
     try:
-        claims = _chosen(args.claim)
+        assumptions = _chosen(args.only)
         if args.rehearse:
-            return _rehearsal(claims, args.region, console)
+            return _rehearsal(assumptions, args.region, console)
         asked = account.connect(args.region, args.profile)
         if args.clean_up_only:
             return _told_left(clean_up(asked.clients, WallClock()), console)
-        most = cost.at_most(claims)
+        most = cost.at_most(assumptions)
         if most > args.cap:
             raise LocalCloudError(f"this run may cost ${most:.2f}, allowed: --cap {args.cap:g}")
         root = project.find()
     except LocalCloudError as error:
         sys.stderr.write(f"gpu-spot: {error}\n")
         return 2
-    console.print(f"account {asked.id}, {args.region}: at most ${most:.2f} for {len(claims)} claims")
+    console.print(
+        f"account {asked.id}, {args.region}: at most ${most:.2f} for {len(assumptions)} assumptions"
+    )
     lab = Lab(asked.clients, WallClock(), secrets.token_hex(4))
-    outcomes, left = tried(lab, claims, on_moto=False, heard=lambda outcome: _tell(outcome, console))
-    if args.claim is None:
+    outcomes, left = tried(lab, assumptions, on_moto=False, heard=lambda outcome: _tell(outcome, console))
+    if args.only is None:
         day = datetime.datetime.now(datetime.UTC).date().isoformat()
         (root / PAGE).write_text(table.run_on_aws(outcomes, args.region, day), encoding="utf-8")
         console.print(f"written: {PAGE}")
     return max(_told(outcomes, console), _told_left(left, console))
 
 
-def _chosen(names: Sequence[str] | None) -> Sequence[Claim]:
-    known = {claim.name: claim for claim in CLAIMS}
+def _chosen(names: Sequence[str] | None) -> Sequence[Assumption]:
+    known = {assumption.name: assumption for assumption in ASSUMPTIONS}
     for name in names or ():
         if name not in known:
-            raise LocalCloudError(f"no claim {name!r}, allowed: {', '.join(known)}")
-    return CLAIMS if names is None else [known[name] for name in names]
+            raise LocalCloudError(f"no assumption {name!r}, allowed: {', '.join(known)}")
+    return ASSUMPTIONS if names is None else [known[name] for name in names]
 
 
-def _rehearsal(claims: Sequence[Claim], region: str, console: Console) -> int:
+def _rehearsal(assumptions: Sequence[Assumption], region: str, console: Console) -> int:
     console.print("rehearsed on moto: this tells nothing of AWS, and the page in docs/ stays as it is")
     with rehearsed(region) as lab:
-        outcomes, left = tried(lab, claims, on_moto=True, heard=lambda outcome: _tell(outcome, console))
+        outcomes, left = tried(lab, assumptions, on_moto=True, heard=lambda outcome: _tell(outcome, console))
     return max(_told(outcomes, console), _told_left(left, console))
 
 
 def _tell(outcome: Outcome, console: Console) -> None:
     console.print(f"{outcome.verdict:18}", style=_STYLES[outcome.verdict], end="", highlight=False)
-    console.print(f"{outcome.claim.name}: {outcome.seen}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"{outcome.assumption.name}: {outcome.seen}", markup=False, highlight=False, soft_wrap=True)
 
 
 def _told(outcomes: Sequence[Outcome], console: Console) -> int:

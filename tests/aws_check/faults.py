@@ -1,4 +1,4 @@
-"""For each claim an AWS that does otherwise: one operation that answers, accepts or refuses differently."""
+"""For each assumption an AWS that does otherwise: one operation that answers or refuses differently."""
 
 from __future__ import annotations
 

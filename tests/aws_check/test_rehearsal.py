@@ -1,4 +1,4 @@
-"""The program rehearsed: what moto plays is held, every claim can be falsified, nothing is left behind."""
+"""The program rehearsed: what moto plays is held, each can be falsified, nothing is left."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from botocore.exceptions import ClientError
 
 from gpu_spot import cli
 from gpu_spot.aws_check import cleaning
-from gpu_spot.aws_check.claim import Claim
-from gpu_spot.aws_check.claims import CLAIMS
+from gpu_spot.aws_check.assumption import Assumption
+from gpu_spot.aws_check.assumptions import ASSUMPTIONS
 from gpu_spot.aws_check.lab import Lab
 from gpu_spot.aws_check.rehearsal import rehearsed
 from gpu_spot.aws_check.trial import tried
@@ -20,8 +20,8 @@ from gpu_spot.commands import aws_check, project
 from gpu_spot.preflight import account
 from tests.aws_check.faults import FAULTS, faulty
 
-PLAYABLE = [claim for claim in CLAIMS if not claim.unplayable]
-BY_NAME = {claim.name: claim for claim in CLAIMS}
+PLAYABLE = [assumption for assumption in ASSUMPTIONS if not assumption.unplayable]
+BY_NAME = {assumption.name: assumption for assumption in ASSUMPTIONS}
 
 
 @pytest.fixture(scope="module")
@@ -31,26 +31,26 @@ def cloud() -> Iterator[Lab]:
         yield lab
 
 
-def verdict(lab: Lab, claim: Claim) -> tuple[str, str]:
-    outcomes, left = tried(lab, [claim], on_moto=False, heard=lambda outcome: None)
+def verdict(lab: Lab, assumption: Assumption) -> tuple[str, str]:
+    outcomes, left = tried(lab, [assumption], on_moto=False, heard=lambda outcome: None)
     assert left == []
     return outcomes[0].verdict, outcomes[0].seen
 
 
-@pytest.mark.parametrize("claim", PLAYABLE, ids=lambda claim: claim.name)
-def test_what_moto_plays_is_held(cloud: Lab, claim: Claim) -> None:
-    held, seen = verdict(replace(cloud, run=f"held-{claim.name}"), claim)
+@pytest.mark.parametrize("assumption", PLAYABLE, ids=lambda assumption: assumption.name)
+def test_what_moto_plays_is_held(cloud: Lab, assumption: Assumption) -> None:
+    held, seen = verdict(replace(cloud, run=f"held-{assumption.name}"), assumption)
     assert held == "held", seen
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_every_claim_can_be_falsified(cloud: Lab, name: str) -> None:
-    # What is set up and cleaned goes past the fault: it is in the claim's own steps.
+def test_every_assumption_can_be_falsified(cloud: Lab, name: str) -> None:
+    # What is set up and cleaned goes past the fault: it is in the assumption's own steps.
     lab = replace(cloud, run=f"fault-{name}"[:30], clients=faulty(cloud.clients, FAULTS[name]))
-    claim = BY_NAME[name]
+    assumption = BY_NAME[name]
     outcomes: list[tuple[str, str]] = []
     try:
-        tried_steps = claim.steps(lab)
+        tried_steps = assumption.steps(lab)
         outcomes.append(("held", tried_steps))
     except Exception as error:
         outcomes.append((type(error).__name__, str(error)))
@@ -70,7 +70,7 @@ def test_a_refusal_for_permissions_falsifies_nothing(cloud: Lab) -> None:
 
 
 def test_what_moto_cannot_play_is_passed_over_and_never_held(cloud: Lab) -> None:
-    unplayable = [claim for claim in CLAIMS if claim.unplayable]
+    unplayable = [assumption for assumption in ASSUMPTIONS if assumption.unplayable]
     outcomes, _ = tried(replace(cloud, run="none"), unplayable, on_moto=True, heard=lambda outcome: None)
     assert {outcome.verdict for outcome in outcomes} == {"not playable here"}
     assert all(outcome.seen for outcome in outcomes)
@@ -84,9 +84,9 @@ def test_a_run_that_is_broken_off_leaves_nothing(cloud: Lab) -> None:
         lab.queue("one")
         raise KeyboardInterrupt
 
-    claim = replace(BY_NAME["release"], steps=broken_off)
+    assumption = replace(BY_NAME["release"], steps=broken_off)
     with pytest.raises(KeyboardInterrupt):
-        tried(lab, [claim], on_moto=False, heard=lambda outcome: None)
+        tried(lab, [assumption], on_moto=False, heard=lambda outcome: None)
     assert list(cleaning.leftovers(cloud.clients, "broken")) == []
 
 
@@ -130,7 +130,7 @@ def test_a_run_on_aws_writes_its_page(
     on_aws: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     chosen = (BY_NAME["template-versions"], BY_NAME["longest-delay"])
-    monkeypatch.setattr(aws_check, "CLAIMS", chosen)
+    monkeypatch.setattr(aws_check, "ASSUMPTIONS", chosen)
     assert cli.main(["aws-check", "--yes-spend-money"]) == 0
     assert "held: 2, falsified: 0" in capsys.readouterr().out
     page = on_aws.read_text("utf-8")
@@ -138,8 +138,8 @@ def test_a_run_on_aws_writes_its_page(
     assert "**held**: latest 2, default 1" in page
 
 
-def test_a_part_of_the_claims_writes_no_page(on_aws: Path) -> None:
-    assert cli.main(["aws-check", "--yes-spend-money", "--claim", "template-versions"]) == 0
+def test_a_part_of_the_assumptions_writes_no_page(on_aws: Path) -> None:
+    assert cli.main(["aws-check", "--yes-spend-money", "--only", "template-versions"]) == 0
     assert not on_aws.exists()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import TAG, Falsified, Lab
 
 _WAKE_UPS: Final = "infra/components/control/wake_ups.py"
@@ -94,8 +94,8 @@ def _policy(queue: str, rule: str) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": [statement]}
 
 
-CLAIMS: Final = (
-    Claim(
+ASSUMPTIONS: Final = (
+    Assumption(
         "delayed-message",
         "A delayed message shows after its delay, not before.",
         f'{_SQS}, "message timers"',
@@ -103,7 +103,7 @@ CLAIMS: Final = (
         "it comes at once, or never",
         _delay,
     ),
-    Claim(
+    Assumption(
         "longest-delay",
         "A delay above 900 s is refused.",
         "SendMessage",
@@ -111,7 +111,7 @@ CLAIMS: Final = (
         "it is accepted",
         _longest_delay,
     ),
-    Claim(
+    Assumption(
         "visibility",
         "A message that somebody has is hidden, and shows again once its timeout is made 0.",
         f'{_SQS}, "visibility timeout"',
@@ -119,7 +119,7 @@ CLAIMS: Final = (
         "it comes twice, or not again",
         _visibility,
     ),
-    Claim(
+    Assumption(
         "dead-letters",
         "After maxReceiveCount a message is a dead letter.",
         f'{_SQS}, "dead-letter queues"',
@@ -127,7 +127,7 @@ CLAIMS: Final = (
         "it comes more often",
         _dead_letters,
     ),
-    Claim(
+    Assumption(
         "event-into-an-encrypted-queue",
         "EventBridge sends into a queue that SQS encrypts, by a policy that names its rule.",
         'EventBridge user guide, "Using resource-based policies"',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import TAG, Falsified, Lab
 
 _PROTECTION: Final = 'Auto Scaling guide, "Use instance scale-in protection"'
@@ -130,8 +130,8 @@ def _described_soon(lab: Lab) -> str:
     return f"described {lab.clock.now() - listed:.0f} s after it was listed"
 
 
-CLAIMS: Final = (
-    Claim(
+ASSUMPTIONS: Final = (
+    Assumption(
         "desired-above-max",
         "A desired capacity above MaxSize is refused.",
         "SetDesiredCapacity",
@@ -139,7 +139,7 @@ CLAIMS: Final = (
         "it is accepted",
         _above_max,
     ),
-    Claim(
+    Assumption(
         "max-lowers-desired",
         "A MaxSize below the desired capacity lowers that.",
         "UpdateAutoScalingGroup",
@@ -148,7 +148,7 @@ CLAIMS: Final = (
         _max_lowers_desired,
         instances=2,
     ),
-    Claim(
+    Assumption(
         "release",
         "TerminateInstanceInAutoScalingGroup ends the named one alone and lowers the desired capacity.",
         "TerminateInstanceInAutoScalingGroup",
@@ -157,7 +157,7 @@ CLAIMS: Final = (
         _release,
         instances=2,
     ),
-    Claim(
+    Assumption(
         "release-of-a-protected",
         "It ends an instance that is protected from scale-in, too.",
         _PROTECTION,
@@ -166,7 +166,7 @@ CLAIMS: Final = (
         _release_protected,
         instances=2,
     ),
-    Claim(
+    Assumption(
         "release-of-a-gone",
         "Of an instance that is gone AWS says that it is not found.",
         "TerminateInstanceInAutoScalingGroup",
@@ -174,7 +174,7 @@ CLAIMS: Final = (
         "other words",
         _release_unknown,
     ),
-    Claim(
+    Assumption(
         "protection-is-inherited",
         "New instances have their group's protection.",
         _PROTECTION,
@@ -184,7 +184,7 @@ CLAIMS: Final = (
         instances=1,
         unplayable="members join by this rehearsal's player, and moto's own launches are switched off",
     ),
-    Claim(
+    Assumption(
         "protected-are-spared",
         "A lower desired capacity ends nobody who is protected.",
         _PROTECTION,
@@ -194,7 +194,7 @@ CLAIMS: Final = (
         instances=2,
         unplayable=_NO_VICTIMS,
     ),
-    Claim(
+    Assumption(
         "tags-of-members",
         "Members carry their group's tags, and its name as aws:autoscaling:groupName.",
         'Auto Scaling guide, "Tag Auto Scaling groups and instances"',
@@ -203,7 +203,7 @@ CLAIMS: Final = (
         _tags,
         instances=1,
     ),
-    Claim(
+    Assumption(
         "launch-activity",
         "A launch is an activity whose description starts with 'Launching a new EC2 instance'.",
         "DescribeScalingActivities",
@@ -212,7 +212,7 @@ CLAIMS: Final = (
         _activity,
         instances=1,
     ),
-    Claim(
+    Assumption(
         "suspended-process",
         "A suspended process is shown, and no other.",
         "SuspendProcesses",
@@ -220,7 +220,7 @@ CLAIMS: Final = (
         "others are suspended, too",
         _suspended,
     ),
-    Claim(
+    Assumption(
         "described-soon",
         "DescribeInstances shows a member within a minute of the group listing it.",
         'EC2 API reference, "Eventual consistency"',

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import IMAGE_PARAMETER, Falsified, Lab
 
 _GUIDE: Final = (
@@ -97,8 +97,8 @@ def _latest_version(lab: Lab) -> str:
     return "latest 2, default 1"
 
 
-CLAIMS: Final = (
-    Claim(
+ASSUMPTIONS: Final = (
+    Assumption(
         "image-id-with-warm-pool",
         "A group whose template holds an image id takes a warm pool.",
         _GUIDE,
@@ -106,7 +106,7 @@ CLAIMS: Final = (
         "PutWarmPool is refused",
         _image_with_pool,
     ),
-    Claim(
+    Assumption(
         "parameter-image",
         "A group without warm pool takes a template that names its image by a parameter.",
         _GUIDE,
@@ -114,7 +114,7 @@ CLAIMS: Final = (
         "CreateAutoScalingGroup is refused",
         _parameter_accepted,
     ),
-    Claim(
+    Assumption(
         "parameter-image-refuses-warm-pool",
         "With such a template a warm pool is refused.",
         _GUIDE,
@@ -123,7 +123,7 @@ CLAIMS: Final = (
         _parameter_with_pool,
         unplayable=_ACCEPTS,
     ),
-    Claim(
+    Assumption(
         "parameter-image-refuses-requirements",
         "Such a template and instance requirements do not go together.",
         _GUIDE,
@@ -132,7 +132,7 @@ CLAIMS: Final = (
         _parameter_with_requirements,
         unplayable=_ACCEPTS,
     ),
-    Claim(
+    Assumption(
         "five-requirement-blocks",
         "A group takes at most four blocks of instance requirements.",
         "CreateAutoScalingGroup, LaunchTemplateOverrides",
@@ -141,7 +141,7 @@ CLAIMS: Final = (
         _five_blocks,
         unplayable=_ACCEPTS,
     ),
-    Claim(
+    Assumption(
         "template-versions",
         "A new version of a template is its latest and not its default.",
         "CreateLaunchTemplateVersion",

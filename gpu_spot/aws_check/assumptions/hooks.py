@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import Falsified, Lab
 
 _GUIDE: Final = 'Auto Scaling guide, "Amazon EC2 Auto Scaling lifecycle hooks"'
@@ -74,8 +74,8 @@ def _terminating(lab: Lab) -> str:
     return "Terminating:Wait with desired 0, gone once the hook was completed"
 
 
-CLAIMS: Final = (
-    Claim(
+ASSUMPTIONS: Final = (
+    Assumption(
         "launch-hook-holds",
         "A launch hook keeps an instance in Pending:Wait until somebody completes it.",
         _GUIDE,
@@ -85,7 +85,7 @@ CLAIMS: Final = (
         instances=1,
         unplayable="nobody but a rehearsed group hears that a hook is completed",
     ),
-    Claim(
+    Assumption(
         "no-active-action",
         "Completing a hook that does not hold is refused with 'No active Lifecycle Action found'.",
         "CompleteLifecycleAction",
@@ -94,7 +94,7 @@ CLAIMS: Final = (
         _too_early,
         instances=1,
     ),
-    Claim(
+    Assumption(
         "terminating-wait",
         "A released instance stays listed as Terminating:Wait, no longer counts, and goes with its hook.",
         _GUIDE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import TAG, Falsified, Lab
 
 
@@ -103,8 +103,8 @@ def _policy(lab: Lab) -> str:
     return f"accepted, tag {TAG} on it"
 
 
-CLAIMS: Final = (
-    Claim(
+ASSUMPTIONS: Final = (
+    Assumption(
         "conditional-write",
         "Who writes over an old version is refused with ConditionalCheckFailedException.",
         "PutItem, ConditionExpression",
@@ -112,7 +112,7 @@ CLAIMS: Final = (
         "the second write is accepted",
         _conflict,
     ),
-    Claim(
+    Assumption(
         "update-makes-the-item",
         "UpdateItem makes an item that is not there, and a consistent read shows it at once.",
         "UpdateItem",
@@ -120,7 +120,7 @@ CLAIMS: Final = (
         "no item, or another",
         _upsert,
     ),
-    Claim(
+    Assumption(
         "pages-of-ten",
         "GetParametersByPath gives at most ten in a page, below the path as deep as they lie.",
         "GetParametersByPath",
@@ -128,7 +128,7 @@ CLAIMS: Final = (
         "more in a page",
         _pages,
     ),
-    Claim(
+    Assumption(
         "longest-parameter",
         "A standard parameter holds 4096 characters and no more.",
         "PutParameter",
@@ -137,7 +137,7 @@ CLAIMS: Final = (
         _longest_value,
         unplayable="moto takes values of any length",
     ),
-    Claim(
+    Assumption(
         "policy-of-files",
         "EFS takes a policy that allows mounts only through mount targets.",
         'EFS user guide, "Using IAM to control access to file systems"',

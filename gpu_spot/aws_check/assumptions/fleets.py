@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import INSTANCE_TYPE, TAG, Falsified, Lab
 
 _GUIDE: Final = 'EC2 user guide, "Modify a Spot Fleet request"'
@@ -149,8 +149,8 @@ def _shortage(lab: Lab) -> str:
     return " | ".join(lab.until(told, "an event", 600))[:300]
 
 
-CLAIMS: Final = (
-    Claim(
+ASSUMPTIONS: Final = (
+    Assumption(
         "fleet-targets-together",
         "One modification sets target and on-demand target, and they are shown within minutes.",
         _GUIDE,
@@ -159,7 +159,7 @@ CLAIMS: Final = (
         _together,
         instances=1,
     ),
-    Claim(
+    Assumption(
         "fleet-not-twice",
         "A fleet that is being modified refuses another change with FleetNotInModifiableState.",
         "ModifySpotFleetRequest; jenkinsci/ec2-fleet-plugin #159",
@@ -169,7 +169,7 @@ CLAIMS: Final = (
         instances=1,
         unplayable="a fleet here is modified at once",
     ),
-    Claim(
+    Assumption(
         "fleet-keeps-its-members",
         "With noTermination a lower target ends no member.",
         _GUIDE,
@@ -178,7 +178,7 @@ CLAIMS: Final = (
         _kept,
         instances=1,
     ),
-    Claim(
+    Assumption(
         "fleet-of-a-request",
         "A fleet of type request cannot be modified.",
         _GUIDE,
@@ -187,7 +187,7 @@ CLAIMS: Final = (
         _of_a_request,
         instances=1,
     ),
-    Claim(
+    Assumption(
         "fleet-tags",
         "A fleet shows the tags of its request, by which permissions to modify it are given.",
         "RequestSpotFleet, TagSpecifications",
@@ -195,7 +195,7 @@ CLAIMS: Final = (
         "the tag is missing",
         _tags,
     ),
-    Claim(
+    Assumption(
         "fleet-priorities",
         "Priorities of overrides start at 1 and are kept.",
         "RequestSpotFleet, LaunchTemplateOverrides",
@@ -203,7 +203,7 @@ CLAIMS: Final = (
         "others are shown",
         _priorities,
     ),
-    Claim(
+    Assumption(
         "fleet-tells-of-a-shortage",
         "What a fleet cannot launch is told in its history, as an error or information with a text.",
         "DescribeSpotFleetRequestHistory",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import Falsified, Lab
 
 _GUIDE: Final = 'Auto Scaling guide, "Warm pools for applications with long boot times"'
@@ -77,8 +77,8 @@ def _twice(lab: Lab) -> str:
     return "Warmed:Pending:Wait, later Pending:Wait"
 
 
-CLAIMS: Final = (
-    Claim(
+ASSUMPTIONS: Final = (
+    Assumption(
         "warm-instances-stand-apart",
         "Warm instances show as Warmed:Stopped and are no members of the group.",
         _GUIDE,
@@ -87,7 +87,7 @@ CLAIMS: Final = (
         _stopped,
         instances=1,
     ),
-    Claim(
+    Assumption(
         "warm-start",
         "A group takes its warm instance before it launches another.",
         _GUIDE,
@@ -96,7 +96,7 @@ CLAIMS: Final = (
         _taken,
         instances=2,
     ),
-    Claim(
+    Assumption(
         "warm-instances-inherit-protection",
         "An instance out of the pool has the group's protection from scale-in.",
         'Auto Scaling guide, "Use instance scale-in protection"',
@@ -106,7 +106,7 @@ CLAIMS: Final = (
         instances=2,
         unplayable="members join by this rehearsal's player",
     ),
-    Claim(
+    Assumption(
         "hooks-fire-twice",
         "Launch hooks hold an instance on its way into the pool, and again out of it.",
         _GUIDE,

@@ -9,7 +9,7 @@ from gpu_spot.aws_check.lab import Lab
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Assumption:
     """One sentence and its trial.
 
     Attributes:

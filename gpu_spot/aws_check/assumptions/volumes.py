@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import TAG, Falsified, Lab
 
 _EXECUTE: Final = "userdata/agent/storage/volume/execute.py"
@@ -69,8 +69,8 @@ def _travels(lab: Lab) -> str:
     return "a tagged snapshot of one zone, a volume in another"
 
 
-CLAIMS: Final = (
-    Claim(
+ASSUMPTIONS: Final = (
+    Assumption(
         "volume-of-another-zone",
         "A volume of another zone cannot be attached.",
         "AttachVolume",
@@ -80,7 +80,7 @@ CLAIMS: Final = (
         instances=1,
         unplayable="moto attaches across zones",
     ),
-    Claim(
+    Assumption(
         "one-holder",
         "A volume that is attached cannot be attached to another instance.",
         "AttachVolume",
@@ -90,7 +90,7 @@ CLAIMS: Final = (
         instances=2,
         unplayable="moto attaches a volume twice",
     ),
-    Claim(
+    Assumption(
         "attached-is-not-deleted",
         "A volume that is attached cannot be deleted.",
         "DeleteVolume",
@@ -99,7 +99,7 @@ CLAIMS: Final = (
         _not_deleted,
         instances=1,
     ),
-    Claim(
+    Assumption(
         "detached-already",
         "Detaching what is not attached is refused with IncorrectState or InvalidAttachment.NotFound.",
         "DetachVolume",
@@ -108,7 +108,7 @@ CLAIMS: Final = (
         _not_attached,
         instances=1,
     ),
-    Claim(
+    Assumption(
         "volume-travels",
         "A snapshot is tagged as it is made, and becomes a volume in another zone.",
         "CreateSnapshot, CreateVolume",

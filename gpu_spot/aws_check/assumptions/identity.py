@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from gpu_spot.aws_check.claim import Claim
+from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import Falsified, Lab
 
 _NO_SIMULATION: Final = "moto has no SimulateCustomPolicy"
@@ -50,8 +50,8 @@ def _items(lab: Lab) -> str:
     return _conditional(lab, "dynamodb:UpdateItem", arn, operator, key, "stringList")
 
 
-CLAIMS: Final = (
-    Claim(
+ASSUMPTIONS: Final = (
+    Assumption(
         "tags-of-groups-bound-permissions",
         "SetDesiredCapacity can be allowed by the tag of the group.",
         'Auto Scaling guide, "Identity-based policy examples"',
@@ -60,7 +60,7 @@ CLAIMS: Final = (
         _groups,
         unplayable=_NO_SIMULATION,
     ),
-    Claim(
+    Assumption(
         "tags-of-volumes-bound-permissions",
         "DeleteVolume can be allowed by the tag of the volume.",
         "Service authorization reference, Amazon EC2",
@@ -69,7 +69,7 @@ CLAIMS: Final = (
         _volumes,
         unplayable=_NO_SIMULATION,
     ),
-    Claim(
+    Assumption(
         "keys-of-items-bound-permissions",
         "UpdateItem can be allowed for items of one key.",
         'DynamoDB guide, "Using IAM policy conditions for fine-grained access control"',

@@ -1,0 +1,30 @@
+"""The assumptions, by what they are about."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpu_spot.aws_check.assumption import Assumption
+from gpu_spot.aws_check.assumptions import (
+    fleets,
+    groups,
+    hooks,
+    identity,
+    launching,
+    messages,
+    stores,
+    volumes,
+    warm_pools,
+)
+
+ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
+    *launching.ASSUMPTIONS,
+    *groups.ASSUMPTIONS,
+    *hooks.ASSUMPTIONS,
+    *warm_pools.ASSUMPTIONS,
+    *fleets.ASSUMPTIONS,
+    *messages.ASSUMPTIONS,
+    *stores.ASSUMPTIONS,
+    *volumes.ASSUMPTIONS,
+    *identity.ASSUMPTIONS,
+)

@@ -33,6 +33,8 @@ from lambdas.core.situation import Situation
 
 CEILING = 2
 """The group's maximum in targets, as in the stack files."""
+DAYS = 10
+"""How much of each trace is replayed."""
 SHORT_LEADS = {"early": 0.9, "false_alarms": 0.0, "shortest_lead_seconds": 180.0}
 WORLDS: Mapping[str, Mapping[str, float]] = {
     "no recommendations": {"early": 0.0, "false_alarms": 0.0},
@@ -98,7 +100,7 @@ def play(task: tuple[str, str, Scenario, int]) -> Outcome:
     target = scenario.target
     fleet = LightFleet(Group("bench", target, CEILING * target, drain_seconds=rules.drain_seconds), policy)
     shape = GroupShape(placement.named(market.names), capacity_rebalance=rebalances)
-    ledger = Replay(market, rules, fleet, shape, target, keep_spans=False).run()
+    ledger = Replay(market, rules, fleet, shape, target, keep_spans=False).run(DAYS * 1440)
     days = ledger.counted / 1440
     launches = sum(count for kind, count in ledger.counts.items() if kind.startswith("launch-"))
     return Outcome(
@@ -146,9 +148,9 @@ def document(docs: Path, result: dict[str, Any]) -> None:
     ]
     text = (
         "## Who replaces an instance at risk\n\n"
-        f"{len(result['scenarios'])} scenarios, {result['seeds']} seeds, the default policy in the hostile "
-        "world of the rehearsal (`HOSTILE` in `gpu_spot/market/rules.py`), a ceiling of twice the target, "
-        "as many warm instances as the target. Cost in fractions of all-on-demand. Who replaces: "
+        f"{len(result['scenarios'])} scenarios of {DAYS} days, {result['seeds']} seeds, the default policy "
+        "in the hostile world of the rehearsal (`HOSTILE` in `gpu_spot/market/rules.py`), a ceiling of twice "
+        "the target, as many warm instances as the target. Cost in fractions of all-on-demand. Who replaces: "
         "[decision 0019](adr/0019-nobody-replaces-before-the-end.md).\n\n"
         + table(("world: who replaces", "available %", "worst %", "cost", "launches a day"), rows)
     )

@@ -91,7 +91,7 @@ class Situation:
         lasting = {i.id for i in self.lasting(instances)}
         return sorted(
             instances,
-            key=lambda i: (i.id in lasting, i.id not in self.memory.at_risk, -i.launched_at, i.pool, i.id),
+            key=lambda i: (i.id in lasting, i.id not in self.memory.at_risk, -i.launched_at, i.id),
         )
 
     @property

@@ -139,7 +139,8 @@ class ExpectedCost:
         """Yield when each primary instance that boots is due, of those that are not overdue."""
         surplus = max(0, len(outlook.staying) - situation.group.target)
         # Who is about to be let go arrives for nobody.
-        for instance in situation.release_order(outlook.staying)[surplus:]:
+        arriving = situation.release_order(outlook.staying)[surplus:] if surplus else outlook.staying
+        for instance in arriving:
             if not situation.is_up(instance):
                 boot = situation.memory.boot_seconds(instance.market, UNKNOWN_BOOT)
                 due = max(instance.launched_at + boot, outlook.trusted_at[instance.id])

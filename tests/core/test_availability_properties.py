@@ -205,7 +205,7 @@ def test_one_look_covers_every_shortage_that_money_and_the_ceiling_allow(
     situation = decision.situation
     standing_by = situation.lasting(situation.primary)  # where one works at a time
     serving = {i.id for i in situation.primary if situation.is_ready(i) or i in standing_by}
-    room = max(0, group.maximum - len(state.on(Side.PRIMARY)))
+    room = max(0, group.maximum - max(group.base, len(state.on(Side.PRIMARY))))
     later = decision.wake_at is not None  # a policy may start just in time, and says when
     assert later or len(serving) + after.fallback_desired >= min(group.target, len(serving) + room)
 

@@ -1,0 +1,24 @@
+"""The benchmark of who replaces an instance at risk, at a reduced count."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bench import rebalance
+
+
+def test_nobody_is_cheapest_as_published_and_nobody_cuts_a_boot_short(
+    tmp_path: Path, traces: Path | None
+) -> None:
+    out = tmp_path / "rebalance.json"
+    rebalance.main(["--out", str(out), "--scenarios", "1", "--docs", str(tmp_path / "docs")])
+    result = json.loads(out.read_text())
+    assert result["source"] == ("traces" if traces else "model")
+    rows = {(row["world"], row["owner"]): row for row in result["summary"]}
+    assert len(rows) == len(rebalance.WORLDS) * len(rebalance.OWNERS)
+    nobody, aws = rows["as published", "nobody"], rows["as published", "AWS"]
+    assert nobody["cost"] < aws["cost"]
+    assert nobody["availability"] > 0.999
+    assert max(row["let_go_booting_per_day"] for row in rows.values()) == 0
+    assert not (tmp_path / "docs").exists()  # a reduced count is not published

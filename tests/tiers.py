@@ -30,6 +30,7 @@ _MARKS_OF: Final = {
     "lambdas": "adapter",
     "lambdas/test_archive.py": "archive",
     "lambdas/test_bench.py": "adapter long",
+    "lambdas/test_walk.py": "adapter long",
     "live": "program",
     "live/test_local_cloud_page.py": "pure",
     "live/test_scheduler.py": "pure",

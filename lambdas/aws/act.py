@@ -35,7 +35,7 @@ class Actor:
         leaves room.
         """
         failures: list[Failure] = []
-        stuck = set(seen.frozen)
+        stuck: set[Side] = set()
         for side, order in sorted(_orders(actions, seen).items(), key=lambda item: item[1].raises):
             handle = settings.sides[side]
             kept = _beside(order, side, settings.group.maximum, seen) if stuck - {side} else order

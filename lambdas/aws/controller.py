@@ -6,12 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from botocore.exceptions import BotoCoreError, ClientError
+
 from lambdas.aws import settings as parameters
-from lambdas.aws.act import Actor
+from lambdas.aws.act import Actor, Failure
 from lambdas.aws.alarm_clock import AlarmClock
 from lambdas.aws.auto_scaling import AutoScalingService
 from lambdas.aws.budget import Budget, BudgetError
-from lambdas.aws.memory import MemoryStore
+from lambdas.aws.memory import ConflictError, MemoryStore, Remembered
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings, ParameterError
@@ -92,7 +94,7 @@ class Controller:
         that is left, and another is first each minute.
         """
         ends_at = self.clock() + seconds
-        groups, errors = parameters.read(self.ssm, self.root)
+        groups, errors = self._parameters()
         outcomes = [GroupOutcome(name, errors=(error,)) for name, error in errors.items()]
         waiting = [(group, 1) for group in _rotated(list(groups.values()), self.clock())]
         while waiting:
@@ -107,6 +109,15 @@ class Controller:
             else:
                 outcomes.append(outcome)
         return outcomes
+
+    def _parameters(self) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
+        """Return all groups, read again where that fails: without them the whole pass would."""
+        for _ in range(MOST_LOOKS - 1):
+            try:
+                return parameters.read(self.ssm, self.root)
+            except (BotoCoreError, ClientError):
+                continue
+        return parameters.read(self.ssm, self.root)
 
     def _outcome(self, settings: GroupSettings, events: Sequence[Event], budget: Budget) -> GroupOutcome:
         try:
@@ -134,12 +145,9 @@ class Controller:
         if acts:
             failures = self.actor.perform(decision.actions, settings, observation)
             errors += [failure.error for failure in failures]
-            memory = decision.memory
-            for failure in failures:
-                memory = untaken(memory, failure.side, failure.standing)
-            if memory != decision.memory:
+            if failures:
                 # What did not happen must not be believed until it is forgotten.
-                self.store.save(name, memory, wake_at, version)
+                errors += self._unmark(name, failures, Remembered(decision.memory, version, wake_at))
         return GroupOutcome(
             group=name,
             decision=decision,
@@ -149,6 +157,22 @@ class Controller:
             is_partial=observation.is_partial,
             errors=tuple(errors),
         )
+
+    def _unmark(self, name: str, failures: Sequence[Failure], claimed: Remembered) -> list[Exception]:
+        """Take back what was remembered of orders that failed; return what went wrong with that, too."""
+        for _ in range(MOST_LOOKS):
+            memory = claimed.memory
+            for failure in failures:
+                memory = untaken(memory, failure.side, failure.standing)
+            try:
+                self.store.save(name, memory, claimed.wake_at, claimed.version)
+            except ConflictError:
+                claimed = self.store.load(name)
+            except Exception as error:  # whatever it is: told with the others
+                return [error]
+            else:
+                break
+        return []
 
     def _wake(
         self, wake_at: float | None, sent: float | None, now: float

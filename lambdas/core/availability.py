@@ -6,7 +6,7 @@ stand here: the ceiling, the base, the ready hand-over, refusals told apart, man
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -54,8 +54,7 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
         return Decision((), memory, "paused by the control parameter", situation)
     alarms, alarmed = _alarms(observation, situation)
     plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
-    settling = observation.frozen | unsettled(memory, observation, now)
-    moves = [move for move in moves if move.side not in settling]
+    moves = _settled(moves, observation, unsettled(memory, observation, now))
     actions = (*alarms, *moves)
     memory = replace(memory, alarmed=alarmed)
     if control.mode is not Mode.DRY_RUN:
@@ -84,9 +83,10 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
     spared = [i for i in unfit if i.side is Side.FALLBACK]
     staying = [i for i in situation.fallback if i.id not in unfit_ids]
     spared += _victims(situation, Side.FALLBACK, staying, len(staying) - fallback, plan.handover)
-    left = situation.counted[Side.FALLBACK] - len(spared)
+    # A release that AWS does not show yet may have failed: it lowers nothing before it does.
+    left = situation.counted[Side.FALLBACK] + situation.showing[Side.FALLBACK] - len(spared)
     desired = situation.fallback_desired - len(spared)
-    members = situation.counted[Side.PRIMARY]
+    members = situation.counted[Side.PRIMARY] + situation.showing[Side.PRIMARY]
     return plan, [
         *_move(Side.PRIMARY, primary, situation.primary_desired, members, going, plan.reason),
         *_move(Side.FALLBACK, fallback, desired, left, spared, plan.reason),
@@ -100,6 +100,24 @@ def _unfit(situation: Situation) -> list[Instance]:
     """
     silent = [i for i in situation.silent if i.side is Side.FALLBACK or i.market is Market.SPOT]
     return [*silent, *situation.retiring]
+
+
+def _settled(
+    moves: Sequence[SetDesired | Release], observation: Observation, settling: Mapping[Side, int]
+) -> list[SetDesired | Release]:
+    """Leave out what is asked of sides that take no order now; the other has the room that they leave.
+
+    ``settling`` is what these may come to hold.
+    """
+    kept: list[SetDesired | Release] = []
+    for move in moves:
+        if move.side in settling:
+            continue
+        if settling and isinstance(move, SetDesired):
+            room = max(observation.desired(move.side), observation.group.maximum - sum(settling.values()))
+            move = replace(move, capacity=min(move.capacity, room))
+        kept.append(move)
+    return kept
 
 
 def _plan(situation: Situation, policy: Policy) -> Plan:

@@ -83,13 +83,17 @@ def ask(
     return replace(memory, released=released, asked={s: asked[s] for s in asked if s in observation.late})
 
 
-def unsettled(memory: Memory, observation: Observation, now: float) -> frozenset[Side]:
-    """Return the sides that do not show yet what was asked of them: an order on top would rest on the old."""
-    return frozenset(
-        side
-        for side, (capacity, at) in memory.asked.items()
-        if at + SETTLE_SECONDS > now and observation.desired(side) != capacity
-    )
+def unsettled(memory: Memory, observation: Observation, now: float) -> dict[Side, int]:
+    """Return the sides that take no order now, with the most that they may come to hold.
+
+    An order on top of one that does not show yet would rest on what was before.
+    """
+    found = {side: observation.desired(side) for side in observation.frozen}
+    for side, (capacity, at) in memory.asked.items():
+        shown = observation.desired(side)
+        if side in found or (shown != capacity and at + SETTLE_SECONDS > now):
+            found[side] = max(shown, capacity)
+    return found
 
 
 def untaken(memory: Memory, side: Side, standing: Iterable[str]) -> Memory:

@@ -16,7 +16,7 @@ class Situation:
     ``primary`` and ``fallback`` are the live instances without those that we have released; of these AWS may
     still show some (``leaving``, all sides). ``primary_desired`` and ``fallback_desired`` are the desired
     capacities as set in AWS, less what the releases that it does not show yet will take off; ``counted`` is
-    what AWS counts against them, less the same.
+    what AWS counts against them, less the same, and ``showing`` are these, by side.
     """
 
     now: float
@@ -27,6 +27,7 @@ class Situation:
     primary_desired: int
     fallback_desired: int
     counted: Mapping[Side, int]
+    showing: Mapping[Side, int]
     leaving: int = 0
 
     @classmethod
@@ -48,6 +49,7 @@ class Situation:
             primary_desired=max(0, desired[Side.PRIMARY]),
             fallback_desired=max(0, desired[Side.FALLBACK]),
             counted={side: observation.counted(side) - leaving[side] for side in Side},
+            showing=leaving,
             leaving=len(released),
         )
 

@@ -133,7 +133,7 @@ def test_a_read_that_failed_is_repeated_before_the_next_minute(aws: FakeAws, log
 
 
 def test_a_pass_that_fails_as_a_whole_lets_them_come_back_as_soon(aws: FakeAws) -> None:
-    aws.throttled["get_parameters_by_path"] = 1
+    aws.throttled["get_parameters_by_path"] = MOST_LOOKS
     with pytest.raises(ClientError):
         handle(record("spot-interruption-warning"))
     assert aws.hidden_for == {"handle of spot-interruption-warning": RETRY_SECONDS}

@@ -1,0 +1,56 @@
+"""The random walk in small; the long one is ``make bench-walk``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bench.walk import main
+from lambdas.aws import controller, observe
+from lambdas.core import situation
+from tests.lambdas import walk
+
+
+def test_nothing_breaks_on_a_hostile_aws(tmp_path: Path) -> None:
+    out = tmp_path / "walk.json"
+    assert main(["--out", str(out), "--steps", "20000", "--seed", "1000"]) == 0
+    found = json.loads(out.read_text())
+    assert found["violations"] == []
+    assert found["passes"] > 3_000
+
+
+def test_the_walk_would_notice_members_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the controller counted before: whom EC2 does not describe is not there."""
+    counted = observe._instance
+
+    def described_only(*seen: object) -> object:
+        instance = counted(*seen)
+        return instance if instance is not None and instance.described else None
+
+    monkeypatch.setattr(observe, "_instance", described_only)
+    monkeypatch.setattr(situation.Observation, "counted", lambda self, side: len(self.on(side)))
+    _, violations = walk.run(4_000)
+    assert any("AWS picks" in line for line in violations)
+
+
+def test_the_walk_would_notice_releases_that_are_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And that a failed release is worse than none: on-demand is lowered on top of it."""
+    monkeypatch.setattr(controller.Controller, "_unmark", lambda *_: [])
+    showing = situation.Situation.of
+
+    def as_if_gone(*seen: object) -> situation.Situation:
+        found = showing(*seen)
+        return situation.replace(found, showing=dict.fromkeys(found.showing, 0))
+
+    monkeypatch.setattr(situation.Situation, "of", as_if_gone)
+    _, violations = walk.run(6_000)
+    assert any("AWS picks" in line for line in violations)
+
+
+def test_the_walk_would_notice_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk.entry, "_again", lambda *_: None)
+    monkeypatch.setattr(controller, "MOST_LOOKS", 1)
+    _, violations = walk.run(4_000)
+    assert any("is not known" in line for line in violations)

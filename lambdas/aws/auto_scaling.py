@@ -23,6 +23,8 @@ _LEFT: Final = (
     *("Detach", "Standby", "EnteringStandby", "Warmed"),
 )
 _LAUNCHING: Final = "Launching a new EC2 instance"
+_REFILL: Final = "into warm pool"
+"""A launch that only fills the pool up again says nothing of one that is wanted now (from others' logs)."""
 _REFUSED: Final = ("Failed", "Cancelled")
 """``Cancelled`` is a launch that was given up; without a known text it counts like lack of capacity."""
 REFUSAL_SECONDS: Final = 1800.0
@@ -68,7 +70,7 @@ class AutoScalingService:
         """See ``CapacityService``: one call; activities come newest first."""
         activities = self.client.describe_scaling_activities(AutoScalingGroupName=name, MaxRecords=ACTIVITIES)
         for activity in activities["Activities"]:
-            if not activity["Description"].startswith(_LAUNCHING):
+            if not activity["Description"].startswith(_LAUNCHING) or _REFILL in activity["Description"]:
                 continue
             at = activity["StartTime"].timestamp()
             if activity["StatusCode"] in _REFUSED and at > now - REFUSAL_SECONDS:

@@ -23,6 +23,8 @@ from lambdas.core.model import Alarm, Observation, Release, SetDesired, Side
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, PLACE, ROOT, actions, activity, config, controller, only
 
+LAUNCHING = "Launching a new EC2 instance"
+
 
 def test_a_full_group_is_left_alone_and_nothing_is_written(aws: FakeAws) -> None:
     controller(aws).run()
@@ -89,6 +91,18 @@ def test_a_launch_that_came_to_nothing_long_ago_says_nothing(aws: FakeAws, statu
     assert aws.groups["fallback"]["DesiredCapacity"] == 0
     only(controller(aws).run())
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
+
+
+def test_whether_the_warm_pool_could_be_filled_says_nothing_of_launches(aws: FakeAws) -> None:
+    refill = {**activity("Failed", "VcpuLimitExceeded"), "Description": f"{LAUNCHING} into warm pool: i-1"}
+    started = {**activity("Successful", minute=1), "Description": f"{LAUNCHING} from warm pool: i-2"}
+    aws.activities["fallback"] = [refill, started]
+    assert actions(only(controller(aws).run())) == ()
+    aws.activities["fallback"] = [
+        {**refill, "StatusCode": "Successful"},
+        activity("Failed", "AuthFailure", 2),
+    ]
+    assert actions(only(controller(aws).run())) == (Alarm("fallback-permission", "AuthFailure"),)
 
 
 def test_a_launch_given_up_without_a_known_reason_blocks_nothing(aws: FakeAws) -> None:

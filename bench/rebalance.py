@@ -152,7 +152,7 @@ def document(docs: Path, result: dict[str, Any]) -> None:
         f"{len(result['scenarios'])} scenarios of {DAYS} days, {seeds}, the default policy "
         "in the hostile world of the rehearsal (`HOSTILE` in `gpu_spot/market/rules.py`), a ceiling of twice "
         "the target, as many warm instances as the target. Cost in fractions of all-on-demand. Who replaces: "
-        "[decision 0019](adr/0019-nobody-replaces-before-the-end.md).\n\n"
+        "[decision 0020](adr/0020-nobody-replaces-before-the-end.md).\n\n"
         + table(("world: who replaces", "available %", "worst %", "cost", "launches a day"), rows)
     )
     replace_part(docs / "performance.md", "rebalance", text)

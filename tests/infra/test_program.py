@@ -180,7 +180,7 @@ def test_the_primary_group_is_spot_over_all_types_and_zones() -> None:
     assert len(mix["launchTemplate"]["overrides"]) == 4
     assert mix["launchTemplate"]["launchTemplateSpecification"]["version"] == "1"
     assert len(group["vpcZoneIdentifiers"]) == 3
-    # What the rehearsal plays, and what was measured (docs/adr/0019).
+    # What the rehearsal plays, and what was measured (docs/adr/0020).
     assert group["capacityRebalance"] is GroupShape(()).capacity_rebalance is False
     assert (group["minSize"], group["desiredCapacity"], group["maxSize"]) == (0, 0, 16)
 

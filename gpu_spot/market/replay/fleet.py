@@ -79,7 +79,7 @@ class Fleet(Protocol):
 
 @runtime_checkable
 class Rebalanced(Protocol):
-    """A fleet whose group may replace by capacity rebalancing; no deployed one does (ADR 0019)."""
+    """A fleet whose group may replace by capacity rebalancing; no deployed one does (ADR 0020)."""
 
     def ending(self, instance_ids: Iterable[str], deadline: float) -> None:
         """The group ends these instances, as capacity rebalancing does; its hook waits until ``deadline``."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from lambdas.core.events import NOTICE_SECONDS as NOTICE_SECONDS
 from lambdas.core.warm_pool import COLD_BOOT, WARM_BOOT, WARM_PRICE
@@ -82,7 +82,7 @@ class Rules:
             raise ValueError(f"warm_instances is {self.warm_instances}, a number ≥ 0 is needed")
 
 
-HOSTILE: Final[Mapping[str, float]] = MappingProxyType(
+HOSTILE: Final[Mapping[str, Any]] = MappingProxyType(
     {
         "retry_seconds": 600.0,
         "replace_seconds": 60.0,

@@ -84,8 +84,8 @@ def _again(controller: Controller, events: Sequence[Event], marking: Mapping[str
             for seconds in range(RETRY_SECONDS, 60, RETRY_SECONDS):
                 controller.alarm_clock.set(seconds)
     except (BotoCoreError, ClientError) as error:
-        # They come back all the same, after the queue's own timeout.
-        logger.warning("messages go back late", extra={"messages": list(marking), "error": str(error)})
+        # Messages come back all the same, after the queue's own timeout, and the next minute comes.
+        logger.warning("not looked at again soon", extra={"messages": list(marking), "error": str(error)})
 
 
 @cache

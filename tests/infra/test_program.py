@@ -254,6 +254,26 @@ def test_every_wake_up_goes_to_the_one_queue_and_a_lost_one_to_the_dead_letters(
     ]
 
 
+@pytest.mark.parametrize(
+    ("code", "wakes"),
+    [
+        ("AWS_EC2_INSTANCE_RETIREMENT_SCHEDULED", True),
+        ("AWS_EC2_INSTANCE_RETIREMENT_EXPEDITED", True),
+        ("AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED", True),
+        ("AWS_EC2_INSTANCE_STOP_SCHEDULED", True),
+        ("AWS_EC2_INSTANCE_REBOOT_FLEXIBLE_MAINTENANCE_SCHEDULED", True),
+        ("AWS_EC2_SYSTEM_REBOOT_MAINTENANCE_SCHEDULED", True),
+        ("AWS_EC2_INSTANCE_NETWORK_MAINTENANCE_SCHEDULED", False),
+        ("AWS_EC2_DEDICATED_HOST_RETIREMENT_SCHEDULED", False),
+    ],
+)
+def test_scheduled_ends_of_instances_wake_and_mere_network_maintenance_does_not(
+    code: str, wakes: bool
+) -> None:
+    codes = wake_ups.event_patterns("gpu-spot-dev-", fleets=False)["health"]["detail"]["eventTypeCode"]
+    assert any(code.startswith(one["prefix"]) for one in codes) is wakes
+
+
 def test_the_groups_physical_names_match_the_event_pattern() -> None:
     prefix = Scope("dev", "us-west-2", "1", "aws").prefix
     assert all(name.startswith(prefix) for name in run("known").of("Group"))

@@ -142,7 +142,7 @@ def test_a_pass_that_fails_as_a_whole_lets_them_come_back_as_soon(aws: FakeAws) 
 def test_messages_that_cannot_be_hurried_go_back_all_the_same(aws: FakeAws, log: io.StringIO) -> None:
     aws.throttled.update({"describe_auto_scaling_groups": MOST_LOOKS, "change_message_visibility_batch": 1})
     assert handle(record("spot-interruption-warning")) == ["spot-interruption-warning"]
-    assert lines(log, "messages go back late")
+    assert lines(log, "not looked at again soon")
 
 
 @pytest.mark.parametrize("broken", ["group", "parameter"])

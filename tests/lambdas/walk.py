@@ -196,6 +196,7 @@ def handled_by(walk: Walk) -> Iterator[None]:
     with (
         mock.patch.object(entry, "_controller", return_value=walk.controller),
         mock.patch.object(entry, "_report", walk.outcomes.append),
+        mock.patch.object(entry.logger, "warning"),
     ):
         yield
 

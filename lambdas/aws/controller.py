@@ -160,19 +160,22 @@ class Controller:
 
     def _unmark(self, name: str, failures: Sequence[Failure], claimed: Remembered) -> list[Exception]:
         """Take back what was remembered of orders that failed; return what went wrong with that, too."""
+        newer: list[Exception] = []
         for _ in range(MOST_LOOKS):
-            memory = claimed.memory
-            for failure in failures:
-                memory = untaken(memory, failure.side, failure.standing)
             try:
+                if newer:
+                    claimed = self.store.load(name)
+                memory = claimed.memory
+                for failure in failures:
+                    memory = untaken(memory, failure.side, failure.standing)
                 self.store.save(name, memory, claimed.wake_at, claimed.version)
-            except ConflictError:
-                claimed = self.store.load(name)
+            except ConflictError as error:
+                newer = [error]
             except Exception as error:  # whatever it is: told with the others
                 return [error]
             else:
-                break
-        return []
+                return []
+        return newer
 
     def _wake(
         self, wake_at: float | None, sent: float | None, now: float

@@ -153,17 +153,11 @@ class HostileAws:
         return {"Parameters": [{"Name": name, "Value": text} for name, text in self.parameters.items()]}
 
     def call_describe_auto_scaling_groups(self, AutoScalingGroupNames: list[str]) -> Any:
-        pools = [self.pools[name] for name in AutoScalingGroupNames]
-        return {
-            "AutoScalingGroups": [
-                {
-                    "AutoScalingGroupName": pool.name,
-                    "DesiredCapacity": pool.desired,
-                    "Instances": [self._member(box) for box in pool.boxes],
-                }
-                for pool in pools
-            ]
-        }
+        return {"AutoScalingGroups": [self._group(self.pools[name]) for name in AutoScalingGroupNames]}
+
+    def _group(self, pool: Pool) -> dict[str, Any]:
+        members = [self._member(box) for box in pool.boxes]
+        return {"AutoScalingGroupName": pool.name, "DesiredCapacity": pool.desired, "Instances": members}
 
     def _member(self, box: Box) -> dict[str, str]:
         return {
@@ -176,20 +170,19 @@ class HostileAws:
 
     def call_describe_instances(self, Filters: list[dict[str, Any]], **_: Any) -> Any:
         group = next(f["Values"][0] for f in Filters if f["Name"] == "tag:gpu-spot:group")
-        found = [
-            {
-                "InstanceId": box.id,
-                "InstanceType": "g5.xlarge",
-                "Placement": {"AvailabilityZone": "us-west-2a"},
-                "LaunchTime": datetime.fromtimestamp(box.launched, UTC),
-                "State": {"Name": "running" if box.ended is None else "terminated"},
-                **({"InstanceLifecycle": "spot"} if box.spot else {}),
-            }
-            for pool in self.pools.values()
-            for box in pool.boxes
-            if pool.group == group and not self.blind and self.now >= box.launched + HIDDEN_SECONDS
-        ]
-        return {"Reservations": [{"Instances": found}]}
+        boxes = [b for p in self.pools.values() if p.group == group for b in p.boxes]
+        shown = [b for b in boxes if not self.blind and self.now >= b.launched + HIDDEN_SECONDS]
+        return {"Reservations": [{"Instances": [self._description(box) for box in shown]}]}
+
+    def _description(self, box: Box) -> dict[str, Any]:
+        return {
+            "InstanceId": box.id,
+            "InstanceType": "g5.xlarge",
+            "Placement": {"AvailabilityZone": "us-west-2a"},
+            "LaunchTime": datetime.fromtimestamp(box.launched, UTC),
+            "State": {"Name": "running" if box.ended is None else "terminated"},
+            **({"InstanceLifecycle": "spot"} if box.spot else {}),
+        }
 
     def call_query(self, ExpressionAttributeValues: Any, **_: Any) -> Any:
         group = ExpressionAttributeValues[":g"]["S"]
@@ -204,17 +197,10 @@ class HostileAws:
         return registry_item.dump(Worker(group, box.id, 0, ready, heard, "ready"))
 
     def call_describe_spot_instance_requests(self, **_: Any) -> Any:
-        return {
-            "SpotInstanceRequests": [
-                {
-                    "InstanceId": box.id,
-                    "Status": {"UpdateTime": datetime.fromtimestamp(box.notice - NOTICE_SECONDS, UTC)},
-                }
-                for pool in self.pools.values()
-                for box in pool.boxes
-                if box.notice is not None and box.ended is None
-            ]
-        }
+        boxes = [b for p in self.pools.values() for b in p.boxes if b.ended is None]
+        marked = {b.id: b.notice - NOTICE_SECONDS for b in boxes if b.notice is not None}
+        status = {i: {"UpdateTime": datetime.fromtimestamp(at, UTC)} for i, at in marked.items()}
+        return {"SpotInstanceRequests": [{"InstanceId": i, "Status": status[i]} for i in marked]}
 
     def call_describe_scaling_activities(self, AutoScalingGroupName: str, **_: Any) -> Any:
         return {"Activities": self.pools[AutoScalingGroupName].refused}
@@ -238,20 +224,9 @@ class HostileAws:
 
     def call_describe_spot_fleet_request_history(self, SpotFleetRequestId: str, **_: Any) -> Any:
         text = "g5.xlarge, ami-1, Linux/UNIX: There is no Spot capacity available that matches your request."
-        refused = self.pools[SpotFleetRequestId].refused
-        return {
-            "HistoryRecords": [
-                {
-                    "Timestamp": record["StartTime"],
-                    "EventInformation": {
-                        "EventSubType": "spotFleetRequestConfigurationInvalid",
-                        "EventDescription": text,
-                    },
-                }
-                for record in refused
-                if record["StatusCode"] == "Failed"
-            ]
-        }
+        told = {"EventSubType": "spotFleetRequestConfigurationInvalid", "EventDescription": text}
+        refused = [r for r in self.pools[SpotFleetRequestId].refused if r["StatusCode"] == "Failed"]
+        return {"HistoryRecords": [{"Timestamp": r["StartTime"], "EventInformation": told} for r in refused]}
 
     def call_modify_spot_fleet_request(self, SpotFleetRequestId: str, TargetCapacity: int, **_: Any) -> None:
         pool = self.pools[SpotFleetRequestId]

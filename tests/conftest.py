@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import tiers
+from tests import deprecated, tiers
 
 TRACES_VARIABLE: Final = "GPU_SPOT_TRACES"
 MARKET_PROPERTY: Final = "market"
@@ -38,7 +38,11 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse a traces folder that is not there: the run would silently measure the model instead."""
+    """Tell all processes what to warn of; refuse a traces folder that is not there.
+
+    Without the folder the run would silently measure the model instead.
+    """
+    os.environ["PYTHONWARNINGS"] = deprecated.FILTERS
     given = os.environ.get(TRACES_VARIABLE)
     if given and not Path(given).is_dir():
         raise pytest.UsageError(f"{TRACES_VARIABLE}={given}: not a folder (unset it to use the fitted model)")

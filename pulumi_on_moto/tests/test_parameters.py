@@ -58,7 +58,9 @@ def test_a_value_outside_of_the_model_is_refused(
     if service in CODES:
         assert caught.value.response["Error"]["Code"] == CODES[service]
     [line] = refused
-    assert line.startswith(f"{service}.{caught.value.operation_name}: 1 validation error detected: Value ")
+    assert line.startswith(
+        f"AWS refuses {service}.{caught.value.operation_name}: 1 validation error detected: Value "
+    )
 
 
 def test_what_boto3_itself_refuses_it_still_refuses(deployment: Deployment, refused: list[str]) -> None:

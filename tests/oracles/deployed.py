@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pulumi_on_moto.fixes import parameters
 from pulumi_on_moto.program import stackfile
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.sandbox import sandbox
@@ -44,27 +45,31 @@ class Declared:
     outputs: dict[str, Any]
 
 
-def _deployed(stack: str, overrides: dict[str, Any]) -> list[Declared]:
+@dataclass(frozen=True)
+class Stack:
+    """The resources of a stack, and what its calls were warned of as deprecated."""
+
+    resources: list[Declared]
+    warned: set[str]
+
+
+def _deployed(stack: str, overrides: dict[str, Any]) -> Stack:
     config = stackfile.load(ROOT, stack, overrides)
     with sandbox(config.region) as clients:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.filterwarnings("always", category=DeprecationWarning, module=parameters.__name__)
             deployment = deploy(clients, config)
-        return [
+        resources = [
             Declared(one.type, one.name, one.id, _values(one.inputs), _values(one.outputs))
             for one in deployment.resources
             if not one.is_component and not one.type.startswith("pulumi:")
         ]
+        return Stack(resources, {str(one.message) for one in seen if one.filename == parameters.__file__})
 
 
 @cache
-def deployed(stack: str) -> list[Declared]:
+def deployed(stack: str) -> Stack:
     return apart(_deployed, "prod", _MORE) if stack == FULLER else apart(_deployed, stack, {})
-
-
-def everything() -> list[tuple[str, Declared]]:
-    """Every resource of every stack, with the stack's name."""
-    return [(stack, resource) for stack in NAMES for resource in deployed(stack)]
 
 
 def _values(value: Any) -> Any:

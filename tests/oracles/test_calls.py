@@ -73,6 +73,16 @@ def test_in_a_process_apart() -> None:
         apart(hidden)
 
 
+def aged() -> None:
+    with sandbox("us-west-2") as clients, contextlib.suppress(DeprecationWarning):
+        clients("s3").get_bucket_lifecycle(Bucket="gpu-spot")
+
+
+def test_in_a_process_apart_what_is_deprecated_is_an_error_too() -> None:
+    with pytest.raises(LocalCloudError, match=r"^s3\.GetBucketLifecycle is deprecated$"):
+        apart(aged)
+
+
 def deployed_wrongly() -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
     with spoilt("PutMetricAlarm", ComparisonOperator="Above"), sandbox("us-west-2") as clients:

@@ -94,4 +94,4 @@ def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
         _active = False
     if parameters.REFUSED:
         more = f" (and {len(parameters.REFUSED) - 1} more calls)" if parameters.REFUSED[1:] else ""
-        raise LocalCloudError(f"AWS refuses {parameters.REFUSED[0]}{more}")
+        raise LocalCloudError(f"{parameters.REFUSED[0]}{more}")

@@ -106,10 +106,15 @@ def readable(pattern: str) -> re.Pattern[str] | None:
 def _held_to_the_model(serialize: Callable[..., Any]) -> Callable[..., Any]:
     def held(validation: Any, parameters: Mapping[str, Any], operation_model: OperationModel) -> Any:
         request = serialize(validation, parameters, operation_model)
-        if found := faults(operation_model, parameters):
+        try:
+            found = faults(operation_model, parameters)
+        except DeprecationWarning as warning:  # an error where the process wants it so
+            REFUSED.append(str(warning))
+            raise
+        if found:
             number = "1 validation error" if len(found) == 1 else f"{len(found)} validation errors"
             text = f"{number} detected: {'; '.join(found)}"
-            REFUSED.append(f"{_name(operation_model)}: {text}")
+            REFUSED.append(f"AWS refuses {_name(operation_model)}: {text}")
             code = _CODES.get(operation_model.service_model.metadata["protocol"], "ValidationException")
             raise ClientError(
                 {"Error": {"Code": code, "Message": text}, "ResponseMetadata": {"HTTPStatusCode": 400}},  # type: ignore[typeddict-item]

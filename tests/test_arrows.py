@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.commands": {
         *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "live", "market", "preflight", "report")),
         *("pulumi_on_moto", "rich"),
+        *("infra.accelerators", "infra.schema", "infra.settings", "boto3", "botocore", "yaml"),
     },
     "gpu_spot.facts": {"gpu_spot.market"},
     "gpu_spot.live": {

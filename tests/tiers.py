@@ -25,6 +25,7 @@ _MARKS_OF: Final = {
     "infra/test_agent_archive.py": "archive",
     "infra/test_archive.py": "archive",
     "infra/test_boot.py": "adapter long",
+    "infra/test_pin_images.py": "adapter",
     "infra/test_refusals.py": "pure",
     "infra/test_settings.py": "pure",
     "lambdas": "adapter",

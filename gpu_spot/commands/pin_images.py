@@ -1,0 +1,152 @@
+"""``gpu-spot pin-images``: write the machine images that a stack would take now into its file.
+
+A pinned image carries the parameter that it was read from as a comment, ``ami: ami-…  # of /aws/service/…``:
+so the command finds it again, and an image without such a comment is somebody's own and stays.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import boto3
+import yaml
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console
+
+from gpu_spot.commands import project
+from infra import accelerators
+from infra.schema import Capacity
+from infra.settings import SettingsError, load_settings
+
+_MARK: Final = re.compile(r"[ \t]*#[ \t]*of[ \t]+(/\S+)")
+_IMAGE: Final = re.compile(r"ami-[0-9a-f]{8,17}")
+
+Resolve: TypeAlias = Callable[[str], str]
+"""Returns the AMI id that a parameter holds."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """In place of ``text[start:end]`` stands ``new``; ``told`` says what it is about."""
+
+    start: int
+    end: int
+    new: str
+    told: str
+
+
+def add_parser(commands: Any) -> None:
+    """Add the sub-command to an ``argparse`` sub-parsers object."""
+    parser = commands.add_parser("pin-images", help="write the newest machine images into a stack file")
+    parser.add_argument("--stack", default="dev", help="the stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Pin the images of a stack and print each change, old → new."""
+    path = project.find() / f"Pulumi.{args.stack}.yaml"
+    before = path.read_text("utf-8")
+    region = str(yaml.safe_load(before)["config"]["aws:region"])
+    client = boto3.client("ssm", region_name=region)
+
+    def resolve(parameter: str) -> str:
+        try:
+            value = str(client.get_parameter(Name=parameter)["Parameter"]["Value"])
+        except (BotoCoreError, ClientError) as error:
+            raise ValueError(f"parameter {parameter} in {region}: {error}") from None
+        if not _IMAGE.fullmatch(value):
+            raise ValueError(f"parameter {parameter} in {region} holds {value!r}, allowed: an AMI id")
+        return value
+
+    after, told = pinned(before, resolve)
+    if after != before:
+        path.write_text(after, "utf-8")
+    for line in told or ["every image is somebody's own: nothing to pin"]:
+        Console().print(line, highlight=False, soft_wrap=True)
+    return 0
+
+
+def pinned(text: str, resolve: Resolve) -> tuple[str, list[str]]:
+    """Return a stack file's text with its images pinned, and a line for each of them.
+
+    All else in it stays as it is, comments and order too. Raises ``ValueError`` for a file that the stack's
+    program would refuse, and for one whose form leaves no room for the comments.
+    """
+    config = yaml.safe_load(text)["config"]
+    try:
+        settings = load_settings(config)
+    except SettingsError as error:
+        raise ValueError(str(error)) from None
+    document: Any = yaml.compose(text)
+    nodes = _fields(_fields(document)["config"])
+    edits: dict[int, Edit] = {}  # by place: an anchor's entry stands in the file once
+    for kind, entries in (("services", settings.services), ("training", settings.training)):
+        for index, entry in enumerate(entries):
+            node = _fields(nodes[f"gpu-spot:{kind}"].value[index])["capacity"]
+            for edit in _edits(text, entry.name, entry.capacity, node, resolve):
+                edits[edit.start] = edit
+    for edit in sorted(edits.values(), key=lambda one: one.start, reverse=True):
+        text = text[: edit.start] + edit.new + text[edit.end :]
+    return text, [edits[start].told for start in sorted(edits)]
+
+
+def _edits(
+    text: str, group: str, capacity: Capacity, node: yaml.MappingNode, resolve: Resolve
+) -> Iterator[Edit]:
+    if node.flow_style:
+        raise ValueError(f"the capacity of {group!r} stands in braces, allowed: a line for each key")
+    fields = _fields(node)
+    amis = _fields(fields["amis"]) if "amis" in fields else {}
+    given = {"ami": fields["ami"]} if "ami" in fields else {}
+    for key, scalar in (given | amis).items():
+        if (edit := _again(text, f"{group}: {key}", scalar, resolve)) is not None:
+            yield edit
+    families = {accelerators.lookup(name).family.name for name in capacity.types}
+    missing = sorted(families - amis.keys())
+    if given or not missing:
+        return
+    architecture = accelerators.lookup(capacity.types[0]).family.architecture
+    parameter = accelerators.ami_parameter(architecture)
+    line = f"{resolve(parameter)}  # of {parameter}\n"
+    start, indent = _line_of(text, node)
+    if capacity.instance_requirements is None:
+        new = f"{indent}ami: {line}"
+    elif "amis" in fields:
+        start, indent = _line_of(text, fields["amis"])
+        new = "".join(f"{indent}{family}: {line}" for family in missing)
+    else:
+        # Not `ami`, with which the requirements would match families that AWS's image does not boot.
+        new = f"{indent}amis:\n" + "".join(f"{indent}  {family}: {line}" for family in missing)
+    yield Edit(start, start, new, f"{group}: the newest at each preview → {line.strip()}")
+
+
+def _again(text: str, what: str, scalar: yaml.ScalarNode, resolve: Resolve) -> Edit | None:
+    """Return the edit of an image that is written there, none for somebody's own."""
+    old, end = str(scalar.value), scalar.end_mark.index
+    mark = _MARK.match(text, end)
+    if old.startswith("/"):
+        parameter = old
+    elif mark is not None:
+        parameter, end = mark[1], mark.end()
+    else:
+        return None
+    new = resolve(parameter)
+    told = f"{what}: {new} is the newest" if new == old else f"{what}: {old} → {new}"
+    return Edit(scalar.start_mark.index, end, f"{new}  # of {parameter}", told)
+
+
+def _fields(node: yaml.Node) -> dict[str, Any]:
+    return {key.value: value for key, value in node.value}
+
+
+def _line_of(text: str, node: yaml.MappingNode) -> tuple[int, str]:
+    """Return where the line of a mapping's first key begins, and its indentation."""
+    if node.flow_style:
+        raise ValueError("amis stand in braces, allowed: a line for each family")
+    first: int = node.start_mark.index
+    start = text.rfind("\n", 0, first) + 1
+    return start, " " * (first - start)

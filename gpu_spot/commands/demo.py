@@ -22,7 +22,7 @@ from gpu_spot.market.supply import trace
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
 from gpu_spot.report.summary import render_summary
-from pulumi_on_moto import LocalCloudError, StackConfig, deploy, load, sandbox, tree
+from pulumi_on_moto import LocalCloudError, StackConfig, load, sandbox, tree
 from pulumi_on_moto.running import server
 from pulumi_on_moto.running.clock import simulated
 
@@ -71,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     wishes = _wishes(args)
     with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
         started = time.perf_counter()
-        deployment = deploy(clients, config)
+        deployment = project.deployed(clients, config)
         console.print(tree(deployment))
         cloud = LocalCloud(clients, deployment, clock)
         with contextlib.closing(TerminalProgress(console)) as progress:

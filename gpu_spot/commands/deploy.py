@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from gpu_spot.commands import project
-from pulumi_on_moto import deploy, load, sandbox, tree
+from pulumi_on_moto import load, sandbox, tree
 
 
 def add_parser(commands: Any) -> None:
@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     config = load(project.find(), args.stack)
     with sandbox(config.region) as clients:
-        deployment = deploy(clients, config)
+        deployment = project.deployed(clients, config)
         console.print(tree(deployment))
         made = sum(not resource.is_component for resource in deployment.resources)
         console.print(

@@ -1,9 +1,11 @@
-"""Where the Pulumi project is that a command works on."""
+"""The Pulumi project that a command works on: where it is, and how it comes into the local cloud."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from infra.settings import SettingsError, load_settings
+from pulumi_on_moto import AwsClients, Deployment, StackConfig, deploy, given_network
 from pulumi_on_moto.errors import LocalCloudError
 
 
@@ -14,3 +16,17 @@ def find() -> Path:
         if (folder / "Pulumi.yaml").is_file():
             return folder
     raise LocalCloudError(f"no Pulumi.yaml in {here} or above it")
+
+
+def deployed(clients: AwsClients, config: StackConfig) -> Deployment:
+    """Deploy a stack into the local cloud; a network that its file says is there is made before.
+
+    Raises ``LocalCloudError``, for wrong settings too.
+    """
+    try:
+        network = load_settings(config.values).network
+    except SettingsError as error:
+        raise LocalCloudError(str(error)) from None
+    if network.vpc_id is not None:
+        given_network(clients, network.vpc_id, network.subnets, network.security_groups)
+    return deploy(clients, config)

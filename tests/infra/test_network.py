@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from gpu_spot.commands import project
 from infra.components.network.endpoints import INTERFACES, interfaces
-from pulumi_on_moto import deploy
 from pulumi_on_moto.program import stackfile
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
@@ -161,16 +161,9 @@ def test_previews_may_look_up_what_they_look_up_and_no_more(tmp_path: Path) -> N
 def deployed_into_an_existing_network() -> tuple[Any, ...]:
     with simulated(START), sandbox("us-west-2", 1) as clients:
         ec2 = clients("ec2")
-        vpc = ec2.create_vpc(CidrBlock="10.9.0.0/16")["Vpc"]["VpcId"]
-        ec2.modify_vpc_attribute(VpcId=vpc, EnableDnsHostnames={"Value": True})
-        subnet = ec2.create_subnet(VpcId=vpc, CidrBlock="10.9.1.0/24", AvailabilityZone="us-west-2a")
-        subnet = subnet["Subnet"]["SubnetId"]
-        group = ec2.create_security_group(GroupName="theirs", Description="x", VpcId=vpc)["GroupId"]
-        ec2.modify_subnet_attribute(SubnetId=subnet, MapPublicIpOnLaunch={"Value": False})
-        network = {"vpcId": vpc, "subnets": {"us-west-2a": subnet}, "securityGroups": [group]}
         before = len(ec2.describe_vpcs()["Vpcs"])
         config = stackfile.load(ROOT, "dev")
-        deploy(clients, replace(config, values=dict(config.values) | {"gpu-spot:network": network}))
+        project.deployed(clients, replace(config, values={**config.values, "gpu-spot:network": EXISTING}))
         [template] = [
             ec2.describe_launch_template_versions(LaunchTemplateId=one["LaunchTemplateId"], Versions=["1"])
             for one in ec2.describe_launch_templates()["LaunchTemplates"]
@@ -180,10 +173,11 @@ def deployed_into_an_existing_network() -> tuple[Any, ...]:
         given = template["LaunchTemplateVersions"][0]["LaunchTemplateData"]["SecurityGroupIds"]
         return (
             len(ec2.describe_vpcs()["Vpcs"]) - before,
-            {one["VPCZoneIdentifier"] for one in groups} == {subnet},
-            group in given,
+            {one["VPCZoneIdentifier"] for one in groups},
+            "sg-0000000a" in given,
         )
 
 
 def test_it_deploys_into_an_existing_network() -> None:
-    assert apart(deployed_into_an_existing_network) == (0, True, True)
+    subnets = "subnet-0000000a,subnet-0000000b"
+    assert apart(deployed_into_an_existing_network) == (1, {subnets}, True)

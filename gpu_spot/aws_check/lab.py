@@ -69,10 +69,14 @@ class Lab:
 
     @cached_property
     def subnets(self) -> Mapping[str, str]:
-        """The default subnets, by zone."""
-        filters = [{"Name": "default-for-az", "Values": ["true"]}]
-        found = self.clients("ec2").describe_subnets(Filters=filters)["Subnets"]
-        return {subnet["AvailabilityZone"]: subnet["SubnetId"] for subnet in found}
+        """The default subnets by zone, of the zones that have the small type."""
+        ec2 = self.clients("ec2")
+        offered = ec2.describe_instance_type_offerings(
+            LocationType="availability-zone", Filters=[{"Name": "instance-type", "Values": [INSTANCE_TYPE]}]
+        )["InstanceTypeOfferings"]
+        zones = {one["Location"] for one in offered}
+        found = ec2.describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"]
+        return {one["AvailabilityZone"]: one["SubnetId"] for one in found if one["AvailabilityZone"] in zones}
 
     def until(self, probe: Callable[[], _T | None], what: str, seconds: float = 300) -> _T:
         """Return the first answer of ``probe`` that is not None or False; ``Falsified`` after ``seconds``."""

@@ -24,10 +24,15 @@ def offered(clients: AwsClients, *pools: str) -> None:
 
 
 def test_zones_and_types_that_are_not_there_are_told(clients: AwsClients) -> None:
-    offered(clients, "g6.xlarge@us-west-2a", "g6.xlarge@us-west-2c")
+    offered(clients, "g6.xlarge@us-west-2a", "g5.2xlarge@us-west-2c")
     found = remarks(offerings, stack(), clients)
     assert statuses(found) == {"web": "ok", "web in us-west-2b": "warning", "web: g5.2xlarge": "warning"}
     assert found[0].found == "1 of 4 pools (a type in a zone) exist"
+
+
+def test_a_type_that_the_region_does_not_have_fails(clients: AwsClients) -> None:
+    offered(clients, "g6.xlarge@us-west-2a", "g6.xlarge@us-west-2b")
+    assert statuses(remarks(offerings, stack(), clients)) == {"web": "ok", "web: g5.2xlarge": "failure"}
 
 
 def test_a_group_without_any_pool_fails(clients: AwsClients) -> None:

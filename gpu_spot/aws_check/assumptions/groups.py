@@ -101,13 +101,15 @@ def _activity(lab: Lab) -> str:
     group = lab.group("activity")
     lab.serving(group, 1)
     client = lab.clients("autoscaling")
-    newest = client.describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=1)["Activities"][0]
-    told = f"{newest['StatusCode']}: {newest['Description']}"
-    if newest["StatusCode"] != "Successful" or not newest["Description"].startswith(
-        "Launching a new EC2 instance"
-    ):
-        raise Falsified(told)
-    return told.partition(": i-")[0]
+
+    def successful() -> str | None:
+        found = client.describe_scaling_activities(AutoScalingGroupName=group, MaxRecords=1)["Activities"][0]
+        return str(found["Description"]) if found["StatusCode"] == "Successful" else None
+
+    description = lab.until(successful, "a successful activity", 60)
+    if not description.startswith("Launching a new EC2 instance"):
+        raise Falsified(description)
+    return description.partition(":")[0]
 
 
 def _suspended(lab: Lab) -> str:

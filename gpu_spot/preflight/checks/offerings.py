@@ -1,7 +1,9 @@
 """Which of the stack's instance types its zones have, and whether the zones are this account's.
 
 Source: ``DescribeInstanceTypeOfferings`` and ``DescribeAvailabilityZones``. A zone's name is the account's
-own: us-west-2a of one account is another's us-west-2c (EC2 user guide, "Availability Zone IDs").
+own: us-west-2a of one account is another's us-west-2c (EC2 user guide, "Availability Zone IDs"). A type that
+the region does not have "might cause the request to fail entirely" (Auto Scaling guide, "Setup overview for
+creating a mixed instances group").
 """
 
 from __future__ import annotations
@@ -52,5 +54,9 @@ def _of_group(
         if not any(place == zone for _, place in pools):
             yield Remark(f"{group} in {zone}", "warning", "none of its types is sold there")
     for name in capacity.types:
-        if not any(kind == name for kind, _ in pools):
-            yield Remark(f"{group}: {name}", "warning", "is sold in none of the stack's zones")
+        subject = f"{group}: {name}"
+        if not any(kind == name for kind, _ in offered):
+            found = "is not sold in this region: AWS may refuse the whole group"
+            yield Remark(subject, "failure", found, "take it out of instanceTypes")
+        elif not any(kind == name for kind, _ in pools):
+            yield Remark(subject, "warning", "is sold in none of the stack's zones")

@@ -91,3 +91,4 @@ def test_the_same_decisions_tick_by_tick(stack: str, policy: str, traces: Path |
     assert in_memory["interruption"] > 0
     assert in_memory["launch-on-demand"] > 0
     assert in_memory["recommendation"] > 0
+    assert in_memory["warm-refusal"] > 0

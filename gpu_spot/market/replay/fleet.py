@@ -161,8 +161,17 @@ class LightFleet:
             self._refusals[side] = Refusal(side, classify(message), self._now, message)
 
     def look(self) -> Orders:
-        """See ``Fleet``."""
-        decision = self.decide()
+        """See ``Fleet``: the end of whom it releases is an event, and wakes the controller once more."""
+        released: list[str] = []
+        while True:
+            decision = self.decide()
+            gone = self._carry_out(decision)
+            released.extend(gone)
+            if not gone:
+                return Orders(dict(self._desired), tuple(released), decision.wake_at)
+
+    def _carry_out(self, decision: Decision) -> list[str]:
+        """Do what was decided, and return who was released."""
         released: list[str] = []
         for action in decision.actions:
             match action:
@@ -175,7 +184,7 @@ class LightFleet:
                         del self._instances[instance_id]
                 case _:
                     pass
-        return Orders(dict(self._desired), tuple(released), decision.wake_at)
+        return released
 
     def decide(self) -> Decision:
         """Return what the controller decides about the group as it is, and remember what it will."""

@@ -19,6 +19,7 @@ Properties = dict[str, Any]
 
 # Words that CloudFormation writes in capitals, wherever they stand.
 SPELLED: Final = {
+    "acceleratorTotalMemoryMib": "AcceleratorTotalMemoryMiB",
     "memoryMib": "MemoryMiB",
     "sseAlgorithm": "SSEAlgorithm",
     "transitionToIa": "TransitionToIA",

@@ -20,17 +20,32 @@ ROOT = Path(__file__).resolve().parents[2]
 FULLER = "fuller"
 """Not a stack that ships: prod with what the others leave out, so that each statement is in some document."""
 NAMES = (*STACKS, FULLER)
-_JOB = {"capacity": {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge", "g6.xlarge"]}}
+_TYPES = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge", "g6.xlarge"]}
+_NEEDS = {
+    "target": 2,
+    "instanceRequirements": {
+        "acceleratorMemoryGiB": {"min": 16, "max": 48},
+        "vcpus": {"min": 4, "max": 32},
+        "memoryGiB": {"min": 16, "max": 256},
+    },
+}
 _MORE: dict[str, Any] = {
     "identity": {
         "previews": {"repository": "acme/models", "stateBucket": "acme-state", "createProvider": True}
     },
     "training": [
-        training.job(**_JOB, checkpoints="checkpoints"),
-        training.job(**_JOB, name="bert", dataset="s3://books/"),
+        training.job(capacity=_TYPES, checkpoints="checkpoints"),
+        training.job(capacity=_TYPES, name="bert", dataset="s3://books/"),
     ],
-    "services[0].image": training.IMAGE,
-    "services[0].datasets": [{"snapshot": "snap-0123456789abcdef0", "path": "/data/coco"}],
+    "services": [
+        {
+            "name": "inference",
+            "capacity": {"kind": "mixed-asg", **_NEEDS},
+            "image": training.IMAGE,
+            "datasets": [{"snapshot": "snap-0123456789abcdef0", "path": "/data/coco"}],
+        },
+        {"name": "batch", "capacity": {"kind": "spot-fleet", **_NEEDS}},
+    ],
 }
 
 

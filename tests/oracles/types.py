@@ -63,12 +63,17 @@ def _fleet(inputs: Inputs) -> Properties:
 
 def _table(inputs: Inputs) -> Properties:
     keys = {"HASH": inputs.pop("hashKey"), "RANGE": inputs.pop("rangeKey", None)}
+    encryption = inputs.pop("serverSideEncryption")
+    key = encryption.get("kmsKeyArn")
     made = {
         "AttributeDefinitions": [
             {"AttributeName": one["name"], "AttributeType": one["type"]} for one in inputs.pop("attributes")
         ],
         "KeySchema": [{"AttributeName": name, "KeyType": kind} for kind, name in keys.items() if name],
-        "SSESpecification": {"SSEEnabled": inputs.pop("serverSideEncryption")["enabled"]},
+        "SSESpecification": {
+            "SSEEnabled": encryption["enabled"],
+            **({"SSEType": "KMS", "KMSMasterKeyId": key} if key else {}),
+        },
         "PointInTimeRecoverySpecification": {
             "PointInTimeRecoveryEnabled": inputs.pop("pointInTimeRecovery")["enabled"]
         },
@@ -134,10 +139,12 @@ def _lifecycle(inputs: Inputs) -> Properties:
 
 
 def _encryption(inputs: Inputs) -> Properties:
-    rules = [
-        {"ServerSideEncryptionByDefault": pascal(one["applyServerSideEncryptionByDefault"])}
-        for one in inputs["rules"]
-    ]
+    rules = []
+    for rule in map(dict, inputs["rules"]):
+        default = dict(rule.pop("applyServerSideEncryptionByDefault"))
+        if key := default.pop("kmsMasterKeyId", None):
+            default["KMSMasterKeyID"] = key
+        rules.append({"ServerSideEncryptionByDefault": pascal(default), **pascal(rule)})
     return {"BucketEncryption": {"ServerSideEncryptionConfiguration": rules}}
 
 
@@ -146,13 +153,11 @@ def _public_access(inputs: Inputs) -> Properties:
 
 
 def _target(inputs: Inputs) -> Properties:
-    target: dict[str, Any] = {"Id": "target", "Arn": inputs["arn"]}
-    return {"Targets": [target | pascal({k: v for k, v in inputs.items() if k == "deadLetterConfig"})]}
+    more = {key: value for key, value in inputs.items() if key not in ("rule", "targetId")}
+    return {"Targets": [{"Id": inputs.get("targetId", "target"), **pascal(more)}]}
 
 
-def _policy(key: str = "policy") -> dict[str, Any]:
-    return {"rename": {key: "PolicyDocument"}, "parsed": (key,)}
-
+_POLICY: Final[dict[str, Any]] = {"rename": {"policy": "PolicyDocument"}, "parsed": ("policy",)}
 
 TYPES: Final[dict[str, As | Part]] = {
     "aws:autoscaling/group:Group": As(
@@ -248,7 +253,7 @@ TYPES: Final[dict[str, As | Part]] = {
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": Part(
         BUCKET, "bucket", lambda inputs: {"OwnershipControls": {"Rules": [pascal(inputs["rule"])]}}
     ),
-    "aws:s3/bucketPolicy:BucketPolicy": As("AWS::S3::BucketPolicy", **_policy()),
+    "aws:s3/bucketPolicy:BucketPolicy": As("AWS::S3::BucketPolicy", **_POLICY),
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": Part(BUCKET, "bucket", _public_access),
     "aws:s3/bucketServerSideEncryptionConfiguration:BucketServerSideEncryptionConfiguration": Part(
         BUCKET, "bucket", _encryption
@@ -260,7 +265,7 @@ TYPES: Final[dict[str, As | Part]] = {
     ),
     "aws:sns/topic:Topic": As("AWS::SNS::Topic", "TopicName"),
     "aws:sns/topicPolicy:TopicPolicy": As(
-        "AWS::SNS::TopicPolicy", shape=lambda inputs: {"Topics": [inputs.pop("arn")]}, **_policy()
+        "AWS::SNS::TopicPolicy", shape=lambda inputs: {"Topics": [inputs.pop("arn")]}, **_POLICY
     ),
     "aws:sqs/queue:Queue": As(
         "AWS::SQS::Queue",
@@ -272,7 +277,7 @@ TYPES: Final[dict[str, As | Part]] = {
         parsed=("redrivePolicy",),
     ),
     "aws:sqs/queuePolicy:QueuePolicy": As(
-        "AWS::SQS::QueuePolicy", shape=lambda inputs: {"Queues": [inputs.pop("queueUrl")]}, **_policy()
+        "AWS::SQS::QueuePolicy", shape=lambda inputs: {"Queues": [inputs.pop("queueUrl")]}, **_POLICY
     ),
     "aws:ssm/parameter:Parameter": As(
         "AWS::SSM::Parameter", rename={"insecureValue": "Value"}, tagged=lambda tags: dict(tags)

@@ -159,11 +159,13 @@ def previews(
     """
     public = pulumi.Output.concat("arn:", scope.partition, ":ssm:", scope.region, "::parameter/aws/service/*")
     own = [scope.arn("ssm", f"parameter{path}") for path in images]
-    allowed = [Statement("ReadImages", ["ssm:GetParameter"], [public, *own])]
+    network = _NETWORK if existing_network else ["ec2:DescribeVpcs"]
+    allowed = [
+        Statement("ReadImages", ["ssm:GetParameter"], [public, *own]),
+        Statement("FindNetwork", network, ANY_RESOURCE),
+    ]
     if snapshots:
         allowed.append(Statement("FindSnapshots", ["ec2:DescribeSnapshots"], ANY_RESOURCE))
-    if existing_network:
-        allowed.append(Statement("FindNetwork", _NETWORK, ANY_RESOURCE))
     if interfaces:
         allowed.append(Statement("FindServices", ["ec2:DescribeVpcEndpointServices"], ANY_RESOURCE))
     if state_bucket is None:

@@ -38,7 +38,10 @@ LOOKUPS = {
     "aws:ec2/getSecurityGroup:getSecurityGroup": {"vpcId": "vpc-0000000a"},
     "aws:ec2/getVpcEndpointService:getVpcEndpointService": {},
     "aws:ssm/getParameter:getParameter": {"insecureValue": "ami-0123456789abcdef0", "name": "image"},
+    "aws:ec2/getVpcs:getVpcs": {"ids": []},
 }
+DEPLOYED = {"deployed": "10.20.0.0/16"}
+"""What VPC a stack has before the program runs."""
 
 PARTITIONS = {  # botocore's partitions.json
     "aws": {"dnsSuffix": "amazonaws.com", "reverseDnsPrefix": "com.amazonaws"},
@@ -73,7 +76,11 @@ class Recorder(mocks.Mocks):
             answer = LOOKUPS[args.token]
         if args.args.get("snapshotIds") == [PLAIN_SNAPSHOT]:
             answer = answer | {"encrypted": False}
-        if "filters" in args.args:  # of an endpoint's service
+        if args.token.endswith(":getVpcs"):
+            wanted = {one["name"]: one["values"][0] for one in args.args["filters"]}
+            cidr = DEPLOYED.get(wanted["tag:gpu-spot:stack"])
+            answer = {"ids": ["vpc-0a"] if cidr and wanted.get("cidr", cidr) == cidr else []}
+        elif "filters" in args.args:  # of an endpoint's service
             name = args.args["filters"][0]["values"][0]
             region = name.split(".")[2]
             answer = {"serviceName": name, "availabilityZones": [f"{region}{letter}" for letter in "abc"]}

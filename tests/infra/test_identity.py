@@ -44,6 +44,7 @@ def test_only_pull_requests_of_the_repository_may_preview(tmp_path: Path) -> Non
     allowed = json.loads(known.the("RolePolicy", "previews")["policy"])["Statement"]
     assert {statement["Sid"]: statement["Resource"] for statement in allowed} == {
         "ReadImages": ["arn:aws:ssm:us-west-2::parameter/aws/service/*"],
+        "FindNetwork": ["*"],
         "ListState": ["arn:aws:s3:::acme-state"],
         "ReadState": ["arn:aws:s3:::acme-state/.pulumi/*"],
     }
@@ -86,7 +87,7 @@ def test_a_preview_reads_the_images_that_the_stack_names(tmp_path: Path) -> None
         config["gpu-spot:identity"] = {"previews": {"repository": "acme/models"}}
 
     known = run("known", variant(tmp_path, change))
-    [images] = json.loads(known.the("RolePolicy", "previews")["policy"])["Statement"]
+    images, _ = json.loads(known.the("RolePolicy", "previews")["policy"])["Statement"]
     assert images["Resource"] == [
         "arn:aws:ssm:us-west-2::parameter/aws/service/*",
         "arn:aws:ssm:us-west-2:123456789012:parameter/own/image",

@@ -58,8 +58,10 @@ def test_dependants_really_see_unknowns_in_a_first_preview() -> None:
     assert preview.the("Function", "controller")["role"] == UNKNOWN
 
 
-def test_the_program_looks_up_who_and_where_it_is_and_the_fallbacks_image() -> None:
+def test_the_program_looks_up_who_and_where_it_is_its_network_and_the_fallbacks_image() -> None:
     assert sorted(run("unknown").lookups) == [
+        "aws:ec2/getVpcs:getVpcs",
+        "aws:ec2/getVpcs:getVpcs",
         "aws:index/getCallerIdentity:getCallerIdentity",
         "aws:index/getPartition:getPartition",
         "aws:ssm/getParameter:getParameter",
@@ -329,6 +331,21 @@ def test_wrong_settings_end_the_program_before_anything_is_declared(tmp_path: Pa
     error, declared = apart(program.refused, "known", "dev", variant(tmp_path, change))
     assert error == ("SettingsError: gpu-spot:services[0].capacity.spotPercentage: 140, allowed: at most 100")
     assert not declared
+
+
+@pytest.mark.parametrize("mode", ["known", "unknown"])
+def test_another_network_of_a_stack_that_has_one_is_refused(mode: str, tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:network"]["cidr"] = "10.99.0.0/16"
+
+    moved = variant(tmp_path, change)
+    assert run(mode, stack="deployed").the("Vpc", "vpc")["cidrBlock"] == "10.20.0.0/16"
+    assert run(mode, moved).the("Vpc", "vpc")["cidrBlock"] == "10.99.0.0/16"  # a stack that has none
+    error, _ = apart(program.refused, mode, "deployed", moved)
+    assert (
+        "gpu-spot:network.cidr: 10.99.0.0/16 is not what vpc-0a of this stack has, allowed: no change"
+        in error
+    )
 
 
 def test_a_warning_reaches_the_engine_and_ends_nothing(tmp_path: Path) -> None:

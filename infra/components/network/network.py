@@ -11,7 +11,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
-from infra.components.network import existing
+from infra.components.network import existing, fixed
 from infra.components.network.endpoints import Endpoints, EndpointsArgs, interfaces
 from infra.components.network.flow_logs import FlowLogs, FlowLogsArgs
 from infra.scope import Scope
@@ -120,7 +120,7 @@ class Network(pulumi.ComponentResource):
         name = self._scope.name("vpc")
         vpc = aws.ec2.Vpc(
             name,
-            cidr_block=cidr,
+            cidr_block=fixed.cidr_block(self._scope, cidr),
             enable_dns_hostnames=True,
             enable_dns_support=True,
             tags=self._scope.tags(name),

@@ -41,6 +41,7 @@ class Lookups:
             "aws:ec2/getSecurityGroup:getSecurityGroup": self._security_group,
             "aws:ec2/getVpcEndpointService:getVpcEndpointService": self._endpoint_service,
             "aws:ebs/getSnapshot:getSnapshot": self._snapshot,
+            "aws:ec2/getVpcs:getVpcs": self._vpcs,
         }
 
     def __call__(self, token: str, args: Mapping[str, Any]) -> LookupAnswer:
@@ -117,6 +118,11 @@ class Lookups:
             "region": self._clients.region,
             **_echo(args),
         }
+
+    def _vpcs(self, args: Mapping[str, Any]) -> LookupAnswer:
+        filters = [{"Name": one["name"], "Values": one["values"]} for one in args.get("filters") or []]
+        found = self._clients("ec2").describe_vpcs(Filters=filters)["Vpcs"]
+        return {"ids": [vpc["VpcId"] for vpc in found], "region": self._clients.region, **_echo(args)}
 
     def _snapshot(self, args: Mapping[str, Any]) -> LookupAnswer:
         """Answer for a snapshot in the stack file, its user's own: one of that id lies here, encrypted."""

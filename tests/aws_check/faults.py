@@ -135,6 +135,7 @@ ALLOWED = skipped({"EvaluationResults": [{"EvalDecision": "allowed"}]})
 
 FAULTS: dict[str, tuple[str, str, Change]] = {
     "image-id-with-warm-pool": (ASG, "put_warm_pool", refused("ValidationError", "not supported")),
+    "mixed-group-with-warm-pool": (ASG, "put_warm_pool", refused("ValidationError", "mixed instances")),
     "parameter-image": (ASG, "create_auto_scaling_group", refused("ValidationError", "Invalid id")),
     "parameter-image-refuses-warm-pool": (ASG, "put_warm_pool", skipped()),
     "parameter-image-refuses-requirements": (ASG, "create_auto_scaling_group", skipped()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,11 @@ def test_what_cannot_start_ends_with_two(
 def test_money_is_never_spent_by_default() -> None:
     with pytest.raises(SystemExit):
         cli.main(["aws-check"])
+
+
+def test_the_readme_counts_them() -> None:
+    playable = sum(not assumption.unplayable for assumption in ASSUMPTIONS)
+    for page in ("README.md", "CHANGELOG.md"):
+        text = (REPOSITORY / page).read_text("utf-8")
+        assert f"{len(ASSUMPTIONS)} sentences" in text
+        assert re.search(rf"\b{playable} (?:can be played|of them are rehearsed)", text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gpu_spot.aws_check.assumption import Assumption
-from gpu_spot.aws_check.lab import IMAGE_PARAMETER, Falsified, Lab
+from gpu_spot.aws_check.lab import IMAGE_PARAMETER, INSTANCE_TYPE, Falsified, Lab
 
 _GUIDE: Final = (
     'Auto Scaling guide, "Use AWS Systems Manager parameters instead of AMI IDs in launch templates"'
@@ -14,7 +14,17 @@ _ACCEPTS: Final = "moto accepts any group"
 
 
 def _image_with_pool(lab: Lab) -> str:
-    group = lab.group("image-pool")
+    return _pool_accepted(lab, lab.group("image-pool"))
+
+
+def _mixed_with_pool(lab: Lab) -> str:
+    """Two types, on-demand only, as a fallback has them."""
+    types = [{"InstanceType": INSTANCE_TYPE}, {"InstanceType": "t3.micro"}]
+    _created(lab, "mixed-pool", lab.template("mixed-pool"), types)
+    return _pool_accepted(lab, lab.name("mixed-pool"))
+
+
+def _pool_accepted(lab: Lab, group: str) -> str:
     client = lab.clients("autoscaling")
     lab.accepted(
         lambda: client.put_warm_pool(
@@ -60,16 +70,16 @@ def _mixed(template: str, overrides: list[dict[str, Any]]) -> dict[str, Any]:
     specification = {"LaunchTemplateId": template, "Version": "$Latest"}
     return {
         "LaunchTemplate": {"LaunchTemplateSpecification": specification, "Overrides": overrides},
-        "InstancesDistribution": {"SpotAllocationStrategy": "price-capacity-optimized"},
+        "InstancesDistribution": {"OnDemandPercentageAboveBaseCapacity": 100},
     }
 
 
-def _created(lab: Lab, what: str, template: str, blocks: int) -> None:
+def _created(lab: Lab, what: str, template: str, overrides: list[dict[str, Any]]) -> None:
     lab.clients("autoscaling").create_auto_scaling_group(
         AutoScalingGroupName=lab.name(what),
         MinSize=0,
         MaxSize=0,
-        MixedInstancesPolicy=_mixed(template, _blocks(blocks)),
+        MixedInstancesPolicy=_mixed(template, overrides),
         VPCZoneIdentifier=",".join(lab.subnets.values()),
         Tags=[{**tag, "PropagateAtLaunch": True} for tag in lab.tags],
     )
@@ -77,12 +87,14 @@ def _created(lab: Lab, what: str, template: str, blocks: int) -> None:
 
 def _parameter_with_requirements(lab: Lab) -> str:
     template = lab.template("requirements", f"resolve:ssm:{IMAGE_PARAMETER}")
-    return lab.refused(lambda: _created(lab, "requirements", template, 1), "ami-", "resolve:ssm")
+    return lab.refused(lambda: _created(lab, "requirements", template, _blocks(1)), "ami-", "resolve:ssm")
 
 
 def _five_blocks(lab: Lab) -> str:
     template = lab.template("blocks")
-    return lab.refused(lambda: _created(lab, "blocks", template, 5), "InstanceRequirements", "overrides")
+    return lab.refused(
+        lambda: _created(lab, "blocks", template, _blocks(5)), "InstanceRequirements", "overrides"
+    )
 
 
 def _latest_version(lab: Lab) -> str:
@@ -105,6 +117,14 @@ ASSUMPTIONS: Final = (
         "infra/workload.py",
         "PutWarmPool is refused",
         _image_with_pool,
+    ),
+    Assumption(
+        "mixed-group-with-warm-pool",
+        "A group of several on-demand types takes a warm pool.",
+        "AWS, What's New, November 2025: warm pools with mixed instances policies; refused before",
+        "infra/components/capacity/capacity_group.py",
+        "PutWarmPool is refused",
+        _mixed_with_pool,
     ),
     Assumption(
         "parameter-image",

@@ -1,21 +1,16 @@
-"""Days of a service on a hostile AWS, and whether what the controller promises holds at every tick, as JSON.
-
-Usage: days.py HOURS SEED SWITCHES, the last as a JSON object of ``Hostility``'s fields. A script, because a
-process holds one deployment.
-"""
+"""Days of a service on a hostile AWS, and whether what the controller promises holds at every tick."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from gpu_spot.live.fleets import CloudFleet
 from gpu_spot.live.hostility import Hostility
 from gpu_spot.market.replay.fleet import Orders
+from gpu_spot.market.rules import TICK_SECONDS
 from lambdas.core.model import Market, Pool, Side
 from pulumi_on_moto.running.functions import Call, Invocation
 from tests.e2e.world import World, living, load, small
@@ -23,6 +18,8 @@ from tests.e2e.world import World, living, load, small
 TARGET: Final = 4
 UNKNOWABLE: Final = 180.0
 """Seconds for which the loss of an unannounced instance can be hidden: its heartbeats are not yet old."""
+POOL_SIZE: Final = 3
+"""Instances that a sample of the market stands for: fewer than the target, so that spot is often short."""
 _NAMING: Final = {
     "TerminateInstanceInAutoScalingGroup": "InstanceId",
     "TerminateInstances": "InstanceIds",
@@ -77,7 +74,7 @@ class WatchedFleet(CloudFleet):
             self._hold(enough, f"a worker was released, and {len(lasting)} of {TARGET} were left")
         self.counts["looks"] += 1
         self.counts["released"] += len(orders.released)
-        return orders
+        return replace(orders, wake_at=self._now + TICK_SECONDS)  # no tick is quiet: faults come in any
 
     def overhear(self, call: Call) -> None:
         """Note whom the controller names."""
@@ -89,6 +86,8 @@ class WatchedFleet(CloudFleet):
         # A refused read or a conflict sends messages back; only what nobody caught is a crash.
         self._hold(not invocation.error, f"the function crashed: {invocation.error}")
         self.counts["runs"] += 1
+        told = "\n".join(invocation.log)
+        self.counts["refused calls"] += told.count("RequestLimitExceeded") + told.count("Throttling")
         self.counts["runs with messages sent back"] += bool(invocation.failed)
         CloudFleet._hear(self, replace(invocation, error="", failed=()))
 
@@ -105,19 +104,10 @@ def watched(world: World) -> WatchedFleet:
     return fleet
 
 
-def played(hours: float, seed: int, switches: dict[str, Any]) -> dict[str, Any]:
-    """Play the dev stack and return what broke, what was counted, and the ledger's account."""
-    with living(load("dev", small(TARGET)), seed, Hostility(**switches)) as world:
+def played(hours: float, seed: int, hostility: Hostility) -> dict[str, Any]:
+    """Play the dev stack; return, as JSON values, what broke, the counts, and the ledger's account."""
+    with living(load("dev", small(TARGET)), seed, hostility) as world:
         fleet = watched(world)
-        ledger = world.replay(fleet, hours).run()
+        ledger = world.replay(fleet, hours, pool_size=POOL_SIZE).run()
     account = {"availability": ledger.availability, "cost": ledger.cost, **ledger.counts}
-    return {
-        "broken": fleet.broken,
-        "counts": dict(fleet.counts),
-        "account": account,
-        "switches": asdict(fleet.cloud.hostility),
-    }
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(played(float(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3]))))
+    return {"broken": fleet.broken, "counts": dict(fleet.counts), "account": account}

@@ -10,7 +10,7 @@ import pytest
 
 from lambdas.core import names
 from tests.infra import training
-from tests.infra.declared import Run, run, variant
+from tests.infra.declared import Run, run, shipped, variant
 from userdata.agent.config.names import JOB_KEY, TAG_JOB
 
 
@@ -55,6 +55,11 @@ def test_the_agent_is_told_job_volume_and_whose_target_it_ends(known: Run) -> No
         "dataset": "s3://datasets/imagenet/",
     }
     assert "service" not in told
+
+
+def test_the_shipped_job_starts_what_the_image_has() -> None:
+    # Ubuntu 24.04 has `python3` and no `python`.
+    assert shipped("research").agent("resnet-primary")["training"]["command"][0] == "python3"
 
 
 def test_what_the_stack_file_says_of_the_run_reaches_the_agent(tmp_path: Path) -> None:

@@ -67,10 +67,9 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
     plan = _plan(situation, policy)
     fallback = _fallback_wanted(situation, plan, blocked)
     primary = _primary_wanted(situation, plan, fallback)
-    staying = [i for i in situation.primary if not situation.is_doomed(i)]
     unfit = _unfit(situation)
-    unfit_ids = set(ids(unfit))
-    staying = [i for i in staying if i.id not in unfit_ids]
+    leaving = {*ids(unfit), *situation.memory.doomed}
+    staying = [i for i in situation.primary if i.id not in leaving]
     surplus = len(staying) - primary
     going = [i for i in unfit if i.side is Side.PRIMARY]
     going += _victims(situation, Side.PRIMARY, staying, surplus, plan.handover)
@@ -81,7 +80,7 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
         fallback = _fallback_wanted(situation, plan, blocked)
         primary = _primary_wanted(situation, plan, fallback)
     spared = [i for i in unfit if i.side is Side.FALLBACK]
-    staying = [i for i in situation.fallback if i.id not in unfit_ids]
+    staying = [i for i in situation.fallback if i not in spared]
     spared += _victims(situation, Side.FALLBACK, staying, len(staying) - fallback, plan.handover)
     # A release that AWS does not show yet may have failed: it lowers nothing before it does.
     left = situation.counted[Side.FALLBACK] + situation.showing[Side.FALLBACK] - len(spared)

@@ -108,11 +108,11 @@ def follow(
     living = {
         i.id: str(i.pool) for i in observation.instances if i.side is Side.PRIMARY and i.market is Market.SPOT
     }
-    for instance in observation.instances:
-        if not instance.described:  # it is what it was, and what is new is learned once it is described
-            living.pop(instance.id, None)
-            if instance.id in history.living:
-                living[instance.id] = history.living[instance.id]
+    for instance in [i for i in observation.instances if not i.described]:
+        # It is what it was, and what is new is learned once it is described.
+        living.pop(instance.id, None)
+        if instance.id in history.living:
+            living[instance.id] = history.living[instance.id]
     waiting_since = _waiting_since(history, observation, living, now)
     refused = _refused(history, observation, waiting_since, now)
     if (living, refused, waiting_since) == (history.living, history.refused, history.waiting_since):
@@ -141,7 +141,7 @@ def follow(
 def _waiting_since(
     history: History, observation: Observation, living: Mapping[str, str], now: float
 ) -> float | None:
-    if sum(not i.given_up for i in observation.on(Side.PRIMARY)) >= observation.primary_desired:
+    if len(observation.staying(Side.PRIMARY)) >= observation.primary_desired:
         return None
     launched = not living.keys() <= history.living.keys()
     return now if launched or history.waiting_since is None else history.waiting_since

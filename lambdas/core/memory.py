@@ -137,7 +137,8 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
     at_risk = {i: at for i, at in memory.at_risk.items() if i in present or at + FORGET_SECONDS > now}
     boots = {market: list(samples) for market, samples in memory.boots.items()}
     booted = set(memory.booted & present)
-    silent = {i.id: memory.silent.get(i.id, now) for i in observation.instances if not i.is_heard}
+    unheard = [i for i in observation.instances if i.ready_since is None and not i.standing_by]
+    silent = {i.id: memory.silent.get(i.id, now) for i in unheard}
     for instance in observation.instances:
         if instance.deadline is not None:
             doomed[instance.id] = min(instance.deadline, doomed.get(instance.id, instance.deadline))

@@ -156,7 +156,11 @@ class Observation:
 
     def counted(self, side: Side) -> int:
         """Return how many members AWS counts against the desired capacity of a side, at the least."""
-        return max(self.listed.get(side, 0), sum(not i.given_up for i in self.on(side)))
+        return max(self.listed.get(side, 0), len(self.staying(side)))
+
+    def staying(self, side: Side) -> list[Instance]:
+        """Return the live instances of one side that its group has not given up."""
+        return [i for i in self.instances if i.side is side and not i.given_up]
 
     def refusal(self, side: Side) -> Refusal | None:
         """Return the newest refusal of one side, ``None`` where its newest launch succeeded."""

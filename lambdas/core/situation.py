@@ -36,7 +36,8 @@ class Situation:
         kept = {side: tuple(i for i in observation.on(side) if i.id not in memory.released) for side in Side}
         # Members and desired capacity of an Auto Scaling group come in one answer: where a released member
         # shows, it still counts, unless the group ends it already.
-        released = [i for i in observation.instances if i.id in memory.released and not i.given_up]
+        going = memory.released
+        released = [i for i in observation.instances if i.id in going and not i.given_up] if going else []
         leaving = {side: sum(i.side is side for i in released) for side in Side}
         desired = {s: observation.desired(s) - (0 if s in observation.late else leaving[s]) for s in Side}
         return cls(

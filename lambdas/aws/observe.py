@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
+MOST_TRIES: Final = 3
 _LIVE: Final = ("pending", "running")
 _DOOMED: Final = ("marked-for-termination", "marked-for-stop")
 
@@ -99,20 +100,29 @@ class Observer:
         }
 
     def _announced(self, failed: list[str]) -> Mapping[str, float]:
-        """Return the deadlines of marked spot instances, so that no lost event hides a notice."""
+        """Return the deadlines of marked spot instances, so that no lost event hides a notice.
+
+        Tried again at once where it fails: an event may be lost, and the next minute is half a notice away.
+        """
+        told = ""
+        for _ in range(MOST_TRIES):
+            try:
+                return self._marked()
+            except (BotoCoreError, ClientError) as error:
+                told = f"spot requests could not be read: {error}"
+        failed.append(told)
+        return {}
+
+    def _marked(self) -> Mapping[str, float]:
         pages = self.ec2.get_paginator("describe_spot_instance_requests").paginate(
             Filters=[{"Name": "status-code", "Values": list(_DOOMED)}]
         )
-        try:
-            return {
-                request["InstanceId"]: request["Status"]["UpdateTime"].timestamp() + NOTICE_SECONDS
-                for page in pages
-                for request in page["SpotInstanceRequests"]
-                if "InstanceId" in request
-            }
-        except (BotoCoreError, ClientError) as error:
-            failed.append(f"spot requests could not be read: {error}")
-            return {}
+        return {
+            request["InstanceId"]: request["Status"]["UpdateTime"].timestamp() + NOTICE_SECONDS
+            for page in pages
+            for request in page["SpotInstanceRequests"]
+            if "InstanceId" in request
+        }
 
     def _refusals(
         self, settings: GroupSettings, now: float, failed: list[str]

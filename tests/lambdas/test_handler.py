@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 
 from lambdas.aws.alarm_clock import RETRY_SECONDS
 from lambdas.aws.controller import MOST_LOOKS, Controller
+from lambdas.aws.observe import MOST_TRIES
 from lambdas.core import names
 from lambdas.handlers import controller as entry
 from tests.lambdas.fake_aws import FakeAws
@@ -123,7 +124,7 @@ def test_what_says_something_of_an_instance_comes_back_soon_where_something_fail
 
 
 def test_a_read_that_failed_is_repeated_before_the_next_minute(aws: FakeAws, log: io.StringIO) -> None:
-    aws.throttled["describe_spot_instance_requests"] = 1
+    aws.throttled["describe_spot_instance_requests"] = MOST_TRIES
     assert handle(record("scheduled")) == []
     assert aws.delayed == [RETRY_SECONDS, 2 * RETRY_SECONDS]
     (line,) = lines(log, "not all was read")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from lambdas.aws.budget import MOST_PAGES, Budget, BudgetError
+from lambdas.aws.observe import MOST_TRIES
 from lambdas.aws.registry import SKEW_SECONDS, STALE_SECONDS
 from lambdas.core import registry_item
 from lambdas.core.memory import FORGET_SECONDS
@@ -154,7 +155,7 @@ def test_a_siblings_row_cannot_doom_an_instance_for_life(aws: FakeAws) -> None:
 
 def test_reads_that_one_can_do_without_hold_nothing_up(aws: FakeAws) -> None:
     aws.slots.append(row("i-0", deadline=NOW + 100))
-    aws.throttled.update(["describe_spot_instance_requests", "describe_scaling_activities"])
+    aws.throttled.update({"describe_spot_instance_requests": MOST_TRIES, "describe_scaling_activities": 1})
     outcome = only(controller(aws).run())
     assert aws.groups["fallback"]["DesiredCapacity"] == 1
     assert outcome.troubles == (
@@ -163,6 +164,14 @@ def test_reads_that_one_can_do_without_hold_nothing_up(aws: FakeAws) -> None:
         "launches of 'primary' could not be read: An error occurred (Throttling) when calling the "
         "describe_scaling_activities operation: Rate exceeded",
     )
+
+
+def test_notices_are_read_again_at_once_where_that_fails(aws: FakeAws) -> None:
+    aws.marked["i-2"] = NOW - 10
+    aws.throttled["describe_spot_instance_requests"] = MOST_TRIES - 1
+    outcome = only(controller(aws).run())
+    assert outcome.decision.memory.doomed == {"i-2": NOW + 110}
+    assert not outcome.is_partial
 
 
 def test_a_refusal_that_cannot_be_read_again_still_stands(aws: FakeAws) -> None:

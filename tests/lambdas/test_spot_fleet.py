@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lambdas.core.events import InterruptionNotice
+from lambdas.core.memory import SETTLE_SECONDS
 from lambdas.core.model import Alarm, SetDesired, Side
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, ROOT, actions, config, controller, only
@@ -55,6 +56,43 @@ def test_scaling_in_lowers_the_target_before_it_terminates_the_chosen(aws: FakeA
     assert targets(aws) == (3, 1)
     assert "i-0" in aws.instances  # the on-demand base
     assert len(aws.instances) == 3
+
+
+def test_lowering_and_releasing_is_one_modification(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.fleets[FLEET]["SpotFleetRequestConfig"]["TargetCapacity"] = 6  # two more are asked for, and refused
+    lowered, released = actions(only(controller(aws).run()))
+    assert (lowered.capacity, len(released.instance_ids)) == (4, 1)
+    assert aws.calls["modify_spot_fleet_request"] == 1
+    assert targets(aws) == (3, 1)
+    assert len(aws.instances) == 3
+
+
+def test_a_fleet_that_is_being_modified_takes_no_order(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    aws.fleets[FLEET]["SpotFleetRequestState"] = "modifying"
+    outcome = only(controller(aws).run([InterruptionNotice("i-1", NOW + 120)]))
+    assert aws.calls["modify_spot_fleet_request"] == 0
+    assert outcome.decision.memory.released == {}
+    assert len(aws.instances) == 4
+
+
+def test_a_target_that_is_still_the_old_one_is_not_ordered_again(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "6"
+    old = aws.fleets[FLEET]["SpotFleetRequestConfig"]
+    only(controller(aws).run())
+    for later, ordered in ((SETTLE_SECONDS - 1, 1), (SETTLE_SECONDS, 2)):
+        aws.fleets[FLEET]["SpotFleetRequestConfig"] = old
+        only(controller(aws, NOW + later).run())
+        assert aws.calls["modify_spot_fleet_request"] == ordered
+
+
+def test_a_released_member_that_still_shows_orders_nothing(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "3"
+    before = dict(aws.instances)
+    only(controller(aws).run())
+    aws.instances = before  # the fleet lists it until it has ended
+    assert actions(only(controller(aws, NOW + 5).run())) == ()
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from pulumi_on_moto.fixes.groups.capacity import BOUNDS, MAXIMUM, NO_REFILL
 from pulumi_on_moto.fixes.groups.lifecycle import HOOKS
 from pulumi_on_moto.fixes.groups.policy import KEPT_POLICY
 from pulumi_on_moto.fixes.groups.termination import NAMED_INSTANCE
+from pulumi_on_moto.fixes.groups.validation import REFUSED
 from pulumi_on_moto.fixes.groups.warm_pool import WARM_POOL
 from pulumi_on_moto.fixes.invocations import INVOKE
 from pulumi_on_moto.fixes.parameters import PARAMETERS
@@ -37,6 +38,7 @@ FIXES: Final[tuple[Fix, ...]] = (
     MAXIMUM,
     NO_REFILL,
     KEPT_POLICY,
+    REFUSED,
     NAMED_INSTANCE,
     TERMINATION,
     ACTIVITIES,

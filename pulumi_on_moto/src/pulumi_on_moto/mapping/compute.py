@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pulumi_on_moto.mapping.base import Draft, Made, Spec
-from pulumi_on_moto.mapping.requirements import expand
+from pulumi_on_moto.mapping.requirements import check, expand
 
 _HOOK_NAMES: Final = {"name": "lifecycleHookName"}
 _TEMPLATE_NAMES: Final = {"vpcSecurityGroupIds": "securityGroupIds", "securityGroupNames": "securityGroups"}
@@ -46,6 +46,7 @@ def _group(draft: Draft) -> None:
     policy = draft.inputs.get("mixedInstancesPolicy")
     if policy and policy["launchTemplate"].get("overrides"):
         launch = policy["launchTemplate"]
+        check(draft, launch.get("launchTemplateSpecification"), launch["overrides"])
         plain = expand(draft, launch["overrides"])
         draft.inputs["mixedInstancesPolicy"] = {**policy, "launchTemplate": {**launch, "overrides": plain}}
     subnets = draft.take("vpcZoneIdentifiers")

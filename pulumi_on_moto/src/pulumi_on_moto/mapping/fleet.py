@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pulumi_on_moto.mapping.base import Draft, Made, Spec
-from pulumi_on_moto.mapping.requirements import expand
+from pulumi_on_moto.mapping.requirements import check_of_fleet, expand
 
 _WAITS: Final = "nothing to wait for or to delete here"
 _RENAMED: Final = {
@@ -18,6 +18,7 @@ _SPECIFICATION: Final = {"id": "launchTemplateId", "name": "launchTemplateName",
 def _template_config(draft: Draft, config: dict[str, Any]) -> dict[str, Any]:
     specification = config["launchTemplateSpecification"]
     named = {_SPECIFICATION[key]: value for key, value in specification.items() if value is not None}
+    check_of_fleet(draft, config.get("overrides") or [])
     overrides = expand(draft, config.get("overrides") or [])
     return {**config, "launchTemplateSpecification": named, "overrides": overrides}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pulumi_on_moto.fixes.groups.validation import check_requirements
 from pulumi_on_moto.mapping.base import Draft
 
 _READ: Final = {"vcpuCount", "memoryMib", "allowedInstanceTypes"}
@@ -32,6 +33,43 @@ def expand(draft: Draft, overrides: Sequence[Mapping[str, Any]]) -> list[dict[st
             continue
         expanded += [{**rest, "instanceType": name} for name in _matching(draft, wanted)]
     return expanded
+
+
+def check(
+    draft: Draft, specification: Mapping[str, Any] | None, overrides: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse requirements that Auto Scaling would: it never sees them here, they are expanded before.
+
+    ``specification`` is the launch template of the overrides that name none.
+    """
+    wanting = [override for override in overrides if override.get("instanceRequirements")]
+    if not wanting:
+        return
+    named = [specification, *(override.get("launchTemplateSpecification") for override in overrides)]
+    images = [_image(draft, one) for one in named if one]
+    problem = check_requirements(len(wanting), images)
+    if problem is not None:
+        raise draft.fail(problem)
+
+
+def check_of_fleet(draft: Draft, overrides: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse ranges without an upper end: the provider sends a fleet ``Max`` 0 for what is left out.
+
+    Source: pulumi-aws's provider, whose fleet expanders set ``Max`` wherever the block exists.
+    """
+    for override in overrides:
+        for key, bounds in (override.get("instanceRequirements") or {}).items():
+            if isinstance(bounds, Mapping) and int(bounds.get("min") or 0) > int(bounds.get("max") or 0):
+                raise draft.fail(f"instanceRequirements.{key}: min {bounds['min']} is above max, sent as 0")
+
+
+def _image(draft: Draft, specification: Mapping[str, Any]) -> str:
+    versions = {"launchTemplateId": "LaunchTemplateId", "launchTemplateName": "LaunchTemplateName"}
+    named = {versions[key]: str(specification[key]) for key in versions if specification.get(key)}
+    reply = draft.clients("ec2").describe_launch_template_versions(
+        **named, Versions=[str(specification.get("version") or "$Default")]
+    )
+    return str(reply["LaunchTemplateVersions"][0]["LaunchTemplateData"].get("ImageId", ""))
 
 
 def _matching(draft: Draft, wanted: Mapping[str, Any]) -> list[str]:

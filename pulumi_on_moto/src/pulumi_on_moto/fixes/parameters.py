@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from botocore.exceptions import ClientError
-from botocore.model import OperationModel, Shape
+from botocore.model import OperationModel
 from botocore.validate import ParamValidationDecorator
 
 from pulumi_on_moto.fixes.fix import Fix
@@ -48,7 +48,7 @@ def _name(operation: OperationModel) -> str:
     return f"{operation.service_model.service_name}.{operation.name}"
 
 
-def _faults(shape: Shape, value: Any, path: str) -> Iterator[str]:
+def _faults(shape: Any, value: Any, path: str) -> Iterator[str]:
     rules, kind = shape.metadata, shape.type_name
     if shape._shape_model.get("deprecated"):  # the one trait that ``metadata`` leaves out
         warnings.warn(f"{path} ({shape.name}) is deprecated", DeprecationWarning, stacklevel=1)

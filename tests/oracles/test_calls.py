@@ -27,7 +27,9 @@ from pulumi_on_moto.sandbox import sandbox
 from tests import models
 from tests.apart import apart
 from tests.e2e.world import REPOSITORY, living, load, small
+from tests.infra.booting import Machine
 from tests.lambdas.fake_aws import FakeAws
+from tests.node.metadata import MetadataServer
 
 
 @contextlib.contextmanager
@@ -61,6 +63,23 @@ def test_of_a_double() -> None:
         client.terminate_instances(Instances=[])
     with pytest.raises(AssertionError, match="Missing required parameter"):
         list(client.get_paginator("describe_spot_fleet_instances").paginate())
+
+
+def test_of_the_boot_script(tmp_path: Path) -> None:
+    server = MetadataServer()
+    script = tmp_path / "wrong.sh"
+    metric = "--namespace n --metric-name m --dimensions a=b --value 1"
+    script.write_text(f"aws cloudwatch put-metric-data {metric} --unit Cows\n", "utf-8")
+    with pytest.raises(AssertionError, match="Value 'Cows' at "):
+        Machine(tmp_path, server).boot(script)
+    server.close()
+
+
+def test_moto_is_opened_by_a_sandbox_or_by_this() -> None:
+    tests = Path(models.__file__).parent
+    assert [
+        path.name for path in tests.rglob("*.py") if "moto import mock_" + "aws" in path.read_text("utf-8")
+    ] == ["models.py"]
 
 
 def hidden() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError, ParamValidationError
@@ -136,6 +137,14 @@ FAILING = {
         'aws.ssm.get_parameter(name="/none")',
         "SSM parameter '/none': ParameterNotFound in the local cloud",
     ),
+    "a network that is not there": (
+        'aws.ec2.get_vpc(id="vpc-0000000a")',
+        "VPC 'vpc-0000000a': InvalidVpcID.NotFound in the local cloud",
+    ),
+    "a network by its tags": (
+        'aws.ec2.get_subnet(tags={"Name": "private"})',
+        "a lookup by anything but an id is not emulated by the local cloud",
+    ),
 }
 
 CALLER = """
@@ -172,3 +181,33 @@ def said(tmp_path_factory: pytest.TempPathFactory, python: Callable[..., str]) -
 def test_what_cannot_be_carried_out_is_one_line(case: str, said: dict[str, str]) -> None:
     assert len(said[case].splitlines()) == 1
     assert FAILING[case][1] in said[case]
+
+
+FINDING = """
+import json, sys
+from pathlib import Path
+import pulumi_aws
+from pulumi_on_moto import deploy, given_network, load, sandbox
+with sandbox("us-west-2") as clients:
+    given_network(clients, "vpc-0000000a", {"us-west-2b": "subnet-0000000b"}, ["sg-0000000c"])
+    print(json.dumps(dict(deploy(clients, load(sys.argv[1], "dev")).outputs)))
+"""
+
+
+def test_a_program_finds_the_network_that_was_given(tmp_path: Path, python: Callable[..., str]) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  aws:region: us-west-2\n")
+    (tmp_path / "__main__.py").write_text(
+        "import pulumi\nimport pulumi_aws as aws\n"
+        'subnet = aws.ec2.get_subnet(id="subnet-0000000b")\n'
+        'group = aws.ec2.get_security_group(id="sg-0000000c")\n'
+        "vpc = aws.ec2.get_vpc(id=subnet.vpc_id)\n"
+        'pulumi.export("found", [vpc.id, vpc.enable_dns_hostnames, vpc.enable_dns_support])\n'
+        'pulumi.export("subnet", [subnet.availability_zone, subnet.map_public_ip_on_launch])\n'
+        'pulumi.export("group", group.vpc_id)\n'
+    )
+    assert json.loads(python(FINDING, tmp_path)) == {
+        "found": ["vpc-0000000a", True, True],
+        "subnet": ["us-west-2b", False],
+        "group": "vpc-0000000a",
+    }

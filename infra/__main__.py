@@ -8,6 +8,11 @@ from pathlib import Path
 # This checkout's code first: an environment that was copied with it has the other one installed.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from infra.stack import declare
+import pulumi
+
+try:
+    from infra.stack import declare
+except ModuleNotFoundError as missing:
+    raise pulumi.RunError(f"package {missing.name} is not installed (run: make setup)") from None
 
 declare()

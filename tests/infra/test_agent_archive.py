@@ -138,6 +138,17 @@ def test_a_copied_checkout_runs_its_own_code(tmp_path: Path) -> None:
     assert done.stdout.strip() == str(program / "stack.py"), done.stderr
 
 
+def test_a_package_that_is_missing_is_named_with_what_installs_it(tmp_path: Path) -> None:
+    program = tmp_path / "infra"
+    program.mkdir()
+    shutil.copy(ROOT / "infra" / "__main__.py", program)
+    (program / "__init__.py").touch()
+    (program / "stack.py").write_text("import absent.module\n")
+    done = subprocess.run([sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.endswith("RunError: package absent is not installed (run: make setup)")
+
+
 @pytest.mark.parametrize(
     ("pin", "message"),
     [

@@ -15,6 +15,7 @@ from moto.ec2.models import ec2_backends
 from gpu_spot.aws_check.lab import INSTANCE_TYPE, Lab
 from gpu_spot.preflight.account import ClientOf
 from pulumi_on_moto import sandbox
+from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups.members import join, warm_instances
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
@@ -24,6 +25,8 @@ from pulumi_on_moto.sandbox import ACCOUNT
 
 _START: Final = 1_767_571_200.0
 _RUN: Final = "rehearsal"
+_MODIFYING_SECONDS: Final = 3.0
+"""As kubernetes-retired/kube-aws#843 saw it."""
 
 
 class PlayedClock:
@@ -75,5 +78,6 @@ class PlayedClock:
 def rehearsed(region: str) -> Iterator[Lab]:
     """Run the body with a lab in an empty local cloud."""
     with simulated(_START) as time, sandbox(region) as clients:
+        modifying_takes(ec2_backends[ACCOUNT][region], _MODIFYING_SECONDS)
         EventBus(region, FunctionRuntime(clients, {}))  # from now on it brings what rules match
         yield Lab(clients, PlayedClock(clients, region, time), _RUN)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import AwsClients, LocalCloudError, deploy, load, sandbox
+from pulumi_on_moto import AwsClients, LocalCloudError, deploy, given_network, load, sandbox
 
 _PROFILE_KEY: Final = "aws:profile"
 _SOME_IMAGE: Final = "ami-0123456789abcdef0"
@@ -66,6 +66,9 @@ def read(folder: Path, name: str) -> Stack:
         raise LocalCloudError(str(error)) from None
     with sandbox(config.region) as clients:
         _own_images(settings, clients)
+        network = settings.network
+        if network.vpc_id is not None:
+            given_network(clients, network.vpc_id, network.subnets, network.security_groups)
         deployment = deploy(clients, config)
     declared = [
         Declared(one.type, one.name, one.inputs) for one in deployment.resources if not one.is_component

@@ -6,12 +6,12 @@ AWS offers Powertools as a layer, too, but its ARN differs by partition and regi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.metadata import distribution
 from pathlib import Path
 from typing import Final
 
 import pulumi
 
+from infra.archives import pins
 from lambdas.core import names
 
 PACKAGES: Final[Mapping[str, str]] = {
@@ -28,7 +28,7 @@ _SHIPPED: Final = (".json", ".py")
 def sources(package: Path | None = None) -> dict[str, Path]:
     """Return path in the archive → file, sorted; ``package`` is the folder of ``lambdas``.
 
-    Raises ``importlib.metadata.PackageNotFoundError`` for a dependency that is not installed.
+    Raises ``pulumi.RunError`` for a dependency that is missing, or another than the lock pins.
     """
     found = {**dict(_ours(package or Path(names.__file__).parents[1])), **dict(_packages())}
     return dict(sorted(found.items()))
@@ -47,7 +47,7 @@ def _ours(root: Path) -> Iterator[tuple[str, Path]]:
 
 def _packages() -> Iterator[tuple[str, Path]]:
     for name, package in PACKAGES.items():
-        found = distribution(name)
+        found = pins.installed(name)
         for file in found.files or ():
             if file.parts[0] == package and file.suffix == ".py":
                 yield file.as_posix(), Path(str(found.locate_file(file)))

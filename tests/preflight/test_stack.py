@@ -52,6 +52,20 @@ def test_a_stack_with_an_image_parameter_of_its_own_is_read(tmp_path: Path) -> N
     assert fleet
 
 
+def test_a_stack_in_an_existing_network_is_read(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
+    (tmp_path / "infra").symlink_to(REPOSITORY / "infra")
+    content = yaml.safe_load((REPOSITORY / "Pulumi.dev.yaml").read_text())
+    content["config"]["gpu-spot:network"] = {
+        "vpcId": "vpc-0123456789abcdef0",
+        "subnets": {"us-west-2a": "subnet-0123456789abcdef0"},
+    }
+    (tmp_path / "Pulumi.given.yaml").write_text(yaml.safe_dump(content))
+    _, found, _ = apart(types, str(tmp_path), "given")
+    assert "aws:ec2/vpc:Vpc" not in found
+    assert "aws:autoscaling/group:Group" in found
+
+
 def test_a_wrong_setting_is_told_as_a_preview_tells_it(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
     content = yaml.safe_load((REPOSITORY / "Pulumi.dev.yaml").read_text())

@@ -167,7 +167,6 @@ ASSUMPTIONS: Final = (
         "the second change is accepted",
         _not_twice,
         instances=1,
-        unplayable="a fleet here is modified at once",
     ),
     Assumption(
         "fleet-keeps-its-members",

@@ -9,9 +9,6 @@ from gpu_spot.aws_check.lab import TAG, Falsified, Lab
 
 _PROTECTION: Final = 'Auto Scaling guide, "Use instance scale-in protection"'
 _ACT: Final = "lambdas/aws/auto_scaling.py"
-_NO_VICTIMS: Final = (
-    "who goes when capacity is lowered is decided by AWS's policy, not by this rehearsal's player"
-)
 _WATCHED: Final = 120.0
 """Seconds for which nothing may happen."""
 
@@ -184,7 +181,6 @@ ASSUMPTIONS: Final = (
         "a new one is not protected",
         _inherit,
         instances=1,
-        unplayable="members join by this rehearsal's player, and moto's own launches are switched off",
     ),
     Assumption(
         "protected-are-spared",
@@ -194,7 +190,6 @@ ASSUMPTIONS: Final = (
         "a member goes",
         _spared,
         instances=2,
-        unplayable=_NO_VICTIMS,
     ),
     Assumption(
         "tags-of-members",

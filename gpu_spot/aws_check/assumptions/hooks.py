@@ -83,7 +83,6 @@ ASSUMPTIONS: Final = (
         "it is in service before",
         _holds,
         instances=1,
-        unplayable="nobody but a rehearsed group hears that a hook is completed",
     ),
     Assumption(
         "no-active-action",
@@ -102,6 +101,5 @@ ASSUMPTIONS: Final = (
         "it goes at once, or counts",
         _terminating,
         instances=1,
-        unplayable="an instance that the rehearsal ends is gone at once",
     ),
 )

@@ -10,7 +10,6 @@ from gpu_spot.aws_check.lab import IMAGE_PARAMETER, INSTANCE_TYPE, Falsified, La
 _GUIDE: Final = (
     'Auto Scaling guide, "Use AWS Systems Manager parameters instead of AMI IDs in launch templates"'
 )
-_ACCEPTS: Final = "moto accepts any group"
 
 
 def _image_with_pool(lab: Lab) -> str:
@@ -141,7 +140,6 @@ ASSUMPTIONS: Final = (
         "infra/workload.py",
         "PutWarmPool is accepted",
         _parameter_with_pool,
-        unplayable=_ACCEPTS,
     ),
     Assumption(
         "parameter-image-refuses-requirements",
@@ -150,7 +148,6 @@ ASSUMPTIONS: Final = (
         "infra/workload.py",
         "CreateAutoScalingGroup is accepted",
         _parameter_with_requirements,
-        unplayable=_ACCEPTS,
     ),
     Assumption(
         "five-requirement-blocks",
@@ -159,7 +156,6 @@ ASSUMPTIONS: Final = (
         "infra/schema/capacity.py",
         "a group of five is accepted",
         _five_blocks,
-        unplayable=_ACCEPTS,
     ),
     Assumption(
         "template-versions",

@@ -104,7 +104,6 @@ ASSUMPTIONS: Final = (
         "it is not protected",
         _protected,
         instances=2,
-        unplayable="members join by this rehearsal's player",
     ),
     Assumption(
         "hooks-fire-twice",

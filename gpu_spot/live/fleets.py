@@ -23,6 +23,8 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.running.functions import Invocation
 
 _DECISION: Final = "decision"
+_FAILURES: Final = ("action failed", "group not looked after")
+"""What the controller logs where it goes on and a rehearsal must not: nothing fails here but what is broken."""
 _ONE_JOB: Final = 1
 """Worker slots of a training instance."""
 
@@ -141,8 +143,8 @@ class CloudFleet:
 
     def _hear(self, invocation: Invocation) -> None:
         lines = [json.loads(line) for line in invocation.log if line.startswith("{")]
-        if invocation.error or invocation.failed:
-            said: dict[str, Any] = next((line for line in lines if line.get("level") == "ERROR"), {})
+        said: dict[str, Any] = next((line for line in lines if line.get("message") in _FAILURES), {})
+        if invocation.error or invocation.failed or said:
             why = invocation.error or said.get("exception") or said.get("message") or "no reason in its log"
             last = str(why).strip().splitlines()[-1]
             raise LocalCloudError(f"function {invocation.function!r} failed: {last}")

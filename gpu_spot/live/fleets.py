@@ -24,7 +24,7 @@ from pulumi_on_moto.running.functions import Invocation
 
 _DECISION: Final = "decision"
 _FAILURES: Final = ("action failed", "group not looked after")
-"""What the controller logs where it goes on and a rehearsal must not: nothing fails here but what is broken."""
+"""What the controller logs where it goes on and a rehearsal must not: nothing fails but what is broken."""
 _ONE_JOB: Final = 1
 """Worker slots of a training instance."""
 

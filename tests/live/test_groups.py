@@ -165,6 +165,17 @@ def test_warm_pool_fills_stays_stopped_and_starts_into_the_group(running: Runnin
     assert running.cloud.warm("inference") == ()
 
 
+def test_a_warm_instance_that_is_not_started_is_ended_and_its_place_filled_again(running: Running) -> None:
+    running.cloud.fill_warm_pools()
+    (waiting,) = running.cloud.warm("inference")
+    running.cloud.lose_warm("inference", waiting)
+    assert running.instance(waiting)["State"]["Name"] == "terminated"
+    assert running.cloud.warm("inference") == ()
+    assert running.cloud.alive("inference") == set()
+    running.cloud.fill_warm_pools()
+    assert len(running.cloud.warm("inference")) == 1
+
+
 def test_ended_instances_disappear_after_a_while(running: Running) -> None:
     ec2 = running.clients("ec2")
     volumes = ec2.describe_volumes()["Volumes"]

@@ -99,7 +99,7 @@ HOSTILE: Final[Mapping[str, Any]] = MappingProxyType(
 - A stopped instance reserves no capacity; one start in ten is refused: assumed.
 - Recommendations: "can arrive sooner than the notice" or with it (EC2 guide, "EC2 instance rebalance
   recommendations"). Of one night's 30, 21 led to nothing; 9 of 15 interruptions had one, 17 minutes to 8.7
-  hours before (aws-node-termination-handler, issue 141). Nothing larger was found published.
+  hours before (a thread of aws-node-termination-handler, April 2021). Nothing larger was found published.
 """
 
 

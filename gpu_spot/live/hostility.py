@@ -17,13 +17,12 @@ class Hostility:
     Attributes:
         hook_at_notice: a group with capacity rebalancing calls the termination hook at a two-minute notice
             (Auto Scaling user guide, "Use Capacity Rebalancing", considerations), so that the member waits in
-            ``Terminating:Wait`` while its worker goes on. Off until the controller counts such members.
+            ``Terminating:Wait`` while its worker goes on. No deployed group rebalances (ADR 0020).
         fleet_modifying_seconds: a Spot Fleet is ``modifying`` for so long after each modification, shows the
             old target and refuses another (EC2 user guide, "Spot Fleet request states"; 3 s in
-            kubernetes-retired/kube-aws#843). 0 until the controller makes one modification at a time.
+            kubernetes-retired/kube-aws#843).
         fleet_says_shortage: a fleet reports lack of spot as an error of the sub-type
-            ``spotFleetRequestConfigurationInvalid`` (terraform-provider-aws#26493, c6fc/npk#70). Off until
-            the controller judges by the text.
+            ``spotFleetRequestConfigurationInvalid`` (terraform-provider-aws#26493, c6fc/npk#70).
         instances_lag_seconds: how long DescribeInstances goes on showing what it showed before a change, so
             that a group lists a member that EC2 does not describe yet (EC2 developer guide, "Eventual
             consistency"; no time is given). 0: steps are a minute, and most changes show within seconds.
@@ -40,9 +39,9 @@ class Hostility:
         seed: of the chances.
     """
 
-    hook_at_notice: bool = False
-    fleet_modifying_seconds: float = 0.0
-    fleet_says_shortage: bool = False
+    hook_at_notice: bool = True
+    fleet_modifying_seconds: float = 3.0
+    fleet_says_shortage: bool = True
     instances_lag_seconds: float = 0.0
     groups_lag_seconds: float = 0.0
     throttled: float = 0.0

@@ -10,6 +10,7 @@ from botocore.exceptions import ClientError
 
 from lambdas.aws.side import GoneError, Member, NotReleasedError, Order, SideView
 from lambdas.core.model import Group, Refusal, RefusalKind, Side
+from lambdas.core.names import SUSPENDED_BY_US
 from lambdas.core.refusals import classify, known
 
 if TYPE_CHECKING:
@@ -60,7 +61,14 @@ class AutoScalingService:
                     for member in group["Instances"]
                     if not member["LifecycleState"].startswith(_LEFT)
                 }
-                views[group["AutoScalingGroupName"]] = SideView(group["DesiredCapacity"], members)
+                suspended = {process["ProcessName"] for process in group.get("SuspendedProcesses", ())}
+                views[group["AutoScalingGroupName"]] = SideView(
+                    group["DesiredCapacity"],
+                    members,
+                    # AWS itself suspends launches after a day without a success (Auto Scaling guide, "Suspend
+                    # and resume processes").
+                    suspended=frozenset(suspended - {*SUSPENDED_BY_US}),
+                )
         for name in names:
             if name not in views:
                 raise GoneError(f"Auto Scaling group {name!r} does not exist")

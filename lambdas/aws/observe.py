@@ -70,6 +70,7 @@ class Observer:
             ),
             listed={s: sum(not m.given_up for m in view.members.values()) for s, view in sides.items()},
             unread=unread,
+            suspended={s: view.suspended for s, view in sides.items() if view.suspended},
             troubles=(*skipped, *failed),
             is_partial=bool(failed),
         )

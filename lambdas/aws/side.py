@@ -39,12 +39,13 @@ class Member:
 class SideView:
     """One side as its service shows it: the desired capacity, and its members by instance id.
 
-    ``frozen``: it takes no order now, and is no worse for it.
+    ``frozen``: it takes no order now, and is no worse for it. ``suspended``: processes that it should have.
     """
 
     desired: int
     members: Mapping[str, Member]
     frozen: bool = False
+    suspended: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

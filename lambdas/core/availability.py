@@ -28,6 +28,7 @@ from lambdas.core.plan import Plan, Policy
 from lambdas.core.situation import Situation
 
 _SILENT: Final = "silent"
+_SUSPENDED: Final = "suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,26 +209,22 @@ def _victims(
 
 def _alarms(observation: Observation, situation: Situation) -> tuple[tuple[Alarm, ...], frozenset[str]]:
     """Return what people must hear now, and all that they have then heard. A spot shortage is no alarm."""
-    memory = situation.memory
-    alarms: list[Alarm] = []
-    current: set[str] = set()
+    heard = situation.memory.alarmed
+    # What was known of a side is not mended for not being read.
+    known = {cause for cause in heard if any(cause.startswith(side) for side in observation.unread)}
+    causes: dict[str, Alarm] = {}
     for side in Side:
-        if side in observation.unread:
-            # What was known of it is not mended for not being read.
-            current.update(cause for cause in memory.alarmed if cause.startswith(side))
         refusal = observation.refusal(side)
-        if refusal is None or (side is Side.PRIMARY and refusal.kind is RefusalKind.CAPACITY):
-            continue
-        key = f"{side}:{refusal.kind}"
-        current.add(key)
-        if key not in memory.alarmed:
-            alarms.append(Alarm(f"{side}-{refusal.kind}", refusal.message))
+        if refusal is not None and (side is Side.FALLBACK or refusal.kind is not RefusalKind.CAPACITY):
+            causes[f"{side}:{refusal.kind}"] = Alarm(f"{side}-{refusal.kind}", refusal.message)
+        if processes := observation.suspended.get(side):
+            told = f"suspended, until somebody resumes them: {', '.join(sorted(processes))}"
+            causes[f"{_SUSPENDED}:{side}"] = Alarm(f"{side}-{_SUSPENDED}", told)
     if situation.silent:
-        current.add(_SILENT)
-        if _SILENT not in memory.alarmed:
-            names = ", ".join(ids(situation.silent))
-            alarms.append(Alarm(_SILENT, f"no worker reports for {LONGEST_BOOT / 60:.0f} minutes: {names}"))
-    return tuple(alarms), frozenset(current)
+        names = ", ".join(ids(situation.silent))
+        causes[_SILENT] = Alarm(_SILENT, f"no worker reports for {LONGEST_BOOT / 60:.0f} minutes: {names}")
+    new = tuple(alarm for cause, alarm in causes.items() if cause not in heard)
+    return new, frozenset(known | causes.keys())
 
 
 def _wake_at(situation: Situation, plan: Plan) -> float | None:

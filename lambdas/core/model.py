@@ -130,7 +130,8 @@ class Observation:
     was before the last order, and no longer counts members that are released and still show.
     ``listed`` is how many members each side counts against its desired capacity by its own list, which may
     hold some that have ended already. ``unread`` are the sides whose refusals could not be read: that none is
-    known says nothing there. ``troubles`` are what could not be read or made no sense, a line each;
+    known says nothing there. ``suspended`` are a side's processes that somebody has suspended, or AWS after a
+    day of launches in vain. ``troubles`` are what could not be read or made no sense, a line each;
     ``is_partial`` says that a read failed, which the next one may not.
     """
 
@@ -143,6 +144,7 @@ class Observation:
     late: frozenset[Side] = frozenset()
     listed: Mapping[Side, int] = field(default_factory=dict)
     unread: frozenset[Side] = frozenset()
+    suspended: Mapping[Side, frozenset[str]] = field(default_factory=dict)
     troubles: tuple[str, ...] = ()
     is_partial: bool = False
 

@@ -35,6 +35,9 @@ PARAMETER_TARGET: Final = "target"
 PARAMETER_CONTROL: Final = "control"
 PARAMETER_FINISHED: Final = "finished"
 
+SUSPENDED_BY_US: Final = ("AZRebalance",)
+"""Processes of our Auto Scaling groups that the program suspends; another that is suspended is an alarm."""
+
 
 def parameter_root(stack: str) -> str:
     """Return the Parameter Store path under which the groups of ``stack`` stand, without a trailing slash."""

@@ -202,3 +202,18 @@ def test_a_registry_without_end_is_the_trouble_of_its_own_group(
     aws.slots += [row(f"i-x{n}") for n in range(MOST_PAGES)]
     [outcome] = controller(aws).run()
     assert isinstance(outcome.error, BudgetError)
+
+
+def test_a_suspended_process_is_told_once_and_keeps_nobody_from_buying_on_demand(aws: FakeAws) -> None:
+    aws.parameters[f"{ROOT}/inference/target"] = "5"
+    aws.activities["primary"] = [activity("Failed", "UnfulfillableCapacity")]
+    aws.groups["primary"] |= {"DesiredCapacity": 5, "SuspendedProcesses": [{"ProcessName": "AZRebalance"}]}
+    aws.groups["primary"]["SuspendedProcesses"].append({"ProcessName": "Launch"})
+    outcome = only(controller(aws).run())
+    assert actions(outcome)[0] == Alarm("primary-suspended", "suspended, until somebody resumes them: Launch")
+    assert outcome.decision.memory.alarmed == {"suspended:primary"}
+    assert aws.groups["fallback"]["DesiredCapacity"] == 1
+    again = only(controller(aws).run())
+    assert not [action for action in actions(again) if isinstance(action, Alarm)]
+    aws.groups["primary"]["SuspendedProcesses"].pop()
+    assert only(controller(aws).run()).decision.memory.alarmed == frozenset()

@@ -180,7 +180,7 @@ class CapacityGroup(pulumi.ComponentResource):
             # (Auto Scaling guide, "Use instance scale-in protection").
             protect_from_scale_in=True,
             # Evening out zones ends instances that work. Launches still spread over the zones.
-            suspended_processes=["AZRebalance"],
+            suspended_processes=list(names.SUSPENDED_BY_US),
             initial_lifecycle_hooks=[
                 *launch_hooks,
                 # A scale-in gives no notice of its own: the hook is the time that work has to end.

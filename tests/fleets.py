@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gpu_spot.market.replay.fleet import LightFleet
+from lambdas.aws.spot_fleet import HISTORY_SECONDS
 from lambdas.core.availability import Decision
 from lambdas.core.model import Side
 
@@ -19,6 +20,17 @@ class RecordingFleet(LightFleet):
         decision = LightFleet.decide(self)
         self.decisions.append((self._now, decision))
         return decision
+
+
+@dataclass
+class ForgettingFleet(RecordingFleet):
+    """Like a Spot Fleet, it has said that spot is short only for as long as its history is read."""
+
+    def decide(self) -> Decision:
+        refusal = self._refusals.get(Side.PRIMARY)
+        if refusal is not None and refusal.at < self._now - HISTORY_SECONDS:
+            del self._refusals[Side.PRIMARY]
+        return RecordingFleet.decide(self)
 
 
 @dataclass

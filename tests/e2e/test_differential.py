@@ -17,7 +17,7 @@ from lambdas.core import policies
 from lambdas.core.memory import Memory
 from tests.apart import apart
 from tests.e2e.world import living, load, small
-from tests.fleets import RecordingFleet, SilentFleet
+from tests.fleets import ForgettingFleet, RecordingFleet
 
 Actions: TypeAlias = dict[float, tuple[str, ...]]
 Account: TypeAlias = dict[str, Any]
@@ -60,7 +60,7 @@ def both(stack: str, policy: str, seed: int, files: list[Path]) -> tuple[list[Ac
     config = load(stack, small(4, **{"fallback.policy": policy}))
     with living(config, seed) as world:
         group, chosen = world.group.group, world.group.policy
-        light = (SilentFleet if stack == "fleet" else RecordingFleet)(group, chosen)
+        light = (ForgettingFleet if stack == "fleet" else RecordingFleet)(group, chosen)
         in_memory = world.replay(light, HOURS, files, POOL_SIZE)
         in_memory.run(HOURS * 60)
         fleet = world.fleet()

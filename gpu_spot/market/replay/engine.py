@@ -220,6 +220,8 @@ class Replay:
         for pool, market in self._primary.buys(self.held, self._orders.desired[Side.PRIMARY], tick):
             self._launch(tick, pool, market, Side.PRIMARY)
             launched = True
+        if self._primary.tried_again(tick) and self._refused[Side.PRIMARY]:
+            self.fleet.refused(Side.PRIMARY, SPOT_REFUSAL)
         return self._refuse(Side.PRIMARY, SPOT_REFUSAL, self._primary.short, tick) or launched
 
     def _launch_fallback(self, tick: int) -> bool:

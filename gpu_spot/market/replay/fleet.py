@@ -110,14 +110,20 @@ class LightFleet:
     _instances: dict[str, Instance] = field(default_factory=dict)
     _desired: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
     _refusals: dict[Side, Refusal] = field(default_factory=dict)
+    _refusing: set[Side] = field(default_factory=set)
+    _launched: set[Side] = field(default_factory=set)
     _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def tick(self, now: float) -> None:
         """See ``Fleet``."""
         self._now = now
+        self._launched.clear()
 
     def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
         """See ``Fleet``; in memory a warm instance is like any other."""
+        self._launched.add(side)
+        if side not in self._refusing:
+            self._refusals.pop(side, None)
         instance_id = f"i-{next(self._serial):08d}"
         self._instances[instance_id] = Instance(instance_id, pool, market, side, self._now)
         return instance_id
@@ -154,11 +160,14 @@ class LightFleet:
         """See ``Fleet``; the controller does not look into the pool."""
 
     def refused(self, side: Side, message: str | None) -> None:
-        """See ``Fleet``."""
-        if message is None:
-            self._refusals.pop(side, None)
-        else:
+        """See ``Fleet``: a refusal is the newest that a side says until it launches again."""
+        if message is not None:
+            self._refusing.add(side)
             self._refusals[side] = Refusal(side, classify(message), self._now, message)
+            return
+        self._refusing.discard(side)
+        if side in self._launched:
+            self._refusals.pop(side, None)
 
     def look(self) -> Orders:
         """See ``Fleet``: the end of whom it releases is an event, and wakes the controller once more."""

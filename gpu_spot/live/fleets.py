@@ -7,7 +7,7 @@ archive, and what it wants is read from the APIs afterwards.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -143,15 +143,19 @@ class CloudFleet:
 
     def _hear(self, invocation: Invocation) -> None:
         lines = [json.loads(line) for line in invocation.log if line.startswith("{")]
-        said: dict[str, Any] = next((line for line in lines if line.get("message") in _FAILURES), {})
-        if invocation.error or invocation.failed or said:
-            why = invocation.error or said.get("exception") or said.get("message") or "no reason in its log"
-            last = str(why).strip().splitlines()[-1]
-            raise LocalCloudError(f"function {invocation.function!r} failed: {last}")
+        self._judge(invocation, lines)
         for line in lines:
             if line.get("message") == _DECISION and line["group"] == self.group:
                 actions = tuple(told(action) for action in line["actions"])
                 self.decisions.append(DecisionLine(self._now, self.group, actions, line["reason"]))
+
+    def _judge(self, invocation: Invocation, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Raise ``LocalCloudError`` where a function did not do what it was there for."""
+        said: Mapping[str, Any] = next((line for line in lines if line.get("message") in _FAILURES), {})
+        if invocation.error or invocation.failed or said:
+            why = invocation.error or said.get("exception") or said.get("message") or "no reason in its log"
+            last = str(why).strip().splitlines()[-1]
+            raise LocalCloudError(f"function {invocation.function!r} failed: {last}")
 
 
 def told(action: dict[str, Any]) -> str:

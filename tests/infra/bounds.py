@@ -29,6 +29,7 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
     "extraEndpoints": lambda n: [f"service{k}" for k in range(n)],
     "datasets": lambda n: [{"snapshot": "snap-00000000", "path": f"/mnt/{k}"} for k in range(n)],
 }
+_UUID: Final = "00000000-0000-0000-0000-000000000000"
 # Texts that a pattern allows, by the end of the key's path: the shortest, and the longest that it allows by
 # itself (else `maxLength` does), then how one of a length is made.
 TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
@@ -51,7 +52,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "amis.{}": (12, 21, lambda n: "ami-" + "0" * (n - 4)),
     "email": (5, 254, lambda n: "a" * (n - 4) + "@b.c"),
     "permissionsBoundary": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "p" * (n - 33)),
-    "kmsKeyArn": (75, 75, lambda n: "arn:aws:kms:us-east-1:123456789012:key/" + "0" * (n - 39)),
+    "kmsKeyArn": (75, 75, lambda n: ("arn:aws:kms:us-east-1:123456789012:key/" + _UUID)[:n].ljust(n, "0")),
     "stateBucket": (3, 63, lambda n: "b" * n),
     "environment.{}": (0, 1000, lambda n: "v" * n),
     "environment.{key}": (1, 128, lambda n: "A" * n),

@@ -14,6 +14,7 @@ import yaml
 from infra.settings import SettingsError, load_settings
 from tests.infra.declared import ROOT, STACKS, Run, run, variant
 
+KEY = "00000000-0000-0000-0000-000000000000"
 REGIONS = {"aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
 UNIVERSAL = {
     # service principals, the same everywhere (aws-cdk's region-info: "globally `<SERVICE>.amazonaws.com`")
@@ -31,7 +32,7 @@ def in_partition(stack: str, partition: str, tmp_path: Path) -> Run:
         config["gpu-spot:network"]["zones"] = [f"{region}a", f"{region}b"]
         config["gpu-spot:network"]["endpoints"] = "interface"
         config["gpu-spot:network"]["flowLogs"] = "all"
-        config["gpu-spot:kmsKeyArn"] = f"arn:{partition}:kms:{region}:123456789012:key/{'0' * 36}"
+        config["gpu-spot:kmsKeyArn"] = f"arn:{partition}:kms:{region}:123456789012:key/{KEY}"
         config["gpu-spot:identity"] = {"previews": {"repository": "o/r", "stateBucket": "state"}}
         config.get("gpu-spot:monitoring", {}).pop("monthlyBudgetUsd", None)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import boto3
 import pytest
 import yaml
-from moto import mock_aws
 
 from gpu_spot.cli import main
 from gpu_spot.commands.pin_images import pinned
 from infra.accelerators import ami_parameter
 from infra.settings import load_settings
 from tests.infra.declared import ROOT, STACKS
+from tests.models import moto
 
 X86, ARM = ami_parameter("x86_64"), ami_parameter("arm64")
 NEWEST = {X86: "ami-00000001", ARM: "ami-00000002", "/own/image": "ami-00000003"}
@@ -121,7 +121,7 @@ def test_what_cannot_be_pinned_is_one_line(text: str, problem: str) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-@mock_aws
+@moto()
 def test_the_command_reads_parameters_and_writes_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -82,14 +82,13 @@ class WatchedFleet(CloudFleet):
             named = call.params[_NAMING[call.operation]]
             self._named.update([named] if isinstance(named, str) else named)
 
-    def _hear(self, invocation: Invocation) -> None:
+    def _judge(self, invocation: Invocation, lines: Iterable[Mapping[str, Any]]) -> None:
         # A refused read or a conflict sends messages back; only what nobody caught is a crash.
         self._hold(not invocation.error, f"the function crashed: {invocation.error}")
         self.counts["runs"] += 1
         told = "\n".join(invocation.log)
         self.counts["refused calls"] += told.count("RequestLimitExceeded") + told.count("Throttling")
         self.counts["runs with messages sent back"] += bool(invocation.failed)
-        CloudFleet._hear(self, replace(invocation, error="", failed=()))
 
     def _hold(self, promise: bool, otherwise: str) -> None:
         if not promise:

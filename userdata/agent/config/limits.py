@@ -140,9 +140,13 @@ DatasetPath: TypeAlias = Annotated[
 SnapshotId: TypeAlias = Annotated[str, Matches(r"snap-[0-9a-f]{8,17}")]
 
 KmsKeyArn: TypeAlias = Annotated[
-    str, Matches(r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})")
+    str,
+    Matches(
+        r"arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:"
+        r"key/(mrk-[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})"
+    ),
 ]
-"""Of a key itself: permissions of an alias are not those of its key."""
+"""Of a key itself: permissions of an alias are not those of its key. As EFS's API has it."""
 
 VolumeGib: TypeAlias = Annotated[int, Within(1, 16_384)]
 

@@ -15,7 +15,7 @@ def test_the_frontier_is_at_least_as_good_as_the_baselines(tmp_path: Path, trace
     out = tmp_path / "capacity.json"
     policies = (
         "on-demand,spot-only,checker-2018,spothedge-ideal,expected-cost,expected-cost@1.2,"
-        "expected-cost@10,expected-cost@55,expected-cost@80,expected-cost@200"
+        "expected-cost@10,expected-cost@55,expected-cost@100,expected-cost@250"
     )
     options = ["--out", str(out), "--seeds", "1", "--policy", policies, "--docs", str(tmp_path / "docs")]
     capacity.main([*options, *([] if traces else ["--scenarios", "2"])])

@@ -132,6 +132,14 @@ class Lab:
         self.clients("autoscaling").create_auto_scaling_group(AutoScalingGroupName=name, **arguments)
         return name
 
+    def serving_protected(self, group: str) -> str:
+        """Have a group serve with one member; raise ``Falsified`` unless that is protected from scale-in."""
+        self.serving(group, 1)
+        [member] = self.described(group)["Instances"]
+        if not member["ProtectedFromScaleIn"]:
+            raise Falsified("it is not protected")
+        return "protected"
+
     def described(self, group: str) -> Mapping[str, Any]:
         """Return a group as it is now."""
         client = self.clients("autoscaling")

@@ -35,16 +35,16 @@ class Actor:
         leaves room.
         """
         failures: list[Failure] = []
-        stuck: set[Side] = set()
+        is_stuck = False
         for side, order in sorted(_orders(actions, seen).items(), key=lambda item: item[1].raises):
             handle = settings.sides[side]
-            kept = _beside(order, side, settings.group.maximum, seen) if stuck - {side} else order
+            kept = _beside(order, side, settings.group.maximum, seen) if is_stuck else order
             try:
                 self.capacity[handle.kind].move(handle.name, kept, settings.group)
             except NotReleasedError as error:
                 failures.append(Failure(side, error, error.instance_ids))
             except Exception as error:  # whatever it is: told with the others, when all have been tried
-                stuck.add(side)
+                is_stuck = True
                 failures.append(Failure(side, error, order.going))
         return tuple(failures)
 

@@ -67,11 +67,7 @@ def _release_unknown(lab: Lab) -> str:
 
 def _inherit(lab: Lab) -> str:
     group = lab.group("inherit", NewInstancesProtectedFromScaleIn=True)
-    lab.serving(group, 1)
-    [member] = lab.described(group)["Instances"]
-    if not member["ProtectedFromScaleIn"]:
-        raise Falsified("it is not protected")
-    return "protected"
+    return lab.serving_protected(group)
 
 
 def _spared(lab: Lab) -> str:

@@ -46,11 +46,7 @@ def _taken(lab: Lab) -> str:
 
 def _protected(lab: Lab) -> str:
     group, _ = _warmed(lab, "warm-protected")
-    lab.serving(group, 1)
-    [member] = lab.described(group)["Instances"]
-    if not member["ProtectedFromScaleIn"]:
-        raise Falsified("it is not protected")
-    return "protected"
+    return lab.serving_protected(group)
 
 
 def _twice(lab: Lab) -> str:

@@ -1,13 +1,18 @@
-"""The markets that the capacity benchmark replays: those of the traces' README, or the model's."""
+"""The markets that benchmarks replay: those of the traces' README, or the model's; and their arguments."""
 
 from __future__ import annotations
 
+import argparse
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from gpu_spot.market.supply.model import draw
 from gpu_spot.market.supply.trace import PoolTrace, load
+
+Source: TypeAlias = Literal["traces", "model"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,24 @@ def real(root: Path) -> list[Scenario]:
 def modelled(days: float = 30) -> list[Scenario]:
     """Return markets of three pools drawn from the fitted model."""
     return [Scenario(f"model {seed} x3 N=4", draw(3, 24 * days, seed), 4) for seed in (1, 2, 3, 4)]
+
+
+def parser(doc: str | None, name: str, seeds: int) -> argparse.ArgumentParser:
+    """Return the arguments that every benchmark of scenarios takes; by default so many ``seeds``."""
+    made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    made.add_argument("--out", type=Path, default=Path(f"out/bench/{name}.json"))
+    made.add_argument("--seeds", type=int, default=seeds, help=f"how many, from 1 on ({seeds})")
+    made.add_argument("--scenarios", type=int, help="only the first so many")
+    made.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
+    return made
+
+
+def chosen(most: int | None, days: float = 30) -> tuple[Source, list[Scenario]]:
+    """Return what is replayed, and where it is from: the traces where their folder is named, and say so."""
+    root = os.environ.get("GPU_SPOT_TRACES")
+    told = "the traces in GPU_SPOT_TRACES" if root else "the fitted model: GPU_SPOT_TRACES is not set"
+    print(f"replaying {told}", flush=True)
+    return "traces" if root else "model", (real(Path(root)) if root else modelled(days))[:most]
 
 
 def _files(folder: Path, pattern: str) -> Iterable[Path]:

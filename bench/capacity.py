@@ -8,9 +8,7 @@ traces only.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -21,7 +19,7 @@ from statistics import fmean
 from typing import Any
 
 from bench._page import replace_part, table
-from bench._scenarios import Scenario, modelled, real
+from bench._scenarios import Scenario, chosen, parser
 from gpu_spot.market.comparison.contenders import BASELINES, Contender, named
 from gpu_spot.market.comparison.runs import compare
 from gpu_spot.market.rules import Rules
@@ -167,24 +165,17 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out/bench/capacity.json"))
-    parser.add_argument("--seeds", type=int, default=3, help="how many, from 1 on (3)")
-    parser.add_argument("--policy", default="all", metavar="NAME[,NAME…]|all")
-    parser.add_argument("--scenarios", type=int, help="only the first so many")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
-    args = parser.parse_args(arguments)
-    root = os.environ.get("GPU_SPOT_TRACES")
-    scenarios = (real(Path(root)) if root else modelled())[: args.scenarios]
-    source = "the traces in GPU_SPOT_TRACES" if root else "the fitted model: GPU_SPOT_TRACES is not set"
-    print(f"replaying {source}", flush=True)
+    taken = parser(__doc__, "capacity", seeds=3)
+    taken.add_argument("--policy", default="all", metavar="NAME[,NAME…]|all")
+    args = taken.parse_args(arguments)
+    source, scenarios = chosen(args.scenarios)
     names = args.policy.split(",")
     started = time.monotonic()
     seeds = list(range(1, args.seeds + 1))
     outcomes = measure(scenarios, seeds, names)
     summary = summarise(outcomes)
     result = {
-        "source": "traces" if root else "model",
+        "source": source,
         "settings": SETTINGS,
         "scenarios": [s.name for s in scenarios],
         "seeds": seeds,
@@ -198,7 +189,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    whole = root and args.policy == "all" and args.scenarios is None
+    whole = source == "traces" and args.policy == "all" and args.scenarios is None
     if whole:
         document(args.docs, result)
     for setting, by_policy in summary.items():

@@ -8,9 +8,7 @@ model is replayed.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,7 +17,7 @@ from statistics import fmean
 from typing import Any, ClassVar
 
 from bench._page import replace_part, table
-from bench._scenarios import Scenario, modelled, real
+from bench._scenarios import Scenario, chosen, parser
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.fleet import LightFleet
 from gpu_spot.market.replay.groups import GroupShape
@@ -160,15 +158,8 @@ def document(docs: Path, result: dict[str, Any]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out/bench/rebalance.json"))
-    parser.add_argument("--seeds", type=int, default=1, help="how many, from 1 on (1)")
-    parser.add_argument("--scenarios", type=int, help="only the first so many")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
-    args = parser.parse_args(arguments)
-    root = os.environ.get("GPU_SPOT_TRACES")
-    scenarios = (real(Path(root)) if root else modelled(10))[: args.scenarios]
-    print(f"replaying {'the traces' if root else 'the fitted model: GPU_SPOT_TRACES is not set'}", flush=True)
+    args = parser(__doc__, "rebalance", seeds=1).parse_args(arguments)
+    source, scenarios = chosen(args.scenarios, days=10)
     seeds = range(1, args.seeds + 1)
     tasks = [
         (w, o, scenario, seed) for w in WORLDS for o in OWNERS for scenario in scenarios for seed in seeds
@@ -176,14 +167,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with ProcessPoolExecutor() as pool:
         outcomes = list(pool.map(play, tasks))
     result = {
-        "source": "traces" if root else "model",
+        "source": source,
         "scenarios": [s.name for s in scenarios],
         "seeds": args.seeds,
         "summary": summarise(outcomes),
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    if root and args.scenarios is None:
+    if source == "traces" and args.scenarios is None:
         document(args.docs, result)
     for row in result["summary"]:
         print(

@@ -8,9 +8,7 @@ price that ``shortageCost`` sets. Without the traces the fitted model is replaye
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
@@ -19,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from bench._page import replace_part, table
-from bench._scenarios import Scenario, modelled, real
+from bench._scenarios import Scenario, chosen, parser
 from gpu_spot.market.comparison.contenders import at
 from gpu_spot.market.comparison.runs import play
 from gpu_spot.market.rules import Rules
@@ -134,20 +132,13 @@ def document(docs: Path, result: dict[str, Any]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("out/bench/warm-pool.json"))
-    parser.add_argument("--seeds", type=int, default=2, help="how many, from 1 on (2)")
-    parser.add_argument("--scenarios", type=int, help="only the first so many")
-    parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
-    args = parser.parse_args(arguments)
-    root = os.environ.get("GPU_SPOT_TRACES")
-    scenarios = (real(Path(root)) if root else modelled())[: args.scenarios]
-    print(f"replaying {'the traces' if root else 'the fitted model: GPU_SPOT_TRACES is not set'}", flush=True)
+    args = parser(__doc__, "warm-pool", seeds=2).parse_args(arguments)
+    source, scenarios = chosen(args.scenarios)
     tasks = [(scenario, cost, args.seeds) for scenario in scenarios for cost in SHORTAGE_COSTS]
     with ProcessPoolExecutor() as pool:
         verdicts = list(pool.map(judge, tasks))
     result = {
-        "source": "traces" if root else "model",
+        "source": source,
         "scenarios": [s.name for s in scenarios],
         "seeds": args.seeds,
         "summary": summarise(verdicts),
@@ -155,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    if root and args.scenarios is None:
+    if source == "traces" and args.scenarios is None:
         document(args.docs, result)
     for row in result["summary"]:
         print(

@@ -128,23 +128,22 @@ def test_an_instance_of_an_older_template_may_fetch_its_older_archive(stack: str
             assert statements["FetchAgent"]["Resource"] == [f"arn:gpu-spot-{stack}-agent/agent/*"]
 
 
-def test_a_copied_checkout_runs_its_own_code(tmp_path: Path) -> None:
-    program = tmp_path / "infra"
+def started(program: Path, stack: str) -> subprocess.CompletedProcess[str]:
+    """Run a copy of the program's entry point beside ``stack`` as its ``stack.py``."""
     program.mkdir()
     shutil.copy(ROOT / "infra" / "__main__.py", program)
     (program / "__init__.py").touch()
-    (program / "stack.py").write_text("def declare():\n    print(__file__)\n")
-    done = subprocess.run([sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == str(program / "stack.py"), done.stderr
+    (program / "stack.py").write_text(stack)
+    return subprocess.run([sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+
+
+def test_a_copied_checkout_runs_its_own_code(tmp_path: Path) -> None:
+    done = started(tmp_path / "infra", "def declare():\n    print(__file__)\n")
+    assert done.stdout.strip() == str(tmp_path / "infra" / "stack.py"), done.stderr
 
 
 def test_a_package_that_is_missing_is_named_with_what_installs_it(tmp_path: Path) -> None:
-    program = tmp_path / "infra"
-    program.mkdir()
-    shutil.copy(ROOT / "infra" / "__main__.py", program)
-    (program / "__init__.py").touch()
-    (program / "stack.py").write_text("import absent.module\n")
-    done = subprocess.run([sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    done = started(tmp_path / "infra", "import absent.module\n")
     last = done.stderr.strip().splitlines()[-1]
     assert last.endswith("RunError: package absent is not installed (run: make setup)")
 

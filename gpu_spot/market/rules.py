@@ -12,6 +12,15 @@ from lambdas.core.events import NOTICE_SECONDS as NOTICE_SECONDS
 from lambdas.core.warm_pool import COLD_BOOT, WARM_BOOT, WARM_PRICE
 
 TICK_SECONDS: Final = 60.0
+_SHARES: Final = (
+    "notice",
+    "on_demand_refusal",
+    "api_failure",
+    "early",
+    "warm_refusal",
+    "on_demand_episodes",
+    "drop_spread",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +68,22 @@ class Rules:
     on_demand_price: float | None = None
     warm_instances: int | None = None
     warm_price: float = WARM_PRICE
+    shortest_notice_seconds: float = NOTICE_SECONDS
+    boot_spread: float = 0.0
+    on_demand_episodes: float = 0.0
+    drop_spread: float = 0.0
+    types: int = 1
+    type_lag_seconds: float = 300.0
+    ceiling: float = 2.0
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a probability outside 0–1 or a negative time or price."""
-        for name in ("notice", "on_demand_refusal", "api_failure", "early", "warm_refusal"):
+        for name in _SHARES:
             value = getattr(self, name)
             if not 0.0 <= value <= 1.0:
                 raise ValueError(f"{name} is {value}, a probability between 0 and 1 is needed")
         durations = [name for name in self.__slots__ if name.endswith(("_seconds", "_cold_start"))]
-        for name in ("spot_price", "warm_price", "false_alarms", *durations):
+        for name in ("spot_price", "warm_price", "false_alarms", "boot_spread", *durations):
             value = getattr(self, name)
             if not math.isfinite(value) or value < 0:
                 raise ValueError(f"{name} is {value}, a number ≥ 0 is needed")
@@ -76,6 +92,15 @@ class Rules:
                 f"leads are {self.shortest_lead_seconds:g} to {self.longest_lead_seconds:g} s, "
                 f"{NOTICE_SECONDS:g} or more in this order are needed"
             )
+        if self.shortest_notice_seconds > NOTICE_SECONDS:
+            raise ValueError(
+                f"shortest_notice_seconds is {self.shortest_notice_seconds:g}, "
+                f"at most {NOTICE_SECONDS:g} is allowed"
+            )
+        if self.types < 1:
+            raise ValueError(f"types is {self.types}, at least 1 is needed")
+        if not 1 <= self.ceiling < math.inf:
+            raise ValueError(f"ceiling is {self.ceiling:g}, a number ≥ 1 is needed")
         if self.on_demand_price is not None and not 0 < self.on_demand_price < math.inf:
             raise ValueError(f"on_demand_price is {self.on_demand_price}, a number > 0 is needed")
         if self.warm_instances is not None and self.warm_instances < 0:

@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, product
+from itertools import product
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_spot.market.comparison.bound import bound, segments, spot_workers
+from gpu_spot.market.comparison.bound import bound, segments, spot_units
 from gpu_spot.market.comparison.contenders import named
 from gpu_spot.market.comparison.runs import compare
 from gpu_spot.market.rules import Rules, ticks
 from gpu_spot.market.supply.model import draw
+from gpu_spot.market.supply.trace import PoolTrace
 from tests.market.markets import market, trace
 
 LENGTH = 8
+prices = st.lists(st.sampled_from([0.3, 1.0, 3.0]), min_size=LENGTH, max_size=LENGTH)
 pools = st.lists(st.lists(st.integers(0, 2), min_size=LENGTH, max_size=LENGTH), min_size=1, max_size=2)
 cold_starts = st.sampled_from([0.0, 60.0, 120.0])
+Units: TypeAlias = list[tuple[float, ...]]
 
 
-def slot_schedules(usable: list[int], slot: int, rules: Rules) -> list[tuple[int, float]]:
+def slot_schedules(units: Units, slot: int, rules: Rules) -> list[tuple[int, float]]:
     """Return (down ticks, cost) of every schedule of one slot."""
-    boots = {
-        "spot": ticks(rules.spot_cold_start) * rules.spot_price,
-        "on-demand": float(ticks(rules.on_demand_cold_start)),
-    }
-    rates = {"spot": rules.spot_price, "on-demand": 1.0, "down": 0.0}
+    boots = {"spot": ticks(rules.spot_cold_start), "on-demand": ticks(rules.on_demand_cold_start), "down": 0}
     found = []
-    for states in product(rates, repeat=len(usable)):
-        if any(state == "spot" and workers < slot for state, workers in zip(states, usable, strict=True)):
+    for states in product(boots, repeat=len(units)):
+        if any(state == "spot" and len(ready) < slot for state, ready in zip(states, units, strict=True)):
             continue
-        cost = sum(rates[state] for state in states)
-        cost += sum(boots.get(b, 0.0) for a, b in pairwise(states) if a != b)
+        rates = [
+            {"spot": ready[slot - 1] if state == "spot" else 0.0, "on-demand": 1.0, "down": 0.0}[state]
+            for state, ready in zip(states, units, strict=True)
+        ]
+        moves = [t for t in range(1, len(states)) if states[t] != states[t - 1]]
+        cost = sum(rates) + sum(boots[states[t]] * rates[t] for t in moves)
         found.append((states.count("down"), cost))
     return found
 
 
-def enumerated(usable: list[int], target: int, rules: Rules, allowed: float) -> float:
+def enumerated(units: Units, target: int, rules: Rules, allowed: float) -> float:
     """Return the least cost of all schedules of all slots with at most ``allowed`` down ticks together."""
     best = {0: 0.0}
     for slot in range(1, target + 1):
         least: dict[int, float] = {}
-        for down, cost in slot_schedules(usable, slot, rules):
+        for down, cost in slot_schedules(units, slot, rules):
             least[down] = min(cost, least.get(down, cost))
         sums: dict[int, float] = {}
         for (before, paid), (down, cost) in product(best.items(), least.items()):
@@ -53,18 +57,27 @@ def enumerated(usable: list[int], target: int, rules: Rules, allowed: float) -> 
 
 @pytest.mark.long
 @settings(max_examples=25, deadline=None)
-@given(pools, st.integers(1, 2), cold_starts, cold_starts, st.sampled_from([1.0, 0.8, 0.5]))
+@given(pools, prices, st.integers(1, 2), cold_starts, cold_starts, st.sampled_from([1.0, 0.8, 0.5]))
 def test_no_schedule_undercuts_it_and_without_down_time_it_is_the_best_one(
-    samples: list[list[int]], target: int, spot: float, on_demand: float, availability: float
+    samples: list[list[int]],
+    told: list[float],
+    target: int,
+    spot: float,
+    on_demand: float,
+    availability: float,
 ) -> None:
     sold, rules = market(
-        *(trace(*data, name=str(i)) for i, data in enumerate(samples)),
+        *(
+            PoolTrace(str(i), 60.0, tuple(data), tuple(told) if i == 0 else None)
+            for i, data in enumerate(samples)
+        ),
         spot_cold_start=spot,
         on_demand_cold_start=on_demand,
+        on_demand_price=2.0,
     )
-    usable = spot_workers(sold, rules)
-    allowed = (1 - availability) * target * len(usable)
-    best = enumerated(usable, target, rules, allowed) / (target * len(usable))
+    units = spot_units(sold, rules, target)
+    allowed = (1 - availability) * target * len(units)
+    best = enumerated(units, target, rules, allowed) / (target * len(units))
     found = bound(sold, rules, target, availability)
     assert found <= best + 1e-9
     if availability == 1.0:
@@ -75,12 +88,19 @@ def test_what_can_be_ready_is_what_was_there_for_a_whole_cold_start() -> None:
     sold, rules = market(
         trace(2, 2, 2, 1, 1, 1, 2, 2), trace(0, 1, 1, 1, 1, 0, 1, 1, name="b"), spot_cold_start=120.0
     )
-    assert spot_workers(sold, rules) == [0, 0, 2, 2, 2, 1, 1, 1]
+    assert [len(units) for units in spot_units(sold, rules, 9)] == [0, 0, 2, 2, 2, 1, 1, 1]
+
+
+def test_the_cheapest_that_is_ready_comes_first() -> None:
+    cheap = PoolTrace("a", 60.0, (2, 2, 1, 1), (0.5, 2.0, 2.0, 0.5))
+    sold, rules = market(cheap, trace(1, 1, 1, 1, name="b"), spot_cold_start=0.0, on_demand_price=2.0)
+    assert spot_units(sold, rules, 2) == [(0.25, 0.25), (0.3, 1.0), (0.3, 1.0), (0.25, 0.3)]
 
 
 def test_runs_of_a_slot() -> None:
-    assert segments([2, 2, 1, 0, 1, 2], 1) == [(3, True), (1, False), (2, True)]
-    assert segments([2, 2, 1, 0, 1, 2], 2) == [(2, True), (3, False), (1, True)]
+    units = [(0.3, 0.5), (0.3, 0.5), (0.3,), (), (0.3,), (0.4, 0.5)]
+    assert segments(units, 1) == ((3, 0.3), (1, None), (1, 0.3), (1, 0.4))
+    assert segments(units, 2) == ((2, 0.5), (3, None), (1, 0.5))
 
 
 def test_all_spot_costs_the_spot_price_and_no_spot_the_on_demand_price() -> None:

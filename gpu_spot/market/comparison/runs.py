@@ -18,9 +18,6 @@ from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
 from lambdas.core.model import Group
 
-CEILING = 4
-"""A replayed group may hold this many times its target, so that no ceiling hides what a policy wants."""
-
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
@@ -58,7 +55,7 @@ def play(
     """Return the account of one contender on a market; ``keep_spans`` also keeps what happened when."""
     pools = placement.named(market.names)
     # The dynamic placer's state and the fleet's memory live for one run only.
-    group = Group("replay", target, CEILING * target, drain_seconds=rules.drain_seconds)
+    group = Group("replay", target, int(rules.ceiling * target), drain_seconds=rules.drain_seconds)
     fleet = LightFleet(group, contender.policy)
     replay = Replay(market, rules, fleet, contender.shape(pools), target, keep_spans=keep_spans)
     return replay.run()

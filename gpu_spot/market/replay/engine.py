@@ -133,21 +133,22 @@ class Replay:
         return True
 
     def _announce(self, tick: int, now: float) -> bool:
+        """Announce drops: a notice promises its two minutes however late it is heard."""
         doomed: list[HeldInstance] = []
         for drop in self.market.announcements(tick):
             holding = [h for h in self.held if h.pool == drop.pool]
             safe = [h for h in holding if h.deadline is None]
             excess = min(len(safe), len(holding) - drop.capacity - (len(holding) - len(safe)))
             if excess > 0:
-                doomed.extend(draw(self.rules.seed, "notices", drop.pool, tick).sample(safe, excess))
+                chosen = draw(self.rules.seed, "notices", drop.pool, tick).sample(safe, excess)
+                for instance in chosen:
+                    instance.deadline = self.start + drop.tick * TICK_SECONDS
+                self._warn(tick, (drop.tick - tick) * TICK_SECONDS)
+                doomed.extend(chosen)
         if not doomed:
             return False
-        deadline = now + NOTICE_SECONDS
-        for instance in doomed:
-            instance.deadline = deadline
         self._note(tick, "notice", len(doomed), "")
-        self._warn(tick, NOTICE_SECONDS)
-        self.fleet.noticed([h.id for h in doomed], deadline)
+        self.fleet.noticed([h.id for h in doomed], now + NOTICE_SECONDS)
         return True
 
     def _recommend(self, tick: int) -> bool:
@@ -229,7 +230,9 @@ class Replay:
         missing = self._orders.desired[Side.FALLBACK] - live
         refused = False
         for attempt in range(missing):
-            if self._by_chance(self.rules.on_demand_refusal, f"on-demand {attempt}", tick):
+            if self.market.on_demand_is_dry(tick) or self._by_chance(
+                self.rules.on_demand_refusal, f"on-demand {attempt}", tick
+            ):
                 refused = True
                 continue
             successor = self._warm.take(tick)
@@ -249,7 +252,7 @@ class Replay:
 
     def _launch(self, tick: int, pool: int, market: Market, side: Side, *, warm: bool = False) -> None:
         instance_id = self.fleet.launched(self.shape.pools[pool], market, side, warm=warm)
-        ready_tick = tick + ticks(self.rules.on_demand_cold_start if warm else self.rules.spot_cold_start)
+        ready_tick = tick + ticks(self._boot(warm, tick))
         held = HeldInstance(
             id=instance_id,
             side=side,
@@ -262,6 +265,14 @@ class Replay:
         heapq.heappush(self._agenda, held.healthy_tick)
         heapq.heappush(self._agenda, ready_tick)
         self._note(tick, f"launch-{market}", 1, str(self.shape.pools[pool]))
+
+    def _boot(self, warm: bool, tick: int) -> float:
+        """Return how many seconds the next launch takes until it is ready."""
+        boot = self.rules.on_demand_cold_start if warm else self.rules.spot_cold_start
+        if self.rules.boot_spread == 0:
+            return boot
+        chance = draw(self.rules.seed, f"boot {len(self.held)}", 0, tick)
+        return boot * chance.lognormvariate(0.0, self.rules.boot_spread)
 
     def _refuse(self, side: Side, message: str, refused: bool, tick: int) -> bool:
         if self._refused[side] == refused:

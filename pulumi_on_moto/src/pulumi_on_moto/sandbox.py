@@ -83,8 +83,8 @@ def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
     parameters.REFUSED.clear()
     try:
         with (
+            applied(),  # while moto forgets everything at the end, too
             mock_aws(config={"iam": {"load_aws_managed_policies": True}}),
-            applied(),
             mock.patch.object(BotocoreStubber, "process_request", _guarded(BotocoreStubber.process_request)),
             contextlib.ExitStack() as closing,
         ):

@@ -22,8 +22,11 @@ from pulumi_on_moto.fixes.groups.warm_pool import WARM_POOL
 from pulumi_on_moto.fixes.invocations import INVOKE
 from pulumi_on_moto.fixes.parameters import PARAMETERS
 from pulumi_on_moto.fixes.put_events import PUT_EVENTS
+from pulumi_on_moto.fixes.speedups.accounts import ACCOUNT
 from pulumi_on_moto.fixes.speedups.answers import ANSWERS
 from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
+from pulumi_on_moto.fixes.speedups.images import IMAGES
+from pulumi_on_moto.fixes.speedups.models import MODELS
 from pulumi_on_moto.fixes.speedups.retention import RETENTION
 from pulumi_on_moto.fixes.speedups.timestamps import TIMESTAMPS
 from pulumi_on_moto.fixes.terminations import TERMINATION
@@ -51,7 +54,7 @@ FIXES: Final[tuple[Fix, ...]] = (
     MEMBERS,
     HISTORY,
 )
-SPEED_UPS: Final[tuple[Patch, ...]] = (ANSWERS, ATTRIBUTES, RETENTION, TIMESTAMPS)
+SPEED_UPS: Final[tuple[Patch, ...]] = (ACCOUNT, ANSWERS, ATTRIBUTES, *IMAGES, MODELS, RETENTION, TIMESTAMPS)
 
 
 @contextlib.contextmanager

@@ -9,6 +9,9 @@ PYTHON  ?= python3
 WORKERS ?= 2
 ARGS    ?=
 
+# Python may have been told to write no bytecode; hundreds of processes would compile the same modules each.
+export PYTHONDONTWRITEBYTECODE :=
+
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
@@ -21,7 +24,7 @@ space  := $(empty) $(empty)
 USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
 BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
 
-.PHONY: help setup demo demo-research aws-check check quick test test-real lint types format system-packages bench lock clean distclean
+.PHONY: help setup demo demo-research aws-check check quick test alone test-real lint types format system-packages bench lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -57,8 +60,11 @@ check: setup lint ## in half a minute: lint, types, and the quick tests of the t
 quick: setup
 	@HYPOTHESIS_PROFILE=quick $(PYTEST) --quick -m "not long" $(ARGS)
 
-test: setup system-packages lint types ## lint, types, then all tests that need Python and small packages of Debian's
+test: setup system-packages lint ## lint, types, then all tests that need Python and small packages of Debian's
+	@$(MAKE) --jobs 2 --output-sync types alone
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 $(ARGS)
+
+alone: setup # pulumi_on_moto's own tests, where nothing else of the repository can be imported
 	@$(BIN)/python -I -S pulumi_on_moto/tests/alone.py
 
 test-real: setup system-packages ## what needs real frameworks, a broker, containers or the package index

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import os
 from typing import Any
 from unittest import mock
 
 import boto3
 import pytest
-from botocore.loaders import JSONFileLoader
+from botocore import loaders
+from cryptography.hazmat.primitives.asymmetric import rsa
 from moto import mock_aws
 from moto.ec2.models import ec2_backends
 from moto.ec2.models.amis import Ami
@@ -70,9 +73,37 @@ def test_a_key_is_of_the_account_that_made_it_and_no_partition_is_made_to_know_i
         assert list(models.iam_backends[ACCOUNT]) == ["aws"]
 
 
-def test_a_model_is_read_once() -> None:
+def test_a_model_is_looked_for_and_read_once() -> None:
     with sandbox(REGION):
-        boto3.session.Session(region_name=REGION).client("mediastore")
-        with mock.patch.object(json, "loads", side_effect=AssertionError("read again")):
-            boto3.session.Session(region_name=REGION).client("mediastore")
-    assert JSONFileLoader().load_file("/nowhere") is None
+        first = boto3.session.Session(region_name=REGION)
+        first.client("mediastore")
+        with (
+            mock.patch.object(json, "loads", side_effect=AssertionError("read again")),
+            mock.patch.object(os, "listdir", side_effect=os.listdir) as listed,
+        ):
+            second = boto3.session.Session(region_name=REGION)
+            second.client("mediastore")
+        assert listed.call_count < 10  # of some 400 services
+        assert second.get_available_services() == first.get_available_services()
+        assert len(first.get_available_services()) > 300
+    assert loaders.JSONFileLoader().load_file("/nowhere") is None
+
+
+def test_a_private_key_is_made_when_something_is_signed() -> None:
+    with mock.patch.object(rsa, "generate_private_key", side_effect=rsa.generate_private_key) as made:
+        with sandbox(REGION) as clients:
+            clients("kms").create_key()
+            assert made.call_count == 0
+            usage = {"KeyUsage": "SIGN_VERIFY", "KeySpec": "RSA_2048"}
+            key = clients("kms").create_key(**usage)["KeyMetadata"]["KeyId"]
+            text = {"KeyId": key, "Message": b"a", "SigningAlgorithm": "RSASSA_PSS_SHA_256"}
+            signature = clients("kms").sign(**text)["Signature"]
+            assert clients("kms").verify(**text, Signature=signature)["SignatureValid"]
+        assert made.call_count == 1
+
+
+def test_the_methods_of_a_service_are_listed_once() -> None:
+    with sandbox(REGION) as clients:
+        clients("sqs").list_queues()
+        with mock.patch.object(inspect, "getmembers", side_effect=AssertionError("listed again")):
+            assert clients("sqs").list_queues()["ResponseMetadata"]["HTTPStatusCode"] == 200

@@ -26,7 +26,9 @@ from pulumi_on_moto.fixes.speedups.accounts import ACCOUNT
 from pulumi_on_moto.fixes.speedups.answers import ANSWERS
 from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
 from pulumi_on_moto.fixes.speedups.images import IMAGES
+from pulumi_on_moto.fixes.speedups.keys import KEYS
 from pulumi_on_moto.fixes.speedups.models import MODELS
+from pulumi_on_moto.fixes.speedups.operations import OPERATIONS
 from pulumi_on_moto.fixes.speedups.retention import RETENTION
 from pulumi_on_moto.fixes.speedups.timestamps import TIMESTAMPS
 from pulumi_on_moto.fixes.terminations import TERMINATION
@@ -54,7 +56,17 @@ FIXES: Final[tuple[Fix, ...]] = (
     MEMBERS,
     HISTORY,
 )
-SPEED_UPS: Final[tuple[Patch, ...]] = (ACCOUNT, ANSWERS, ATTRIBUTES, *IMAGES, MODELS, RETENTION, TIMESTAMPS)
+SPEED_UPS: Final[tuple[Patch, ...]] = (
+    ACCOUNT,
+    ANSWERS,
+    ATTRIBUTES,
+    *IMAGES,
+    KEYS,
+    *MODELS,
+    OPERATIONS,
+    RETENTION,
+    TIMESTAMPS,
+)
 
 
 @contextlib.contextmanager

@@ -93,9 +93,7 @@ class DeployedFunction:
             with zipfile.ZipFile(io.BytesIO(self._code)) as source:
                 source.extractall(self._folder)
             self._owned = frozenset(entry.name.removesuffix(".py") for entry in self._folder.iterdir())
-        outside = {name: module for name, module in sys.modules.items() if self._owns(name)}
-        for name in outside:
-            del sys.modules[name]
+        outside = self._taken()
         sys.modules.update(self._space)
         sys.path.insert(0, str(self._folder))
         try:
@@ -103,13 +101,13 @@ class DeployedFunction:
                 yield
         finally:
             sys.path.remove(str(self._folder))
-            self._space = {name: module for name, module in sys.modules.items() if self._owns(name)}
-            for name in self._space:
-                del sys.modules[name]
+            self._space = self._taken()
             sys.modules.update(outside)
 
-    def _owns(self, module: str) -> bool:
-        return module.partition(".")[0] in self._owned
+    def _taken(self) -> dict[str, ModuleType]:
+        """Take the modules by the names of this function's own out of those that are loaded."""
+        owned = self._owned
+        return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in owned}
 
     def _load(self) -> Any:
         module_name, _, attribute = self._handler_path.rpartition(".")

@@ -1,15 +1,16 @@
-"""AWS's models of its services, which each botocore session and moto read anew; this remembers them."""
+"""AWS's models of its services, which each botocore session and moto look for and read anew, remembered."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any, Final
 
-from botocore.loaders import JSONFileLoader
+from botocore.loaders import JSONFileLoader, Loader
 
 from pulumi_on_moto.fixes.fix import Patch
 
 _load = JSONFileLoader.load_file
+_list = Loader.list_available_services
 
 
 @cache
@@ -17,4 +18,19 @@ def _read(path: str) -> Any:
     return _load(JSONFileLoader(), path)
 
 
-MODELS: Final[Patch] = (JSONFileLoader, "load_file", lambda _, path: _read(path))
+@cache
+def _listed(type_name: str, *search_paths: str) -> list[str]:
+    loader = Loader(include_default_search_paths=False)
+    loader.search_paths.extend(search_paths)
+    found: list[str] = _list(loader, type_name)
+    return found
+
+
+def _services(loader: Loader, type_name: str) -> list[str]:
+    return list(_listed(type_name, *loader.search_paths))
+
+
+MODELS: Final[tuple[Patch, ...]] = (
+    (JSONFileLoader, "load_file", lambda _, path: _read(path)),
+    (Loader, "list_available_services", _services),
+)

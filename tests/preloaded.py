@@ -1,4 +1,7 @@
-"""What the server of ``tests.apart`` imports once, for all the processes that it forks. It runs nothing."""
+"""What the server of ``tests.apart`` imports once, and AWS's models that it reads, for all that it forks.
+
+It runs no program and makes no call.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,11 @@ _SERVICES: Final = (
     *("autoscaling", "budgets", "cloudwatch", "dynamodb", "ebs", "ec2", "ecr", "efs", "iam"),
     *("lambda_", "s3", "sns", "sqs", "ssm"),
 )
+# A client reads the model of its service; a sandbox keeps it for the process.
+_CLIENTS: Final = (
+    *("autoscaling", "budgets", "cloudwatch", "dynamodb", "ebs", "ec2", "ecr", "efs", "events", "iam", "kms"),
+    *("lambda", "logs", "s3", "sns", "sqs", "ssm", "sts"),
+)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -18,3 +26,6 @@ with warnings.catch_warnings():
         importlib.import_module(name)
     for service in _SERVICES:
         hasattr(importlib.import_module(f"pulumi_aws.{service}"), "anything")
+    with importlib.import_module("pulumi_on_moto.sandbox").sandbox("us-west-2") as clients:
+        for service in _CLIENTS:
+            clients(service)

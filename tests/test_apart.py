@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from pulumi_on_moto.fixes.speedups import models
 from tests.apart import apart
 
 SEEN: list[str] = []
@@ -18,3 +19,11 @@ def test_the_server_has_imported_the_provider_and_each_process_is_fresh() -> Non
     # A server that cannot import its list says nothing, and every process would import for itself.
     assert apart(loaded, "pulumi_aws.ec2.instance")
     assert apart(loaded, "gpu_spot.live.rehearsal")
+
+
+def read() -> int:
+    return models._read.cache_info().currsize
+
+
+def test_the_server_has_read_the_models_of_services() -> None:
+    assert apart(read) >= 30

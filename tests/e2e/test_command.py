@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -9,10 +10,14 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import redirect_stderr
 from functools import partial
 from pathlib import Path
 
 import pytest
+
+from gpu_spot import cli
+from tests.apart import apart
 
 COMMAND = Path(sys.executable).with_name("gpu-spot")
 REPOSITORY = Path(__file__).parents[2]
@@ -40,6 +45,21 @@ def gpu_spot(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.Compl
         timeout=300,
         check=False,
     )
+
+
+def told(arguments: list[str], cwd: Path = REPOSITORY) -> tuple[int, str]:
+    """Run the command, in a process apart; return its exit status and what it says on standard error."""
+    return apart(_main, arguments, cwd)
+
+
+def _main(arguments: list[str], cwd: Path) -> tuple[int, str]:
+    os.chdir(cwd)
+    with redirect_stderr(io.StringIO()) as said:
+        try:
+            code = cli.main(arguments)
+        except SystemExit as wrong_usage:
+            code = int(str(wrong_usage.code))
+    return code, said.getvalue()
 
 
 @pytest.fixture
@@ -141,9 +161,9 @@ def test_bad_input_is_told_in_one_line(project: Path, arguments: list[str], mess
     (project / "Pulumi.key.yaml").write_text(dev.replace("spotPercentage:", "spotPercent:"))
     (project / "Pulumi.range.yaml").write_text(dev.replace("spotPercentage: 100", "spotPercentage: 101"))
     (project / "Pulumi.top.yaml").write_text(f"{dev}  gpu-spot:servces: []\n")
-    done = gpu_spot(*arguments, cwd=project)
-    assert done.returncode in (1, 2)
-    told = done.stderr.strip().splitlines()
-    assert message in told[-1]
-    assert "Traceback" not in done.stderr
-    assert len(told) == 1 or told[0].startswith("usage:")
+    code, said = told(arguments, project)
+    assert code in (1, 2)
+    lines = said.strip().splitlines()
+    assert message in lines[-1]
+    assert "Traceback" not in said
+    assert len(lines) == 1 or lines[0].startswith("usage:")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_command import gpu_spot
+from tests.e2e.test_command import gpu_spot, told
 
 
 def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_told_in_one_line(arguments: list[str], message: str) -> None:
-    done = gpu_spot("demo", "--stack", "research", *arguments)
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    code, said = told(["demo", "--stack", "research", *arguments])
+    assert code == 1
+    assert message in said
+    assert len(said.strip().splitlines()) == 1

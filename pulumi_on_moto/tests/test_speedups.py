@@ -107,3 +107,20 @@ def test_the_methods_of_a_service_are_listed_once() -> None:
         clients("sqs").list_queues()
         with mock.patch.object(inspect, "getmembers", side_effect=AssertionError("listed again")):
             assert clients("sqs").list_queues()["ResponseMetadata"]["HTTPStatusCode"] == 200
+
+
+def test_tags_of_a_resource_are_found_as_moto_finds_them_without_a_search() -> None:
+    with sandbox(REGION) as clients:
+        ec2 = clients("ec2")
+        tags = [{"Key": "b", "Value": "2"}, {"Key": "a", "Value": "1"}]
+        made = {"ResourceType": "volume", "Tags": tags}
+        volume = ec2.create_volume(AvailabilityZone=f"{REGION}a", Size=1, TagSpecifications=[made])[
+            "VolumeId"
+        ]
+        ec2.create_volume(AvailabilityZone=f"{REGION}a", Size=1)
+        backend = ec2_backends[ACCOUNT][REGION]
+        assert backend.volumes[volume].get_tags() == backend.describe_tags({"resource-id": [volume]})
+        with mock.patch.object(backend, "describe_tags", side_effect=AssertionError("searched")):
+            [found] = ec2.describe_volumes(Filters=[{"Name": "tag:a", "Values": ["1"]}])["Volumes"]
+        assert (found["VolumeId"], found["Tags"]) == (volume, tags)
+        assert len(backend.volumes) == 2

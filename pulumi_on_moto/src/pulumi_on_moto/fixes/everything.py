@@ -30,6 +30,7 @@ from pulumi_on_moto.fixes.speedups.keys import KEYS
 from pulumi_on_moto.fixes.speedups.models import MODELS
 from pulumi_on_moto.fixes.speedups.operations import OPERATIONS
 from pulumi_on_moto.fixes.speedups.retention import RETENTION
+from pulumi_on_moto.fixes.speedups.tags import TAGS
 from pulumi_on_moto.fixes.speedups.timestamps import TIMESTAMPS
 from pulumi_on_moto.fixes.terminations import TERMINATION
 
@@ -65,6 +66,7 @@ SPEED_UPS: Final[tuple[Patch, ...]] = (
     *MODELS,
     OPERATIONS,
     RETENTION,
+    TAGS,
     TIMESTAMPS,
 )
 

@@ -56,9 +56,9 @@ def _orders(actions: Iterable[Action], seen: Observation) -> dict[Side, Order]:
         match action:
             case SetDesired(side, capacity):
                 orders[side] = Order(seen.desired(side), capacity)
-            case Release(side, instance_ids):
+            case Release(side, instance_ids, _, freed):
                 order = orders.get(side, Order(seen.desired(side), seen.desired(side)))
-                orders[side] = replace(order, going=instance_ids)
+                orders[side] = replace(order, going=instance_ids, freed=freed)
             case _:
                 pass
     return orders

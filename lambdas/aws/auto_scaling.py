@@ -57,6 +57,8 @@ class AutoScalingService:
                         zone=member["AvailabilityZone"],
                         healthy=member["HealthStatus"].casefold() == "healthy",
                         given_up=member["LifecycleState"] in _GIVEN_UP,
+                        # A text; only groups with weights have it.
+                        slots=int(member.get("WeightedCapacity", 1)),
                     )
                     for member in group["Instances"]
                     if not member["LifecycleState"].startswith(_LEFT)

@@ -68,7 +68,9 @@ class Observer:
             late=frozenset(
                 s for s, handle in settings.sides.items() if self.capacity[handle.kind].shows_late
             ),
-            listed={s: sum(not m.given_up for m in view.members.values()) for s, view in sides.items()},
+            listed={
+                s: sum(m.slots for m in view.members.values() if not m.given_up) for s, view in sides.items()
+            },
             unread=unread,
             suspended={s: view.suspended for s, view in sides.items() if view.suspended},
             troubles=(*skipped, *failed),
@@ -179,6 +181,7 @@ def _instance(
         standing_by=member.healthy and standing_by(heard, now),
         described=detail is not None,
         given_up=member.given_up,
+        slots=member.slots,
     )
 
 

@@ -26,13 +26,15 @@ class GoneError(LookupError):
 class Member:
     """One member of a group as the group lists it; the zone is empty where the service does not tell it.
 
-    ``given_up``: the group ends it, and no longer counts it.
+    ``given_up``: the group ends it, and no longer counts it. ``slots``: for how much it counts otherwise, its
+    weight.
     """
 
     instance_type: str
     zone: str = ""
     healthy: bool = True
     given_up: bool = False
+    slots: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class SideView:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What one side is to do: a desired capacity, then let ``going`` go, each taking one off it.
+    """What one side is to do: a desired capacity, then let ``going`` go, which takes ``freed`` slots off it.
 
     ``before`` is the desired capacity that the order was decided on.
     """
@@ -58,11 +60,17 @@ class Order:
     before: int
     capacity: int
     going: tuple[str, ...] = ()
+    freed: int = 0
+
+    @property
+    def after(self) -> int:
+        """The desired capacity once they are gone."""
+        return self.capacity - self.freed
 
     @property
     def raises(self) -> bool:
         """Say whether more is asked for than before."""
-        return self.capacity - len(self.going) > self.before
+        return self.after > self.before
 
 
 class CapacityService(Protocol):

@@ -6,7 +6,7 @@ Its target counts on-demand, too: both targets are set together, or the spot sha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -19,7 +19,7 @@ from lambdas.core.refusals import classify, known
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
-    from mypy_boto3_ec2.type_defs import HistoryRecordTypeDef
+    from mypy_boto3_ec2.type_defs import HistoryRecordTypeDef, SpotFleetRequestConfigDataOutputTypeDef
 
 _LIVE: Final = ("submitted", "active", "modifying")
 _MODIFIABLE: Final = "active"
@@ -42,8 +42,9 @@ class SpotFleetService:
             name, state = fleet["SpotFleetRequestId"], fleet["SpotFleetRequestState"]
             if state not in _LIVE:
                 raise GoneError(f"Spot Fleet {name!r} is {state}, one of {', '.join(_LIVE)} is needed")
-            target = fleet["SpotFleetRequestConfig"]["TargetCapacity"]
-            views[name] = SideView(target, self._members(name), frozen=state != _MODIFIABLE)
+            config = fleet["SpotFleetRequestConfig"]
+            members = self._members(name, _weights(config))
+            views[name] = SideView(config["TargetCapacity"], members, frozen=state != _MODIFIABLE)
         for name in names:
             if name not in views:
                 raise GoneError(f"Spot Fleet {name!r} does not exist")
@@ -72,7 +73,7 @@ class SpotFleetService:
         The target is lowered first, or the fleet would replace whom we terminate; a second modification would
         be refused (``FleetNotInModifiableState``). Without excess termination the fleet ends nobody itself.
         """
-        target = max(0, order.capacity - len(order.going))
+        target = max(0, order.after)
         if target != order.before:
             self.client.modify_spot_fleet_request(
                 SpotFleetRequestId=name,
@@ -86,15 +87,27 @@ class SpotFleetService:
             except ClientError as error:
                 raise NotReleasedError(order.going, error) from error
 
-    def _members(self, name: str) -> dict[str, Member]:
+    def _members(self, name: str, weights: Mapping[str, int]) -> dict[str, Member]:
         pages = self.client.get_paginator("describe_spot_fleet_instances").paginate(SpotFleetRequestId=name)
         return {
             member["InstanceId"]: Member(
-                member.get("InstanceType", ""), healthy=member.get("InstanceHealth", "healthy") == "healthy"
+                member.get("InstanceType", ""),
+                healthy=member.get("InstanceHealth", "healthy") == "healthy",
+                slots=weights.get(member.get("InstanceType", ""), 1),
             )
             for page in pages
             for member in page["ActiveInstances"]
         }
+
+
+def _weights(config: SpotFleetRequestConfigDataOutputTypeDef) -> dict[str, int]:
+    """Return for how much an instance of a type counts; AWS's default is 1, and ours are whole numbers."""
+    return {
+        override["InstanceType"]: int(override.get("WeightedCapacity", 1))
+        for template in config.get("LaunchTemplateConfigs", ())
+        for override in template.get("Overrides", ())
+        if "InstanceType" in override
+    }
 
 
 def _refusal(side: Side, record: HistoryRecordTypeDef) -> Refusal:

@@ -1,6 +1,6 @@
 """The availability checker: from what is observed to named actions, each with its reason.
 
-A policy says how many on-demand instances it wants. The rules that keep a group safe whatever the policy
+A policy says how many on-demand slots it wants. The rules that keep a group safe whatever the policy
 stand here: the ceiling, the base, the ready hand-over, refusals told apart, manual override and pause.
 """
 
@@ -23,6 +23,7 @@ from lambdas.core.model import (
     SetDesired,
     Side,
     ids,
+    slots,
 )
 from lambdas.core.plan import Plan, Policy
 from lambdas.core.situation import Situation
@@ -71,7 +72,7 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
     unfit = _unfit(situation)
     leaving = {*ids(unfit), *situation.memory.doomed}
     staying = [i for i in situation.primary if i.id not in leaving]
-    surplus = len(staying) - primary
+    surplus = slots(staying) - primary
     going = [i for i in unfit if i.side is Side.PRIMARY]
     going += _victims(situation, Side.PRIMARY, staying, surplus, plan.handover)
     if going:
@@ -82,10 +83,11 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
         primary = _primary_wanted(situation, plan, fallback)
     spared = [i for i in unfit if i.side is Side.FALLBACK]
     staying = [i for i in situation.fallback if i not in spared]
-    spared += _victims(situation, Side.FALLBACK, staying, len(staying) - fallback, plan.handover)
+    spared += _victims(situation, Side.FALLBACK, staying, slots(staying) - fallback, plan.handover)
     # A release that AWS does not show yet may have failed: it lowers nothing before it does.
-    left = situation.counted[Side.FALLBACK] + situation.showing[Side.FALLBACK] - len(spared)
-    desired = situation.fallback_desired - len(spared)
+    freed = slots(spared)
+    left = situation.counted[Side.FALLBACK] + situation.showing[Side.FALLBACK] - freed
+    desired = situation.fallback_desired - freed
     members = situation.counted[Side.PRIMARY] + situation.showing[Side.PRIMARY]
     return plan, [
         *_move(Side.PRIMARY, primary, situation.primary_desired, members, going, plan.reason),
@@ -129,7 +131,7 @@ def _plan(situation: Situation, policy: Policy) -> Plan:
 
 
 def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
-    """Return the on-demand instances to hold behind the primary group."""
+    """Return the on-demand slots to hold behind the primary group."""
     if not situation.group.fallback:
         return 0
     wanted, held = max(0, plan.on_demand), situation.committed_fallback
@@ -137,17 +139,17 @@ def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
         # What limits, permissions or configuration withhold is for people to mend, not for on-demand to fill.
         wanted = max(wanted - situation.missing_spot, min(wanted, held))
     # Whom AWS counts it replaces, and the base is asked for in any case.
-    primary = max(len(situation.primary), situation.counted[Side.PRIMARY], situation.group.base)
+    primary = max(slots(situation.primary), situation.counted[Side.PRIMARY], situation.group.base)
     room = situation.group.maximum - primary - situation.leaving
-    return min(wanted, max(room, len(situation.fallback)))
+    return min(wanted, max(room, slots(situation.fallback)))
 
 
 def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
     """Return the primary group's desired capacity: the plan's, as far as the ceiling leaves room for it."""
     wanted = situation.group.target if plan.primary is None else plan.primary
-    held = max(fallback, len(situation.fallback), situation.counted[Side.FALLBACK])
+    held = max(fallback, slots(situation.fallback), situation.counted[Side.FALLBACK])
     room = situation.group.maximum - held - situation.leaving
-    staying = sum(not situation.is_doomed(i) for i in situation.primary)
+    staying = slots(i for i in situation.primary if not situation.is_doomed(i))
     return max(situation.group.base, min(wanted, max(room, staying)))
 
 
@@ -160,19 +162,20 @@ def _move(
     """
     # Below what lives AWS would pick the victim; raised to an overshoot it would stay.
     capacity = max(min(desired, max(wanted, live)), wanted)
+    freed = slots(going)
     actions: list[SetDesired | Release] = []
     if capacity != desired:
-        # Each release takes one off what is set here.
-        actions.append(SetDesired(side, capacity + len(going), reason))
+        # Each release takes its slots off what is set here.
+        actions.append(SetDesired(side, capacity + freed, reason))
     if going:
-        actions.append(Release(side, ids(going), reason))
+        actions.append(Release(side, ids(going), reason, freed))
     return actions
 
 
 def _victims(
     situation: Situation, side: Side, staying: Sequence[Instance], surplus: int, handover: bool
 ) -> list[Instance]:
-    """Choose whom to let go, in the order of release; never the base.
+    """Choose whom to let go, in the order of release; never the base, and never more than ``surplus`` slots.
 
     Hand-over: a serving instance may go only while the others fill the target without it. What boots in
     place of an instance at risk stays: capacity rebalancing would launch the next one at once.
@@ -180,29 +183,34 @@ def _victims(
     if surplus <= 0:
         return []
     at_risk = situation.memory.at_risk
-    successors = sum(i.id not in at_risk for i in staying) - (len(staying) - surplus)
-    serving = len(situation.lasting((*situation.primary, *situation.fallback)))
+    successors = surplus - slots(i for i in staying if i.id in at_risk)
+    serving = slots(situation.lasting((*situation.primary, *situation.fallback)))
     spare = max(0, serving - situation.group.target) if handover else serving
     lasting = set(ids(situation.lasting(staying)))
     base = situation.group.base if side is Side.PRIMARY else 0
-    on_demand = sum(i.market is Market.ON_DEMAND for i in staying)
+    on_demand = slots(i for i in staying if i.market is Market.ON_DEMAND)
     chosen: list[Instance] = []
     for instance in situation.release_order(staying):
-        if len(chosen) == surplus:
+        count = instance.slots
+        if surplus <= 0:
             break
+        if count > surplus:
+            continue  # without it the side would lack slots, and launch again
         if not instance.described:
             continue  # what it is, nobody knows yet
         if side is Side.PRIMARY and instance.market is Market.ON_DEMAND:
-            if on_demand <= base:
+            if on_demand - count < base:
                 continue
-            on_demand -= 1
+            on_demand -= count
         if instance.id in lasting:
-            if spare <= 0:
+            if spare < count:
                 continue
-            spare -= 1
-        elif instance.id not in at_risk and successors <= 0:
+            spare -= count
+        elif instance.id not in at_risk and successors < count:
             continue
-        successors -= instance.id not in at_risk
+        if instance.id not in at_risk:
+            successors -= count
+        surplus -= count
         chosen.append(instance)
     return chosen
 

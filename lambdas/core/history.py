@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from lambdas.core.checked import name, number
-from lambdas.core.model import Market, Observation, RefusalKind, Side
+from lambdas.core.model import Market, Observation, RefusalKind, Side, slots
 
 SCALE: Final = 0.85
 """Losses of a pool come at rate ``SCALE / (OFFSET + age)``; fitted by ``bench/fit_hazard.py`` to the 0/1
@@ -141,7 +141,7 @@ def follow(
 def _waiting_since(
     history: History, observation: Observation, living: Mapping[str, str], now: float
 ) -> float | None:
-    if len(observation.staying(Side.PRIMARY)) >= observation.primary_desired:
+    if slots(observation.staying(Side.PRIMARY)) >= observation.primary_desired:
         return None
     launched = not living.keys() <= history.living.keys()
     return now if launched or history.waiting_since is None else history.waiting_since

@@ -77,7 +77,7 @@ def ask(
         if isinstance(move, SetDesired):
             capacity[move.side] = move.capacity
         else:
-            capacity[move.side] -= len(move.instance_ids)
+            capacity[move.side] -= move.slots
             released |= dict.fromkeys(move.instance_ids, now)
         asked[move.side] = (capacity[move.side], now)
     return replace(memory, released=released, asked={s: asked[s] for s in asked if s in observation.late})

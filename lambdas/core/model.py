@@ -1,6 +1,7 @@
 """What the controller knows and what it can want: frozen values, no behaviour beyond counting.
 
-Times are epoch seconds (UTC), durations seconds, counts instances.
+Times are epoch seconds (UTC), durations seconds. Capacities and targets are in *slots*, the unit in which AWS
+counts a group's capacity: an instance without a weight is one.
 """
 
 from __future__ import annotations
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 
 
 class Market(StrEnum):
@@ -54,7 +56,8 @@ class Instance:
     ``standing_by`` says that it has booted, and works as soon as the instance before it lets go of the job.
     ``described`` is false while the group lists it and EC2 does not yet: market and age are guesses then.
     ``given_up`` says that the group ends it of its own accord and launches its successor already: it works
-    until its deadline, and no longer counts towards the desired capacity.
+    until its deadline, and no longer counts towards the desired capacity. ``slots`` is for how many it counts
+    there: its weight.
     """
 
     id: str
@@ -67,6 +70,7 @@ class Instance:
     standing_by: bool = False
     described: bool = True
     given_up: bool = False
+    slots: int = 1
 
     @property
     def is_heard(self) -> bool:
@@ -95,7 +99,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What people set by hand: the mode and, in ``MANUAL``, the number of on-demand instances."""
+    """What people set by hand: the mode and, in ``MANUAL``, the on-demand slots."""
 
     mode: Mode = Mode.AUTOMATIC
     on_demand: int | None = None
@@ -126,10 +130,14 @@ class Group:
 class Observation:
     """Everything true about one group at one moment: desired capacities as set, and the live instances.
 
+    With weights a side may hold more than it desires, by less than its largest instance: AWS launches until
+    the desired capacity is reached (Auto Scaling guide, "Configure an Auto Scaling group to use instance
+    weights"; EC2 API reference, ``LaunchTemplateOverrides``).
+
     ``frozen`` are the sides that take no order now, ``late`` those whose desired capacity may be read as it
     was before the last order, and no longer counts members that are released and still show.
-    ``listed`` is how many members each side counts against its desired capacity by its own list, which may
-    hold some that have ended already. ``unread`` are the sides whose refusals could not be read: that none is
+    ``listed`` is how many slots each side counts against its desired capacity by its own list, which may hold
+    members that have ended already. ``unread`` are the sides whose refusals could not be read: that none is
     known says nothing there. ``suspended`` are a side's processes that somebody has suspended, or AWS after a
     day of launches in vain. ``troubles`` are what could not be read or made no sense, a line each;
     ``is_partial`` says that a read failed, which the next one may not.
@@ -157,8 +165,8 @@ class Observation:
         return self.primary_desired if side is Side.PRIMARY else self.fallback_desired
 
     def counted(self, side: Side) -> int:
-        """Return how many members AWS counts against the desired capacity of a side, at the least."""
-        return max(self.listed.get(side, 0), len(self.staying(side)))
+        """Return how many slots AWS counts against the desired capacity of a side, at the least."""
+        return max(self.listed.get(side, 0), slots(self.staying(side)))
 
     def staying(self, side: Side) -> list[Instance]:
         """Return the live instances of one side that its group has not given up."""
@@ -180,11 +188,12 @@ class SetDesired:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Terminate these instances of one side and lower its desired capacity by as many."""
+    """Terminate these instances of one side and lower its desired capacity by their ``slots``."""
 
     side: Side
     instance_ids: tuple[str, ...]
     reason: str
+    slots: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +208,7 @@ Action: TypeAlias = SetDesired | Release | Alarm
 
 
 def on_demand_share(capacity: int, base: int, spot_percentage: int) -> int:
-    """Return how many of ``capacity`` instances a mixed group buys on-demand; the share above base rounds up.
+    """Return how many of ``capacity`` slots a mixed group buys on-demand; the share above base rounds up.
 
     Source: EC2 Auto Scaling user guide, "Mixed instances group", on percentages that give fractions.
     """
@@ -210,3 +219,11 @@ def on_demand_share(capacity: int, base: int, spot_percentage: int) -> int:
 def ids(instances: Iterable[Instance]) -> tuple[str, ...]:
     """Return the instance ids, in the given order."""
     return tuple(i.id for i in instances)
+
+
+_SLOTS: Final[Any] = attrgetter("slots")
+
+
+def slots(instances: Iterable[Instance]) -> int:
+    """Return for how many slots the instances count."""
+    return sum(map(_SLOTS, instances))

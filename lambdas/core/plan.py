@@ -12,10 +12,10 @@ from lambdas.core.situation import Situation
 class Plan:
     """What a policy wants. The safety rules of ``availability`` turn it into actions.
 
-    ``on_demand`` is the number of fallback instances, running or booting; ``primary`` the desired capacity
-    of the primary group (``None``: the target). ``wake_at`` is the first moment at which the policy may want
-    something else although nothing was observed to change. ``handover`` is false for policies that let
-    on-demand go before its successor is ready; they are for comparison.
+    ``on_demand`` is the number of fallback slots, running or booting; ``primary`` the desired capacity of
+    the primary group in slots (``None``: the target). ``wake_at`` is the first moment at which the policy
+    may want something else although nothing was observed to change. ``handover`` is false for policies that
+    let on-demand go before its successor is ready; they are for comparison.
     """
 
     on_demand: int

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lambdas.core.memory import LONGEST_BOOT, Memory
-from lambdas.core.model import Group, Instance, Market, Observation, Side
+from lambdas.core.model import Group, Instance, Market, Observation, Side, slots
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """One group at one moment.
+    """One group at one moment; its counts are slots.
 
     ``primary`` and ``fallback`` are the live instances without those that we have released; of these AWS may
     still show some (``leaving``, all sides). ``primary_desired`` and ``fallback_desired`` are the desired
@@ -38,7 +38,7 @@ class Situation:
         # shows, it still counts, unless the group ends it already.
         going = memory.released
         released = [i for i in observation.instances if i.id in going and not i.given_up] if going else []
-        leaving = {side: sum(i.side is side for i in released) for side in Side}
+        leaving = {side: slots(i for i in released if i.side is side) for side in Side}
         desired = {s: observation.desired(s) - (0 if s in observation.late else leaving[s]) for s in Side}
         return cls(
             now=now,
@@ -51,18 +51,18 @@ class Situation:
             fallback_desired=max(0, desired[Side.FALLBACK]),
             counted={side: observation.counted(side) - leaving[side] for side in Side},
             showing=leaving,
-            leaving=len(released),
+            leaving=slots(released),
         )
 
     def without(self, going: Sequence[Instance]) -> Situation:
         """Return the situation once these members of the primary group have been released."""
-        gone = {i.id for i in going}
+        gone, freed = {i.id for i in going}, slots(going)
         return replace(
             self,
             primary=tuple(i for i in self.primary if i.id not in gone),
-            primary_desired=max(0, self.primary_desired - len(gone)),
-            counted={**self.counted, Side.PRIMARY: self.counted[Side.PRIMARY] - len(gone)},
-            leaving=self.leaving + len(gone),
+            primary_desired=self.primary_desired - freed,
+            counted={**self.counted, Side.PRIMARY: self.counted[Side.PRIMARY] - freed},
+            leaving=self.leaving + freed,
         )
 
     def drain_at(self, instance: Instance) -> float | None:
@@ -97,6 +97,15 @@ class Situation:
             key=lambda i: (i.id in lasting, i.id not in self.memory.at_risk, -i.launched_at, i.id),
         )
 
+    def first_to_go(self, instances: Sequence[Instance], surplus: int) -> Iterator[Instance]:
+        """Yield whom a surplus of slots lets go, in the order of release: each that still fits into it."""
+        if surplus <= 0:
+            return
+        for instance in self.release_order(instances):
+            if instance.slots <= surplus:
+                surplus -= instance.slots
+                yield instance
+
     @property
     def silent(self) -> tuple[Instance, ...]:
         """Who has not reported for longer than any boot takes, while others of the group do.
@@ -112,38 +121,43 @@ class Situation:
     @property
     def retiring(self) -> tuple[Instance, ...]:
         """The primary instances that AWS retires soon by schedule, once others serve in their place."""
-        if len(self.lasting((*self.primary, *self.fallback))) < self.group.target:
+        if slots(self.lasting((*self.primary, *self.fallback))) < self.group.target:
             return ()
         return tuple(i for i in self.primary if self.is_doomed(i) and i.id in self.memory.retiring)
 
     @property
     def committed_fallback(self) -> int:
-        """The fallback instances that live or have been asked for."""
-        return max(len(self.fallback), self.fallback_desired)
+        """The on-demand slots that live or have been asked for."""
+        return max(slots(self.fallback), self.fallback_desired)
 
     @property
     def lasting_primary(self) -> int:
-        """How many primary instances serve and have no notice."""
-        return len(self.lasting(self.primary))
+        """How many primary slots serve and have no notice."""
+        return slots(self.lasting(self.primary))
 
     @property
     def ready(self) -> int:
-        """How many instances of both sides serve now."""
-        return sum(self.is_ready(i) for i in (*self.primary, *self.fallback))
+        """How many slots of both sides serve now."""
+        return slots(i for i in (*self.primary, *self.fallback) if self.is_ready(i))
 
     @property
     def missing_spot(self) -> int:
-        """How many instances the primary group should have and has not.
+        """How many slots the primary group should have and has not.
 
         By the target, not the desired capacity: that one gives way to the fallback under the ceiling.
         """
-        return max(0, self.group.target - sum(not i.given_up for i in self.primary))
+        return max(0, self.group.target - slots(i for i in self.primary if not i.given_up))
 
     @property
     def above_maximum(self) -> int:
-        """How many stand above the ceiling: AWS launches successors of the doomed before they end."""
-        return max(0, len(self.primary) + len(self.fallback) + self.leaving - self.group.maximum)
+        """How many slots stand above the ceiling: AWS launches successors of the doomed before they end.
+
+        What the last launch of a side brought beyond its desired capacity is allowed for.
+        """
+        sides = (self.primary, self.fallback)
+        overshoot = sum(max((i.slots for i in side), default=1) - 1 for side in sides)
+        return max(0, sum(map(slots, sides)) + self.leaving - self.group.maximum - overshoot)
 
     def count(self, market: Market) -> int:
-        """Return how many live instances of both sides are paid for in this way."""
-        return sum(i.market is market for i in (*self.primary, *self.fallback))
+        """Return how many live slots of both sides are paid for in this way."""
+        return slots(i for i in (*self.primary, *self.fallback) if i.market is market)

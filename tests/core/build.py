@@ -71,8 +71,8 @@ def carried_out(observation: Observation, decision: Decision) -> Observation:
         match action:
             case SetDesired(side, capacity):
                 desired[side] = capacity
-            case Release(side, instance_ids):
-                desired[side] -= len(instance_ids)
+            case Release(side, instance_ids, _, freed):
+                desired[side] -= freed
                 gone.update(instance_ids)
             case _:
                 pass

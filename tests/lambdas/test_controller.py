@@ -49,7 +49,7 @@ def test_a_notice_starts_on_demand_and_the_successor_sends_it_home(aws: FakeAws)
     for slot in aws.slots:
         slot["heartbeat"]["N"] = str(NOW + 185)
     outcome = only(controller(aws, NOW + 186).run())
-    assert actions(outcome) == (Release(Side.FALLBACK, ("i-od",), outcome.decision.reason),)
+    assert actions(outcome) == (Release(Side.FALLBACK, ("i-od",), outcome.decision.reason, 1),)
     assert aws.groups["fallback"] == {
         "AutoScalingGroupName": "fallback",
         "DesiredCapacity": 0,
@@ -192,7 +192,7 @@ def test_one_that_cannot_be_released_does_not_keep_the_others(aws: FakeAws) -> N
 
     client.terminate_instance_in_auto_scaling_group = refusing
     with pytest.raises(NotReleasedError, match="not released: i-0: ") as caught:
-        AutoScalingService(client).move("primary", Order(4, 4, ("i-0", "i-1")), settings.group)
+        AutoScalingService(client).move("primary", Order(4, 4, ("i-0", "i-1"), freed=2), settings.group)
     assert caught.value.instance_ids == ("i-0",)
     assert "i-1" not in aws.instances
 
@@ -248,7 +248,9 @@ def test_a_group_that_is_gone_is_reported(aws: FakeAws) -> None:
 def test_releasing_what_is_gone_already_is_no_error(aws: FakeAws) -> None:
     settings = parse("inference", {"config": config(), "target": "4"})
     seen = Observation(settings.group, 4, 1)
-    assert controller(aws).actor.perform([Release(Side.FALLBACK, ("i-gone",), "why")], settings, seen) == ()
+    assert (
+        controller(aws).actor.perform([Release(Side.FALLBACK, ("i-gone",), "why", 1)], settings, seen) == ()
+    )
     assert aws.calls["terminate_instance_in_auto_scaling_group"] == 1
 
 

@@ -186,8 +186,8 @@ class LightFleet:
             match action:
                 case SetDesired(side, capacity):
                     self._desired[side] = capacity
-                case Release(side, instance_ids):
-                    self._desired[side] -= len(instance_ids)
+                case Release(side, instance_ids, _, slots):
+                    self._desired[side] -= slots
                     released.extend(instance_ids)
                     for instance_id in instance_ids:
                         del self._instances[instance_id]

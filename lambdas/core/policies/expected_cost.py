@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from lambdas.core.history import OFFSET, SCALE
-from lambdas.core.model import Instance, Market, Pool
+from lambdas.core.model import Instance, Market, Pool, slots
 from lambdas.core.plan import Plan
 from lambdas.core.situation import Situation
 
@@ -20,7 +20,7 @@ SPOT_PRICE: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place of the target that stands empty from ``missing`` to ``filled`` (``inf``: not in sight)."""
+    """A slot of the target that stands empty from ``missing`` to ``filled`` (``inf``: not in sight)."""
 
     missing: float
     filled: float
@@ -71,11 +71,12 @@ class ExpectedCost:
         now, target = situation.now, situation.group.target
         outlook = self._outlook(situation)
         lasting = situation.lasting(situation.primary)
+        count, staying = slots(lasting), slots(outlook.staying)
         young = {i.id for i in outlook.staying if outlook.trusted_at[i.id] > now}
         primary = self._primary(situation, outlook, bool(young))
         waits = self._room(situation, outlook, primary)
         wanted, moments = 0, [outlook.trusted_at[i] for i in young]
-        for place in self._places(situation, outlook, len(lasting), primary):
+        for place in self._places(situation, outlook, count, primary):
             start_by = place.missing - outlook.boot if waits else now
             if not self._worth(place, outlook, now):
                 moments.append(place.filled)  # what is overdue then does not count any longer
@@ -85,12 +86,13 @@ class ExpectedCost:
             else:
                 moments.append(start_by)
         # A twin stays, it is not bought: on-demand stood in while its spot instance booted.
-        twins = min(target, wanted + sum(i.id in young for i in lasting), situation.committed_fallback)
+        untrusted = slots(i for i in lasting if i.id in young) if young else 0
+        twins = min(target, wanted + untrusted, situation.committed_fallback)
         return Plan(
             on_demand=max(wanted, twins),
             reason=(
-                f"target {target}, {len(lasting)} primary ready and staying, {len(young)} in young pools, "
-                f"{len(situation.primary) - len(outlook.staying)} doomed"
+                f"target {target}, {count} primary ready and staying, {len(young)} in young pools, "
+                f"{slots(situation.primary) - staying} doomed"
             ),
             primary=primary,
             wake_at=min((t for t in moments if now < t < math.inf), default=None),
@@ -123,6 +125,7 @@ class ExpectedCost:
             drain_at
             for i in situation.primary
             if situation.is_ready(i) and (drain_at := situation.drain_at(i)) is not None
+            for _ in range(i.slots)
         )
         empty = max(0, target - lasting - len(ends))
         kept = max(0, target - lasting - empty)  # doomed instances that the target still needs
@@ -130,22 +133,22 @@ class ExpectedCost:
         arrivals = sorted(self._arrivals(situation, outlook))
         if not situation.memory.history.refused:
             # What the group lacks it launches at once, unless spot is short.
-            arrivals += [now + outlook.spot_boot] * max(0, primary - len(outlook.staying))
+            arrivals += [now + outlook.spot_boot] * max(0, primary - slots(outlook.staying))
         arrivals += [math.inf] * (len(missing) - len(arrivals))
         for start, filled in zip(missing, arrivals, strict=False):
             yield Place(start, filled)
 
     def _arrivals(self, situation: Situation, outlook: Outlook) -> Iterator[float]:
-        """Yield when each primary instance that boots is due, of those that are not overdue."""
-        surplus = max(0, len(outlook.staying) - situation.group.target)
+        """Yield when each primary slot that boots is due, of those that are not overdue."""
         # Who is about to be let go arrives for nobody.
-        arriving = situation.release_order(outlook.staying)[surplus:] if surplus else outlook.staying
-        for instance in arriving:
-            if not situation.is_up(instance):
+        surplus = slots(outlook.staying) - situation.group.target
+        going = {i.id for i in situation.first_to_go(outlook.staying, surplus)}
+        for instance in outlook.staying:
+            if instance.id not in going and not situation.is_up(instance):
                 boot = situation.memory.boot_seconds(instance.market, UNKNOWN_BOOT)
                 due = max(instance.launched_at + boot, outlook.trusted_at[instance.id])
                 if due > situation.now:
-                    yield due
+                    yield from [due] * instance.slots
 
     def _worth(self, place: Place, outlook: Outlook, now: float) -> bool:
         """Say whether on-demand for this place is worth its money; the same answer as long as it boots."""
@@ -165,10 +168,10 @@ class ExpectedCost:
         scouting = outlook.young_until > outlook.spot_boot / SPOT_PRICE
         if not scouting or not (young or situation.memory.history.refused):
             return target
-        return min(target, len(outlook.staying) + (not young))
+        return min(target, slots(outlook.staying) + (not young))
 
     def _room(self, situation: Situation, outlook: Outlook, primary: int) -> bool:
         """Say whether the ceiling still leaves room for on-demand after the group has replaced the doomed."""
-        staying = len(outlook.staying)
-        doomed = len(situation.primary) - staying
+        staying = slots(outlook.staying)
+        doomed = slots(situation.primary) - staying
         return max(primary, staying) + doomed + situation.group.target - staying <= situation.group.maximum

@@ -17,6 +17,7 @@ from lambdas.core.model import (
     Release,
     SetDesired,
     Side,
+    slots,
 )
 from lambdas.core.refusals import classify
 
@@ -53,7 +54,7 @@ def observe(
     refusals: tuple[Refusal, ...] = (),
 ) -> Observation:
     """Return an observation; desired capacities are the target and the live fallback unless given."""
-    live = sum(i.side is Side.FALLBACK for i in instances)
+    live = slots(i for i in instances if i.side is Side.FALLBACK)
     return Observation(
         group,
         primary_desired=group.target if primary_desired is None else primary_desired,

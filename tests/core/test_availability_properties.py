@@ -127,7 +127,7 @@ def test_nothing_is_requested_above_the_ceiling(state: Observation, policy, memo
     live = slots(after.on(Side.PRIMARY))
     booked = max(after.fallback_desired, slots(after.on(Side.FALLBACK)))
     assert live + booked <= max(state.group.maximum, slots(state.instances))
-    if after.primary_desired > state.primary_desired:
+    if after.primary_desired > max(live, state.primary_desired):  # then AWS launches
         # On-demand that runs already is not sent home for the base before it may go.
         running = slots(after.on(Side.FALLBACK))
         assert after.primary_desired + booked <= max(state.group.maximum, state.group.base + running)

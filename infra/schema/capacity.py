@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from math import ceil
 from typing import Annotated, Any, Literal, TypeAlias
@@ -18,7 +18,8 @@ from lambdas.core.group_config import GroupKind
 AllocationStrategy: TypeAlias = Literal[
     "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
 ]
-Weight: TypeAlias = Annotated[int, Field(ge=1, le=999)]
+Unit: TypeAlias = Literal["instances", "gpus"]
+"""What capacities count."""
 
 
 class Range(Model):
@@ -112,24 +113,28 @@ class Fallback(Model):
         return knobs
 
 
+def _weights(unit: Unit | None, types: Iterable[str]) -> dict[str, int]:
+    return {name: catalogue.lookup(name).accelerators if unit == "gpus" else 1 for name in types}
+
+
 def _default_fallback(given: dict[str, Any]) -> Fallback:
     return Fallback(enabled=given.get("fleet_type") != "request")
 
 
 class Capacity(Model):
-    """How many instances of what, and how they are paid for. Counts are instances.
+    """How much of what, and how it is paid for. Counts are in ``unit``: instances, or the GPUs in them.
 
+    With GPUs a group may mix types of several sizes: one with four stands for four with one, and AWS, which
+    launches whole instances, may hold up to the largest type's less one more than was asked for.
     ``target`` is what is kept up, and ``max`` (by default twice the target) bounds primary and fallback
     together. A fleet of ``fleet_type`` ``request`` asks once: nothing replaces what it loses, nothing moves
-    its capacity. Only there ``weights`` are capacity units of a type.
-    ``on_demand_ceiling`` is for the alarm: how many on-demand instances are too many for long.
+    its capacity. ``on_demand_ceiling`` is for the alarm: how much on-demand is too much for long.
     """
 
     kind: GroupKind
     fleet_type: Literal["maintain", "request"] = "maintain"
     target: Count
     fallback: Fallback = Field(default_factory=_default_fallback)
-    max: Annotated[int, Field(ge=1, le=10_000)] | None = None
     on_demand_base: Count = 0
     spot_percentage: Annotated[int, Field(ge=0, le=100)] = 100
     on_demand_ceiling: Count | None = None
@@ -137,14 +142,15 @@ class Capacity(Model):
     amis: dict[str, Image] = Field(default_factory=dict)
     instance_types: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] | None = None
     instance_requirements: InstanceRequirements | None = None
-    weights: dict[str, Weight] = Field(default_factory=dict)
+    unit: Unit = "instances"
+    max: Annotated[int, Field(ge=1, le=10_000)] | None = None
     allocation_strategy: AllocationStrategy = "price-capacity-optimized"
     max_price: Annotated[Decimal, Field(ge=Decimal("0.001"), le=1000)] | None = None
     root_volume_gib: Annotated[int, Field(alias="rootVolumeGiB", ge=75, le=16_384)] = 125
 
     @property
     def maximum(self) -> int:
-        """The most instances of primary and fallback together."""
+        """The most of primary and fallback together."""
         return self.max if self.max is not None else max(1, 2 * self.target)
 
     @property
@@ -159,10 +165,15 @@ class Capacity(Model):
             return self.instance_requirements.matching(self.ami, self.amis)
         return self.instance_types or ()
 
+    @property
+    def weights(self) -> Mapping[str, int]:
+        """For how much an instance of a type counts."""
+        return _weights(self.unit, self.types)
+
     def warm_instances(self, zones: int) -> int:
         """Return how many instances stand by, stopped, behind a group over ``zones`` zones."""
         fallback = self.fallback
-        if not fallback.enabled:
+        if not fallback.enabled or self.unit != "instances":
             return 0
         if fallback.warm_instances is not None:
             return fallback.warm_instances
@@ -221,7 +232,9 @@ class Capacity(Model):
             return value
         most = value if value is not None else max(1, 2 * given["target"])
         # With a fallback, a swap between spot and on-demand holds one instance more for a while.
-        least = given["target"] + given["fallback"].enabled
+        least = given["target"]
+        if given["fallback"].enabled:
+            least += max(_weights(given.get("unit"), given.get("instance_types") or ()).values(), default=1)
         if most < least:
             raise ValueError(f"{most} is too little for the target, allowed: at least {least}")
         warm = given["fallback"].warm_instances or 0
@@ -276,17 +289,19 @@ class Capacity(Model):
             raise ValueError("no known accelerator type matches, allowed: what leaves at least one")
         return wanted
 
-    @field_validator("weights")
+    @field_validator("unit")
     @classmethod
-    def _weights_of_all_types(cls, weights: dict[str, int], info: ValidationInfo) -> dict[str, int]:
-        if not weights:
-            return weights
-        if info.data.get("fleet_type") != "request":
-            raise ValueError("the controller counts instances, allowed: with fleetType 'request'")
-        types = info.data.get("instance_types")
-        if types is None or set(types) != set(weights):
-            raise ValueError("weights and instanceTypes differ, allowed: a weight for each type, no other")
-        return weights
+    def _types_have_weights(cls, unit: str, info: ValidationInfo) -> str:
+        if unit == "instances":
+            return unit
+        if info.data.get("instance_requirements") is not None:
+            # An override has one weight, for whatever type meets its requirements.
+            raise ValueError(f"{unit!r} with instanceRequirements, allowed: with instanceTypes")
+        fallback = info.data.get("fallback")
+        if fallback is not None and fallback.warm_instances:
+            # Auto Scaling's reference counts pools in instances, and says nothing of weights ("PutWarmPool").
+            raise ValueError(f"{unit!r} with fallback.warmInstances, allowed: with 0 of them")
+        return unit
 
     @field_validator("allocation_strategy")
     @classmethod

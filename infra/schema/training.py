@@ -44,6 +44,8 @@ class Training(Work):
     def _one_instance(cls, capacity: Capacity) -> Capacity:
         if capacity.target != 1:
             raise ValueError(f"target {capacity.target}, allowed: 1 (a volume is in one place at a time)")
+        if capacity.unit != "instances":
+            raise ValueError(f"unit {capacity.unit!r}, allowed: 'instances' (a job has one, of any size)")
         if not capacity.is_kept:
             raise ValueError("fleetType 'request' is never replenished, allowed: 'maintain'")
         fallback = capacity.fallback

@@ -46,7 +46,7 @@ ASKED = {
     "fleetType": "request",
     "target": 1,
     "instanceTypes": ["g5.xlarge"],
-    "weights": {"g5.xlarge": 1},
+    "unit": "gpus",
 }
 JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
 IMAGE = f"worker@sha256:{'0' * 64}"
@@ -101,10 +101,10 @@ APART: dict[tuple[str, Extreme], str] = {
             ("target", "least"),
             ("target", "most"),
             ("onDemandBase", "most"),
+            ("unit", "most"),
         )
     },
-    ("training[0].capacity.weights.{}", "least"): "weights are of fleets that ask once, a job's are kept",
-    ("training[0].capacity.weights.{}", "most"): "weights are of fleets that ask once, a job's are kept",
+    ("services[0].capacity.unit", "most"): "stands in services[1], which has no warm pool",
     ("training[0].capacity.fleetType", "most"): "a job's fleet is kept",
     ("services[0].capacity.fleetType", "most"): "stands in services[1], whose fleet asks once",
     ("services[0].capacity.kind", "most"): "stands in services[1], a fleet",
@@ -132,9 +132,9 @@ APART: dict[tuple[str, Extreme], str] = {
 
 
 def steps(path: str) -> list[str | int]:
-    """A bound's path in `BASE`: requirements and weights stand in entries of their own."""
-    if "weights" in path or "instanceRequirements" in path:
-        entry = 1 if "weights" in path or path.startswith("training") else 2
+    """A bound's path in `BASE`: requirements stand in entries of their own."""
+    if "instanceRequirements" in path:
+        entry = 1 if path.startswith("training") else 2
         path = path.replace("[0]", f"[{entry}]", 1)
     found = [int(part) if part.isdecimal() else part for part in re.findall(r"[^.\[\]]+", path)]
     return ["aws:region"] if path == "region" else [f"gpu-spot:{found[0]}", *found[1:]]

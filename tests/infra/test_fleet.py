@@ -137,14 +137,13 @@ def test_prices_and_requirements_reach_it(tmp_path: Path) -> None:
 
 
 def test_a_request_fleet_asks_once_and_nobody_keeps_it(tmp_path: Path) -> None:
-    weights = {"g6.xlarge": 1, "g6.12xlarge": 4}
     known = changed(
         tmp_path,
         fleetType="request",
         fallback={"enabled": False},
         onDemandBase=2,
-        instanceTypes=list(weights),
-        weights=weights,
+        instanceTypes=["g6.xlarge", "g6.12xlarge"],
+        unit="gpus",
     )
     [declared] = [one for one in known.declared if one["type"].endswith(":SpotFleetRequest")]
     given = declared["inputs"]
@@ -156,7 +155,7 @@ def test_a_request_fleet_asks_once_and_nobody_keeps_it(tmp_path: Path) -> None:
     weighed = {
         o["instanceType"]: o["weightedCapacity"] for o in given["launchTemplateConfigs"][0]["overrides"]
     }
-    assert weighed == weights
+    assert weighed == {"g6.xlarge": 1, "g6.12xlarge": 4}
     assert not known.of("Group")
     assert list(known.of("Parameter")) == ["gpu-spot-fleet-inference-agent"]
     assert "gpu-spot-fleet-fleet" not in known.of("EventRule")

@@ -187,6 +187,28 @@ def test_the_primary_group_is_spot_over_all_types_and_zones() -> None:
     assert (group["minSize"], group["desiredCapacity"], group["maxSize"]) == (0, 0, 16)
 
 
+def test_a_group_that_counts_gpus_weighs_every_type_on_both_sides(tmp_path: Path) -> None:
+    def sizes(config: dict[str, Any]) -> None:
+        types = ["g6.xlarge", "g6.12xlarge", "g6e.xlarge"]
+        capacity = config["gpu-spot:services"][0]["capacity"]
+        config["gpu-spot:services"][0]["slotsPerGpu"] = 2
+        capacity.update(unit="gpus", target=8, max=16, instanceTypes=types, amis={})
+
+    known = run("known", variant(tmp_path, sizes))
+    for side in ("primary", "fallback"):
+        group = known.the("Group", f"inference-{side}")
+        weights = {
+            one["instanceType"]: one["weightedCapacity"]
+            for one in group["mixedInstancesPolicy"]["launchTemplate"]["overrides"]
+        }
+        assert weights == {"g6.xlarge": "1", "g6.12xlarge": "4", "g6e.xlarge": "1"}
+        # What the last launch brings beyond must not keep the controller from a release.
+        assert group["maxSize"] == 16 + 4
+        assert "warmPool" not in group
+    config = json.loads(known.the("Parameter", "inference-config")["insecureValue"])
+    assert (config["max"], config["slots"]["g6.12xlarge"]) == (16, 8)
+
+
 def test_the_fallback_is_on_demand_with_a_warm_pool_of_fixed_size() -> None:
     group = run("known").the("Group", "inference-fallback")
     assert (

@@ -16,7 +16,7 @@ from tests.infra.declared import ROOT
 
 STACKS: dict[str, dict[str, Any]] = {
     stack: yaml.safe_load((ROOT / f"Pulumi.{stack}.yaml").read_text("utf-8"))["config"]
-    for stack in ("dev", "fleet", "prod")
+    for stack in ("dev", "fleet", "prod", "research")
 }
 SERVICE = "gpu-spot:services/0"
 CAPACITY = f"{SERVICE}/capacity"
@@ -222,25 +222,31 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "at least 1",
     ),
     ("fleet", capacity(spotPercentage=70), "services[0].capacity.spotPercentage", "use onDemandBase"),
+    # what is counted
+    ("dev", capacity(unit="workers"), "services[0].capacity.unit", "'gpus'"),
     (
-        "fleet",
-        capacity(weights={"g6.xlarge": 1, "g5.xlarge": 1, "g4dn.xlarge": 1, "g6e.xlarge": 2}),
-        "services[0].capacity.weights",
-        "counts instances",
+        "dev",
+        capacity(unit="gpus", fallback={"warmInstances": 1}),
+        "services[0].capacity.unit",
+        "with fallback.warmInstances, allowed: with 0",
     ),
     (
-        "fleet",
-        capacity(fleetType="request", fallback=REMOVED, weights={"g6.xlarge": 1}),
-        "services[0].capacity.weights",
-        "a weight for each type",
+        "dev",
+        capacity(unit="gpus", instanceTypes=REMOVED, instanceRequirements={}),
+        "services[0].capacity.unit",
+        "with instanceRequirements, allowed: with instanceTypes",
     ),
     (
-        "fleet",
-        capacity(
-            fleetType="request", fallback=REMOVED, instanceTypes=["g6.xlarge"], weights={"g6.xlarge": 0}
-        ),
-        "services[0].capacity.weights.g6.xlarge",
-        "at least 1",
+        "dev",
+        capacity(unit="gpus", target=2, max=REMOVED, instanceTypes=["g6.xlarge", "g6.12xlarge"]),
+        "services[0].capacity.max",
+        "4 is too little for the target, allowed: at least 6",
+    ),
+    (
+        "research",
+        {"gpu-spot:training/0/capacity/unit": "gpus"},
+        "training[0].capacity",
+        "unit 'gpus', allowed: 'instances'",
     ),
     ("dev", {"gpu-spot:kmsKeyArn": "alias/mine"}, "kmsKeyArn", "arn:aws"),
     (

@@ -30,7 +30,7 @@ SERVICES = {
         kind="spot-fleet",
         fleetType="request",
         instanceTypes=["g5.xlarge", "g5.12xlarge"],
-        weights={"g5.xlarge": 1, "g5.12xlarge": 4},
+        unit="gpus",
     ),
 }
 

@@ -64,16 +64,17 @@ def _vcpus(ec2: Any, types: Iterable[str]) -> dict[str, int]:
 def _wanted(capacities: Iterable[Capacity], vcpus: Mapping[str, int]) -> dict[str, _Wanted]:
     wanted: dict[str, _Wanted] = {}
     for capacity in capacities:
-        by_codes: dict[tuple[str, str], list[int]] = {}
+        by_codes: dict[tuple[str, str], list[tuple[int, int]]] = {}
         for name in capacity.types:
             if name in vcpus:
-                by_codes.setdefault(_codes(name), []).append(vcpus[name])
+                by_codes.setdefault(_codes(name), []).append((vcpus[name], capacity.weights[name]))
         for codes, sizes in by_codes.items():
             for code, least, most in zip(codes, _least(capacity), _most(capacity), strict=True):
                 here = wanted.setdefault(code, _Wanted())
-                here.most += most * max(sizes)
+                here.most += max(-(-most // weight) * size for size, weight in sizes)
                 # With types of several quotas the target can be reached without this one.
-                here.least += least * min(sizes) if len(by_codes) == 1 else 0
+                if len(by_codes) == 1:
+                    here.least += min(-(-least // weight) * size for size, weight in sizes)
     return wanted
 
 
@@ -82,7 +83,7 @@ def _codes(name: str) -> tuple[str, str]:
 
 
 def _least(capacity: Capacity) -> tuple[int, int]:
-    """Instances at target: spot; on-demand with a fallback that stands in for all of it."""
+    """What the target counts: spot; on-demand with a fallback that stands in for all of it."""
     on_demand = on_demand_share(capacity.target, capacity.on_demand_base, capacity.spot_percentage)
     return capacity.target - on_demand, capacity.target if capacity.fallback.enabled else on_demand
 

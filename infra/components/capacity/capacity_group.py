@@ -140,6 +140,15 @@ class CapacityGroup(pulumi.ComponentResource):
             else None,
         )
 
+    def _largest_size(self) -> int:
+        """Return the bound of one side, which the controller keeps with the other's below the maximum.
+
+        With weights it leaves room for what the last launch brought beyond: ahead of a release the desired
+        capacity is raised to what stands, and AWS refuses to raise it above this.
+        """
+        capacity = self._args.capacity
+        return capacity.maximum + (0 if capacity.unit == "instances" else max(capacity.weights.values()))
+
     def _on_demand_strategy(self) -> str:
         # Requirements have no order that could be followed.
         return "lowest-price" if self._args.capacity.instance_requirements else "prioritized"
@@ -159,7 +168,7 @@ class CapacityGroup(pulumi.ComponentResource):
         return aws.autoscaling.Group(
             name,
             min_size=0,
-            max_size=args.capacity.maximum,
+            max_size=self._largest_size(),
             desired_capacity=0,
             vpc_zone_identifiers=list(args.subnet_ids),
             mixed_instances_policy=aws.autoscaling.GroupMixedInstancesPolicyArgs(
@@ -214,7 +223,9 @@ class CapacityGroup(pulumi.ComponentResource):
             "What the controller must know",
             sides.apply(lambda known: group_config.dumps(self._config(*known))),
         )
-        self._parameter(names.PARAMETER_TARGET, "How many instances to keep up", str(capacity.target))
+        self._parameter(
+            names.PARAMETER_TARGET, f"How many {args.capacity.unit} to keep up", str(capacity.target)
+        )
         if args.run is not None:
             self._parameter(names.PARAMETER_FINISHED, "The run that has ended", "none", owned_by_others=True)
         self._parameter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import pulumi
@@ -40,7 +40,7 @@ def of_group(capacity: Capacity, launchables: Sequence[Launchable]) -> list[Any]
             aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateOverrideArgs(
                 launch_template_specification=None if own else specification, **choice
             )
-            for choice in _choices(capacity, launchable)
+            for choice in _choices(capacity, launchable, str)
         ]
     return overrides
 
@@ -53,14 +53,12 @@ def of_fleet(
     configs, priority = [], 1
     for launchable in launchables:
         overrides = []
-        for choice in _choices(capacity, launchable):
-            weight = capacity.weights.get(choice.get("instance_type", ""))
+        for choice in _choices(capacity, launchable, float):
             overrides += [
                 aws.ec2.SpotFleetRequestLaunchTemplateConfigOverrideArgs(
                     subnet_id=subnet,
                     # Only an order among types means something; AWS refuses it beside requirements.
                     priority=priority if "instance_type" in choice else None,
-                    weighted_capacity=weight,
                     **choice,
                 )
                 for subnet in subnet_ids
@@ -79,10 +77,17 @@ def of_fleet(
     return configs
 
 
-def _choices(capacity: Capacity, launchable: Launchable) -> list[dict[str, Any]]:
+def _choices(
+    capacity: Capacity, launchable: Launchable, weight: Callable[[int], str | float]
+) -> list[dict[str, Any]]:
+    """Return one choice for each type, or one for the requirements; a weight as ``weight`` spells it."""
     if capacity.instance_requirements is not None:
         return [{"instance_requirements": _requirements(capacity.instance_requirements, launchable.types)}]
-    return [{"instance_type": name} for name in launchable.types]
+    if capacity.unit == "instances":
+        return [{"instance_type": name} for name in launchable.types]
+    # All or none: AWS refuses a group in which only some types have one (API, ``LaunchTemplateOverrides``).
+    weights = capacity.weights
+    return [{"instance_type": name, "weighted_capacity": weight(weights[name])} for name in launchable.types]
 
 
 def _requirements(wanted: InstanceRequirements, types: tuple[str, ...]) -> dict[str, Any]:

@@ -49,9 +49,8 @@ def _modify(response: SpotFleets) -> ActionResult:
     given = {key: value for key in _MODIFIABLE if (value := response._get_param(key)) is not None}
     config = {**fleet.config, **given}
     _check_targets(config)
-    if config.get("ExcessCapacityTerminationPolicy") != "noTermination" and len(fleet.members) > int(
-        config["TargetCapacity"]
-    ):
+    excess = fleet.weigh(fleet.members.values()) > int(config["TargetCapacity"])
+    if config.get("ExcessCapacityTerminationPolicy") != "noTermination" and excess:
         raise NotImplementedError("excess capacity is not terminated locally: use the policy noTermination")
     fleet.modify(given, getattr(response.ec2_backend, "local_modifying_seconds", 0.0))
     return ActionResult({"Return": True})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -48,7 +49,7 @@ class FleetRequest:
 
     @property
     def target(self) -> int:
-        """Spot and on-demand instances together."""
+        """Spot and on-demand together, in units."""
         return int(self.config["TargetCapacity"])
 
     @property
@@ -77,8 +78,9 @@ class FleetRequest:
         """Return the request as ``DescribeSpotFleetRequests`` shows it."""
         state = self.shown_state
         config = self.former if state == "modifying" else self.config
-        on_demand = sum(instance.lifecycle != "spot" for instance in self.members.values())
-        fulfilled = len(self.members)
+        members = self.members.values()
+        on_demand = self.weigh(one for one in members if one.lifecycle != "spot")
+        fulfilled = self.weigh(members)
         return {
             "SpotFleetRequestId": self.id,
             "SpotFleetRequestState": state,
@@ -86,10 +88,20 @@ class FleetRequest:
             "CreateTime": self.created,
             "SpotFleetRequestConfig": {
                 **config,
-                "FulfilledCapacity": float(fulfilled),
-                "OnDemandFulfilledCapacity": float(on_demand),
+                "FulfilledCapacity": fulfilled,
+                "OnDemandFulfilledCapacity": on_demand,
             },
         }
+
+    def weigh(self, instances: Iterable[Any]) -> float:
+        """Return how much of the target instances fulfil (API reference, ``LaunchTemplateOverrides``)."""
+        weights = {
+            override["InstanceType"]: float(override.get("WeightedCapacity", 1))
+            for template in self.config["LaunchTemplateConfigs"]
+            for override in template.get("Overrides") or []
+            if "InstanceType" in override
+        }
+        return sum(weights.get(instance.instance_type, 1.0) for instance in instances)
 
     def join(self, instance: Any) -> None:
         """Take a launched instance in: the target stays as it is."""

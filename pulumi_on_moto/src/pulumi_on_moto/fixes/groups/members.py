@@ -16,6 +16,7 @@ from moto.autoscaling.models import ASG_NAME_TAG, AutoScalingBackend, FakeAutoSc
 from moto.core.utils import utcnow
 from moto.moto_api._internal import mock_random
 
+from pulumi_on_moto.fixes.groups.weights import capacity, weigh
 from pulumi_on_moto.fixes.speedups.answers import changed
 
 ACTIVITIES_KEPT: Final = 200
@@ -105,13 +106,14 @@ def join(group: FakeAutoScalingGroup, instance: Any) -> None:
         lifecycle_state=WAITING if hook else IN_SERVICE,
         protected_from_scale_in=group.new_instances_protected_from_scale_in,
     )
+    weigh(group, state)
+    had = capacity(group.instance_states)
     group.instance_states.append(state)
-    have = len(group.instance_states)
     activity = record(
         group,
         description=f"Launching a new EC2 instance: {instance.id}",
         cause=f"At {stamp()} an instance was started in response to a difference between desired and actual "
-        f"capacity, increasing the capacity from {have - 1} to {have}.",
+        f"capacity, increasing the capacity from {had} to {capacity(group.instance_states)}.",
         status="MidLifecycleAction" if hook else "Successful",
         details=details(instance),
     )
@@ -147,7 +149,7 @@ def refuse(group: FakeAutoScalingGroup, message: str, status: str = "Failed") ->
 
     ``status`` is ``Failed`` or ``Cancelled`` (API reference, DescribeScalingActivities).
     """
-    have = len(group.instance_states)
+    have = capacity(group.instance_states)
     record(
         group,
         description=f"Launching a new EC2 instance.  Status Reason: {message}",

@@ -2,7 +2,9 @@
 
 Auto Scaling user guide, "Configure termination policies": of the zones with the most instances one that is
 not protected; of a mixed group first the purchase option that has too many; last whoever is closest to the
-next billing hour. Versions of launch templates, which come before that, are not compared here.
+next billing hour. Versions of launch templates, which come before that, are not compared here. With weights
+nobody ends without whom the desired capacity would not be reached ("Configure an Auto Scaling group to use
+instance weights").
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from moto.core.utils import unix_time, utcnow
 
 from pulumi_on_moto.fixes.groups.leaving import end
 from pulumi_on_moto.fixes.groups.members import IN_SERVICE, record, stamp, staying
+from pulumi_on_moto.fixes.groups.weights import capacity, weight
 
 
 def shrink(group: FakeAutoScalingGroup) -> None:
@@ -24,8 +27,12 @@ def shrink(group: FakeAutoScalingGroup) -> None:
     activity counts as cancelled is from experience).
     """
     desired = int(group.desired_capacity or 0)
-    while len(staying(group)) > desired:
-        victim = _victim(group, staying(group))
+    while (have := capacity(staying(group))) > desired:
+        members = staying(group)
+        spare = [state for state in members if weight(state) <= have - desired]
+        if not spare:
+            return
+        victim = _victim(group, members, spare)
         if victim is None:
             record(
                 group,
@@ -35,17 +42,18 @@ def shrink(group: FakeAutoScalingGroup) -> None:
                 status="Cancelled",
             )
             return
-        have = len(staying(group))
         end(
             group,
             victim,
             "a difference between desired and actual capacity, shrinking the capacity from "
-            f"{have} to {have - 1}",
+            f"{have} to {have - weight(victim)}",
         )
 
 
-def _victim(group: FakeAutoScalingGroup, members: list[InstanceState]) -> InstanceState | None:
-    open_to_it = [state for state in members if not _is_protected(state)]
+def _victim(
+    group: FakeAutoScalingGroup, members: list[InstanceState], spare: list[InstanceState]
+) -> InstanceState | None:
+    open_to_it = [state for state in spare if not _is_protected(state)]
     if not open_to_it:
         return None
     held = Counter(state.availability_zone for state in members)
@@ -71,7 +79,8 @@ def _on_demand_is_too_much(group: FakeAutoScalingGroup, members: list[InstanceSt
     base = int(distribution.get("OnDemandBaseCapacity") or 0)
     share = int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100))
     above = max(0, int(group.desired_capacity or 0) - base)
-    return sum(_is_on_demand(state) for state in members) > base + -(-above * share // 100)
+    on_demand = capacity(state for state in members if _is_on_demand(state))
+    return on_demand > base + -(-above * share // 100)
 
 
 def _into_the_hour(state: InstanceState) -> float:

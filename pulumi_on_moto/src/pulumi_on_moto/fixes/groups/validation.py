@@ -1,4 +1,4 @@
-"""What Auto Scaling refuses about images, warm pools and requirements, and moto takes."""
+"""What Auto Scaling refuses about images, warm pools, requirements and weights, and moto takes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from moto.autoscaling.exceptions import ValidationError
 from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
 
 from pulumi_on_moto.fixes.fix import Fix
+from pulumi_on_moto.fixes.groups.weights import check_weights
 
 MOST_REQUIREMENTS: Final = 4
 """Sets of instance requirements in a group (API reference, ``LaunchTemplateOverrides``)."""
@@ -34,7 +35,7 @@ def _created(create: Callable[..., FakeAutoScalingGroup]) -> Callable[..., FakeA
         policy: Mapping[str, Any] = kwargs.get("mixed_instances_policy") or {}
         overrides = policy.get("LaunchTemplate", {}).get("Overrides") or []
         sets = sum("InstanceRequirements" in override for override in overrides)
-        problem = check_requirements(sets, _images(backend, policy))
+        problem = check_weights(overrides) or check_requirements(sets, _images(backend, policy))
         if problem is not None:
             raise ValidationError(problem)
         return create(backend, *args, **kwargs)
@@ -78,10 +79,10 @@ def _image(ec2: Any, specification: Mapping[str, Any]) -> str:
 
 
 REFUSED: Final = Fix(
-    "images and requirements",
-    moto="takes warm pools and requirements with an image that Systems Manager resolves, and any number of "
-    "requirements",
-    aws="refuses both, and more than four sets of requirements",
+    "images, requirements, weights",
+    moto="takes warm pools and requirements with an image that Systems Manager resolves, any number of "
+    "requirements, and weights for some of the types",
+    aws="refuses all of them, and more than four sets of requirements",
     patches=(
         (
             AutoScalingBackend,

@@ -178,7 +178,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             capacity=capacity,
             primary=launchables("primary"),
             fallback=launchables("fallback") if capacity.fallback.enabled else [],
-            subnet_ids=list(around.network.subnet_ids.values()),
+            subnet_ids=around.network.subnet_ids,
             instance_role_arn=identity.role_arn,
             slots=work.slots,
             drain_seconds=work.drain_seconds,

@@ -6,7 +6,7 @@ send; the deployed functions answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from gpu_spot.live.heartbeats import Beat, Heartbeats
@@ -14,9 +14,9 @@ from gpu_spot.live.holders import Holder
 from gpu_spot.live.hostility import Hostility
 from gpu_spot.live.instances import Instances
 from gpu_spot.live.views import GroupView, read_groups, registry_table
-from lambdas.core.model import Market, Side
+from lambdas.core.model import Market, Pool, Side
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes import terminations
+from pulumi_on_moto.fixes import spot_prices, terminations
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.groups import leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
@@ -122,6 +122,15 @@ class LocalCloud:
         event = holder.refused(self._bus, message, self.clock.now)
         if event is not None:
             self._bus.publish(event)
+
+    def quote(self, group: str, prices: Mapping[Pool, float]) -> None:
+        """Have spot cost this in a group's pools from now on, as fractions of on-demand."""
+        on_demand = self.group(group).on_demand_prices
+        known = {pool: price for pool, price in prices.items() if pool.instance_type in on_demand}
+        spot_prices.quote(
+            self._instances.ec2,
+            {(p.instance_type, p.zone): price * on_demand[p.instance_type] for p, price in known.items()},
+        )
 
     def suspended(self, group: str, side: Side) -> bool:
         """Say whether a side launches nothing, because its process is suspended."""

@@ -97,6 +97,10 @@ class CloudFleet:
         for instance_id in self._prepared()[:1]:
             self.cloud.lose_warm(self.group, instance_id)
 
+    def priced(self, prices: Mapping[Pool, float]) -> None:
+        """See ``Fleet``."""
+        self.cloud.quote(self.group, prices)
+
     def look(self) -> Orders:
         """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""
         self._refuse_again()

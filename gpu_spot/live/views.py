@@ -24,6 +24,7 @@ class GroupView:
         zones: availability zones it may launch in.
         instance_types: types it may launch, in order of preference.
         slots: workers on an instance, by type.
+        on_demand_prices: what on-demand in the place of an instance costs (US dollars an hour), by type.
         drain_seconds: how long before a deadline workers stop taking work.
     """
 
@@ -33,6 +34,7 @@ class GroupView:
     zones: tuple[str, ...]
     instance_types: tuple[str, ...]
     slots: Mapping[str, int]
+    on_demand_prices: Mapping[str, float]
     drain_seconds: float
 
     def side(self, side: Side) -> str:
@@ -80,5 +82,6 @@ def _read_group(name: str, config: GroupConfig, instances: Instances) -> GroupVi
         # A group by requirements names no types; its slots do.
         instance_types=instances.instance_types(primary) or tuple(config.slots),
         slots=config.slots,
+        on_demand_prices=config.on_demand_prices,
         drain_seconds=config.drain_seconds,
     )

@@ -235,6 +235,7 @@ def controller(
                 "autoscaling:DescribeScalingActivities",
                 "ec2:DescribeInstances",
                 "ec2:DescribeSpotInstanceRequests",
+                "ec2:DescribeSpotPriceHistory",
             ],
             ANY_RESOURCE,
         ),

@@ -19,6 +19,7 @@ from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings, ParameterError
 from lambdas.aws.side import CapacityService, GoneError
 from lambdas.aws.spot_fleet import SpotFleetService
+from lambdas.aws.spot_prices import SpotPrices
 from lambdas.core.availability import Decision, decide
 from lambdas.core.events import Event
 from lambdas.core.memory import note, untaken
@@ -82,6 +83,7 @@ class Controller:
     ssm: SSMClient
     root: str
     observer: Observer
+    prices: SpotPrices
     store: MemoryStore
     actor: Actor
     alarm_clock: AlarmClock
@@ -130,7 +132,13 @@ class Controller:
         now = self.clock()
         remembered = self.store.load(name)
         observation = self.observer.observe(settings, now, budget)
-        decision = decide(observation, settings.policy, note(remembered.memory, events, now), now)
+        memory, trouble = self.prices.refresh(settings, note(remembered.memory, events, now), now)
+        observation = replace(
+            observation,
+            spot_prices=memory.spot_prices,
+            troubles=(*observation.troubles, *([trouble] if trouble else [])),
+        )
+        decision = decide(observation, settings.policy, memory, now)
         causes = len(decision.memory.alarmed)
         if remembered.unreadable is not None:
             lost = Alarm("memory-unreadable", f"memory of group {name!r} is lost: {remembered.unreadable}")
@@ -210,6 +218,7 @@ def build(client: Callable[[str], Any], place: StackPlace, clock: Callable[[], f
         ssm=client("ssm"),
         root=place.root,
         observer=Observer(place.stack, capacity, ec2, RegistryReader(dynamodb, place.registry_table)),
+        prices=SpotPrices(ec2),
         store=MemoryStore(dynamodb, place.memory_table),
         actor=Actor(capacity),
         alarm_clock=AlarmClock(client("sqs"), place.queue_url),

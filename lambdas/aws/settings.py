@@ -39,13 +39,16 @@ class GroupSettings:
     """One capacity group: what decisions depend on, and how AWS knows it.
 
     ``sides`` has no fallback where none stands behind the primary; ``slots`` are the worker slots that an
-    instance of a type must show to be ready, 1 where the type is not named.
+    instance of a type must show to be ready, 1 where the type is not named; ``zones`` and
+    ``on_demand_prices`` as in ``GroupConfig``.
     """
 
     group: Group
     policy: Policy
     sides: Mapping[Side, SideHandle]
     slots: Mapping[str, int]
+    zones: tuple[str, ...]
+    on_demand_prices: Mapping[str, float]
 
 
 def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
@@ -87,7 +90,14 @@ def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
         break_before_make=config.break_before_make,
         control=_control(name, leaves),
     )
-    return GroupSettings(group, policy, _sides(config), config.slots)
+    return GroupSettings(
+        group=group,
+        policy=policy,
+        sides=_sides(config),
+        slots=config.slots,
+        zones=config.zones,
+        on_demand_prices=config.on_demand_prices,
+    )
 
 
 def _sides(config: GroupConfig) -> dict[Side, SideHandle]:

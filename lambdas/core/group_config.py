@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -24,7 +25,8 @@ class GroupConfig:
     ``None`` where none stands behind the primary. ``slots`` are worker slots by instance type, ``policy`` and
     ``knobs`` as in ``lambdas.core.policies.build``; the others as in ``lambdas.core.model.Group``. ``run`` is
     the revision that a job is to run, empty for a service: once the group's parameter ``finished`` names it,
-    the target counts as 0.
+    the target counts as 0. ``zones`` are where it buys; ``on_demand_prices`` what on-demand in the place of
+    an instance costs (US dollars an hour) by its type, without the types for which nobody knows.
     """
 
     kind: GroupKind
@@ -39,6 +41,8 @@ class GroupConfig:
     policy: str
     knobs: Mapping[str, float] = field(default_factory=dict)
     run: str = ""
+    zones: tuple[str, ...] = ()
+    on_demand_prices: Mapping[str, float] = field(default_factory=dict)
 
 
 def dumps(config: GroupConfig) -> str:
@@ -56,6 +60,8 @@ def dumps(config: GroupConfig) -> str:
             "breakBeforeMake": config.break_before_make,
             "policy": {"name": config.policy, "knobs": dict(config.knobs)},
             "run": config.run,
+            "zones": list(config.zones),
+            "onDemandPrices": dict(config.on_demand_prices),
         }
     )
 
@@ -102,6 +108,8 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         policy=_text(raw["policy"]["name"]),
         knobs=dict(raw["policy"].get("knobs") or {}),
         run=raw.get("run", ""),
+        zones=tuple(_text(zone) for zone in raw.get("zones", ())),
+        on_demand_prices={kind: _price(price) for kind, price in raw.get("onDemandPrices", {}).items()},
     )
 
 
@@ -110,6 +118,13 @@ def _count(value: Any) -> int:
     if count < 0:
         raise ValueError(f"{count}, a whole number ≥ 0 is needed")
     return count
+
+
+def _price(value: Any) -> float:
+    price = float(value)
+    if not 0 < price < math.inf:
+        raise ValueError(f"{price}, a price > 0 is needed")
+    return price
 
 
 def _text(value: object) -> str:

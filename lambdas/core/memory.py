@@ -49,6 +49,7 @@ class Memory:
     one has not been heard. ``boots`` are the newest boot times in seconds by market, ``booted`` the instances
     counted there; ``asked`` is the desired capacity last asked of a side that shows it late, and when;
     ``alarmed`` what people were told and is still so; ``history`` what was learned about the spot pools.
+    ``spot_prices`` are as in ``Observation``, read at ``priced_at``; ``None`` before they were.
     """
 
     doomed: Mapping[str, float] = field(default_factory=dict)
@@ -61,6 +62,8 @@ class Memory:
     asked: Mapping[Side, tuple[int, float]] = field(default_factory=dict)
     alarmed: frozenset[str] = frozenset()
     history: History = field(default_factory=History)
+    spot_prices: Mapping[str, float] = field(default_factory=dict)
+    priced_at: float | None = None
 
     def boot_seconds(self, market: Market, default: float) -> float:
         """Return the boot time to plan with: the longest of the newest launches, ``default`` before any."""
@@ -175,6 +178,8 @@ def dump(memory: Memory) -> str:
             "asked": {str(side): list(asked) for side, asked in memory.asked.items()},
             "alarmed": sorted(memory.alarmed),
             "history": to_json(memory.history),
+            "spot_prices": dict(memory.spot_prices),
+            "priced_at": memory.priced_at,
         },
         sort_keys=True,
         separators=(",", ":"),
@@ -207,6 +212,8 @@ def parse(text: str) -> Memory:
             },
             alarmed=frozenset(map(name, raw["alarmed"])),
             history=from_json(raw["history"]) if "history" in raw else History(),
+            spot_prices=marks(raw.get("spot_prices", {})),
+            priced_at=None if raw.get("priced_at") is None else number(raw["priced_at"]),
         )
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"memory makes no sense: {error!r}") from None

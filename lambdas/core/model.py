@@ -139,8 +139,9 @@ class Observation:
     ``listed`` is how many slots each side counts against its desired capacity by its own list, which may hold
     members that have ended already. ``unread`` are the sides whose refusals could not be read: that none is
     known says nothing there. ``suspended`` are a side's processes that somebody has suspended, or AWS after a
-    day of launches in vain. ``troubles`` are what could not be read or made no sense, a line each;
-    ``is_partial`` says that a read failed, which the next one may not.
+    day of launches in vain. ``spot_prices`` are what spot costs now by pool (its text), as a fraction of the
+    on-demand that stands in for it; empty where nobody knows. ``troubles`` are what could not be read or made
+    no sense, a line each; ``is_partial`` says that a read failed, which the next one may not.
     """
 
     group: Group
@@ -153,6 +154,7 @@ class Observation:
     listed: Mapping[Side, int] = field(default_factory=dict)
     unread: frozenset[Side] = frozenset()
     suspended: Mapping[Side, frozenset[str]] = field(default_factory=dict)
+    spot_prices: Mapping[str, float] = field(default_factory=dict)
     troubles: tuple[str, ...] = ()
     is_partial: bool = False
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from lambdas.core.memory import LONGEST_BOOT, Memory
 from lambdas.core.model import Group, Instance, Market, Observation, Side, slots
+
+UNKNOWN_SPOT_PRICE: Final = 0.3
+"""What spot costs as a fraction of on-demand where no price is known: a typical one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +20,8 @@ class Situation:
     ``primary`` and ``fallback`` are the live instances without those that we have released; of these AWS may
     still show some (``leaving``, all sides). ``primary_desired`` and ``fallback_desired`` are the desired
     capacities as set in AWS, less what the releases that it does not show yet will take off; ``counted`` is
-    what AWS counts against them, less the same, and ``showing`` are these, by side.
+    what AWS counts against them, less the same, and ``showing`` are these, by side. ``spot_price`` is the
+    least price of spot in the group's pools, as a fraction of on-demand.
     """
 
     now: float
@@ -29,6 +34,7 @@ class Situation:
     counted: Mapping[Side, int]
     showing: Mapping[Side, int]
     leaving: int = 0
+    spot_price: float = UNKNOWN_SPOT_PRICE
 
     @classmethod
     def of(cls, observation: Observation, memory: Memory, now: float) -> Situation:
@@ -52,6 +58,7 @@ class Situation:
             counted={side: observation.counted(side) - leaving[side] for side in Side},
             showing=leaving,
             leaving=slots(released),
+            spot_price=min(observation.spot_prices.values(), default=UNKNOWN_SPOT_PRICE),
         )
 
     def without(self, going: Sequence[Instance]) -> Situation:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from lambdas.core import group_config
 from lambdas.core.group_config import KINDS, GroupConfig
 
+WHOLE = group_config.dumps(GroupConfig("mixed-asg", "primary", None, 0, 100, 8, {}, 0, False, "any"))
 COUNTS = st.integers(0, 10_000)
 CONFIGS = st.builds(
     GroupConfig,
@@ -24,12 +26,21 @@ CONFIGS = st.builds(
     policy=st.text(),
     knobs=st.dictionaries(st.text(), st.floats(allow_nan=False)),
     run=st.text(),
+    zones=st.lists(st.text()).map(tuple),
+    on_demand_prices=st.dictionaries(st.text(), st.floats(0, 1000, exclude_min=True)),
 )
 
 
 @given(CONFIGS)
 def test_what_is_written_is_read_again(config: GroupConfig) -> None:
     assert group_config.parse(group_config.dumps(config)) == config
+
+
+@pytest.mark.parametrize("price", [0, -1, "Infinity", "NaN"])
+def test_a_price_is_a_number_above_zero(price: object) -> None:
+    raw = {**json.loads(WHOLE), "onDemandPrices": {"g5.xlarge": price}}
+    with pytest.raises(ValueError, match=r"a price > 0 is needed$"):
+        group_config.parse(json.dumps(raw))
 
 
 @pytest.mark.parametrize(

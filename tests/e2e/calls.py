@@ -193,6 +193,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "ec2:DescribeSpotFleetRequestHistory": None,
     "ec2:DescribeSpotFleetRequests": None,
     "ec2:DescribeSpotInstanceRequests": None,
+    "ec2:DescribeSpotPriceHistory": None,
     "ec2:DescribeVolumes": None,
     "ec2:DetachVolume": Authorisation.volume,
     "ec2:ModifySpotFleetRequest": Authorisation.fleet,

@@ -29,6 +29,7 @@ NO_RESOURCE_LEVEL = {
     "ec2:DescribeInstances",
     "ec2:DescribeSnapshots",
     "ec2:DescribeSpotInstanceRequests",
+    "ec2:DescribeSpotPriceHistory",
     "ec2:DescribeVolumes",
     # The reference names the fleet as a resource of these three, but no condition on it was tried on AWS.
     "ec2:DescribeSpotFleetInstances",

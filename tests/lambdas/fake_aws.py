@@ -43,6 +43,7 @@ class FakeAws:
     slots: list[dict[str, Any]] = field(default_factory=list)
     fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
+    spot_prices: dict[tuple[str, str], str] = field(default_factory=dict)
     delayed: list[int] = field(default_factory=list)
     marked: dict[str, float] = field(default_factory=dict)
     activities: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -160,6 +161,29 @@ class FakeAws:
             for i, at in self.marked.items()
         ]
         return "SpotInstanceRequests", found, list
+
+    def _list_describe_spot_price_history(
+        self,
+        InstanceTypes: list[str],
+        ProductDescriptions: list[str],
+        Filters: list[dict[str, Any]],
+        StartTime: datetime,
+        EndTime: datetime,
+    ) -> Any:
+        assert StartTime == EndTime
+        (zones,) = (f["Values"] for f in Filters if f["Name"] == "availability-zone")
+        found = [
+            {
+                "InstanceType": kind,
+                "AvailabilityZone": zone,
+                "ProductDescription": product,
+                "SpotPrice": price,
+            }
+            for (kind, zone), price in self.spot_prices.items()
+            for product in ProductDescriptions
+            if kind in InstanceTypes and zone in zones
+        ]
+        return "SpotPriceHistory", found, list
 
     def _list_describe_spot_fleet_instances(self, SpotFleetRequestId: str) -> Any:
         found = [i for i in self.instances.values() if i["_group"] == SpotFleetRequestId]

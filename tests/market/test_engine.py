@@ -15,13 +15,14 @@ from gpu_spot.market.replay.fleet import LightFleet
 from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.replay.ledger import Ledger
 from gpu_spot.market.rules import Rules
+from gpu_spot.market.supply import placement
 from gpu_spot.market.supply.model import draw
 from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace, TraceError
 from lambdas.core.model import Group, Pool
 from lambdas.core.policies import build
 from lambdas.core.policies.expected_cost import ExpectedCost
-from tests.fleets import SilentFleet
+from tests.fleets import RecordingFleet, SilentFleet
 from tests.market.markets import market, trace
 
 
@@ -158,6 +159,18 @@ def test_real_prices_count_where_they_are_asked_for() -> None:
     assert ledger.cost == pytest.approx((5 * 0.25 + 5 * 0.5) / 10)
     with pytest.raises(TraceError, match="trace a has no prices"):
         run("spot-only", trace(1, 1), on_demand_price=4.0)
+
+
+def test_the_controller_knows_what_spot_costs_from_the_moment_it_does() -> None:
+    priced = PoolTrace("us-west-2a_g5.xlarge", 60.0, (1,) * 6, prices=(1.0, 1.0, 2.0, 2.0, 4.0, 1.0))
+    constant = PoolTrace("us-west-2b_g5.xlarge", 60.0, (1,) * 6, prices=(3.0,) * 6)
+    sold, rules = market(priced, constant, on_demand_price=4.0)
+    fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
+    shape = GroupShape(placement.named(sold.names))
+    Replay(sold, rules, fleet, shape, 1).run()
+    seen = {now / 60: decision.situation.spot_price for now, decision in fleet.decisions}
+    assert seen[0] == 0.25
+    assert (seen[2], seen[4], seen[5]) == (0.5, 0.75, 0.25)
 
 
 def test_zones_are_balanced_and_within_them_the_cheapest_type_is_bought() -> None:

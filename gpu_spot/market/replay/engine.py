@@ -82,6 +82,8 @@ class Replay:
     def _play(self, tick: int) -> bool:
         now = self.start + tick * TICK_SECONDS
         self.fleet.tick(now)
+        if quoted := self.market.quotes(tick):
+            self.fleet.priced(dict(zip(self.shape.pools, quoted, strict=True)))
         changed = self._take(tick, now)
         changed |= self._ripen(tick)
         changed |= self._announce(tick, now)
@@ -96,13 +98,11 @@ class Replay:
         """Return the next tick in which something can change."""
         while self._agenda and self._agenda[0] <= tick:
             heapq.heappop(self._agenda)
-        moments = [self.market.next_change(tick), *self._agenda[:1]]
+        moments = [self.market.next_change(tick), *self._agenda[:1], *([tick + 1] if self._unseen else [])]
         if self._orders.wake_at is not None:
             moments.append(
                 max(tick + 1, math.ceil((self._orders.wake_at - self.start) / TICK_SECONDS - 1e-9))
             )
-        if self._unseen:
-            moments.append(tick + 1)
         if self._primary.retry_tick > tick:
             moments.append(self._primary.retry_tick)
         return min(moments)

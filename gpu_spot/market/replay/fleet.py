@@ -72,6 +72,10 @@ class Fleet(Protocol):
         """The newest launch of a side failed with ``message``; ``None``: nothing is refused any more."""
         ...
 
+    def priced(self, prices: Mapping[Pool, float]) -> None:
+        """Spot costs this now, as a fraction of on-demand."""
+        ...
+
     def look(self) -> Orders:
         """Let the controller observe, decide and act."""
         ...
@@ -110,6 +114,7 @@ class LightFleet:
     _instances: dict[str, Instance] = field(default_factory=dict)
     _desired: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
     _refusals: dict[Side, Refusal] = field(default_factory=dict)
+    _spot_prices: dict[str, float] = field(default_factory=dict)
     _refusing: set[Side] = field(default_factory=set)
     _launched: set[Side] = field(default_factory=set)
     _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -159,6 +164,10 @@ class LightFleet:
     def warm_lost(self) -> None:
         """See ``Fleet``; the controller does not look into the pool."""
 
+    def priced(self, prices: Mapping[Pool, float]) -> None:
+        """See ``Fleet``."""
+        self._spot_prices = {str(pool): price for pool, price in prices.items()}
+
     def refused(self, side: Side, message: str | None) -> None:
         """See ``Fleet``: a refusal is the newest that a side says until it launches again."""
         if message is not None:
@@ -203,6 +212,7 @@ class LightFleet:
             fallback_desired=self._desired[Side.FALLBACK],
             instances=tuple(self._instances.values()),
             refusals=tuple(self._refusals.values()),
+            spot_prices=self._spot_prices,
         )
         decision = decide(observation, self.policy, self.memory, self._now)
         self.memory = decision.memory

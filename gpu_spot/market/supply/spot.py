@@ -87,6 +87,12 @@ class SpotMarket:
         index = bisect_right(self._dry, (tick, self.ticks)) - 1
         return index >= 0 and tick < self._dry[index][1]
 
+    def quotes(self, tick: int) -> Sequence[float]:
+        """Return the prices of all pools where one of them is another from this tick on, else nothing."""
+        if not any(at[bisect_right(at, tick) - 1] == tick for at, _ in self._prices):
+            return ()
+        return [self.price(pool, tick) for pool in range(len(self.names))]
+
     def next_change(self, tick: int) -> int:
         """Return the first later tick at which capacity, price or a warning changes, else the end."""
         index = bisect_right(self._moments, tick)

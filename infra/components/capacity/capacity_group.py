@@ -12,6 +12,7 @@ import pulumi_aws as aws
 from infra.components.capacity import overrides
 from infra.components.capacity.launch_template import Launchable
 from infra.components.capacity.spot_fleet import SpotFleet, SpotFleetArgs
+from infra.on_demand_prices import in_place_of
 from infra.schema.capacity import Capacity
 from infra.scope import Scope
 from lambdas.core import group_config, names
@@ -31,7 +32,8 @@ CAPACITY_OWNED_BY_CONTROLLER: Final = ("desiredCapacity",)
 class CapacityGroupArgs:
     """``primary`` and ``fallback`` are what each side starts; no fallback where that is empty.
 
-    ``slots`` are workers on an instance by its type, ``instance_role_arn`` the role that instances take.
+    ``subnet_ids`` are by zone, ``slots`` workers on an instance by its type, ``instance_role_arn`` is the
+    role that instances take.
     With ``run`` the target counts until the work itself says that this run has ended.
     """
 
@@ -40,7 +42,7 @@ class CapacityGroupArgs:
     capacity: Capacity
     primary: Sequence[Launchable]
     fallback: Sequence[Launchable]
-    subnet_ids: Sequence[pulumi.Output[str]]
+    subnet_ids: Mapping[str, pulumi.Output[str]]
     instance_role_arn: pulumi.Input[str]
     slots: Mapping[str, int]
     drain_seconds: int
@@ -87,7 +89,7 @@ class CapacityGroup(pulumi.ComponentResource):
                 args.group,
                 args.capacity,
                 args.primary,
-                args.subnet_ids,
+                list(args.subnet_ids.values()),
                 args.instance_role_arn,
                 args.ready_after,
             ),
@@ -170,7 +172,7 @@ class CapacityGroup(pulumi.ComponentResource):
             min_size=0,
             max_size=self._largest_size(),
             desired_capacity=0,
-            vpc_zone_identifiers=list(args.subnet_ids),
+            vpc_zone_identifiers=list(args.subnet_ids.values()),
             mixed_instances_policy=aws.autoscaling.GroupMixedInstancesPolicyArgs(
                 instances_distribution=distribution,
                 launch_template=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateArgs(
@@ -249,7 +251,16 @@ class CapacityGroup(pulumi.ComponentResource):
             knobs=capacity.fallback.knobs,
             # Written after both sides, whose names stand here: from then on every launch starts this run.
             run=args.run or "",
+            zones=tuple(args.subnet_ids),
+            on_demand_prices=self._on_demand_prices(),
         )
+
+    def _on_demand_prices(self) -> dict[str, float]:
+        args, capacity = self._args, self._args.capacity
+        if not args.fallback:
+            return {}
+        in_order = capacity.instance_requirements is None
+        return in_place_of(capacity.types, args.scope.region, capacity.weights, in_order=in_order)
 
     def _parameter(
         self, leaf: str, description: str, value: pulumi.Input[str], *, owned_by_others: bool = False

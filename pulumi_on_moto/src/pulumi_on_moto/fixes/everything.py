@@ -32,6 +32,7 @@ from pulumi_on_moto.fixes.speedups.operations import OPERATIONS
 from pulumi_on_moto.fixes.speedups.retention import RETENTION
 from pulumi_on_moto.fixes.speedups.tags import TAGS
 from pulumi_on_moto.fixes.speedups.timestamps import TIMESTAMPS
+from pulumi_on_moto.fixes.spot_prices import SPOT_PRICES
 from pulumi_on_moto.fixes.terminations import TERMINATION
 
 FIXES: Final[tuple[Fix, ...]] = (
@@ -56,6 +57,7 @@ FIXES: Final[tuple[Fix, ...]] = (
     REQUESTS,
     MEMBERS,
     HISTORY,
+    SPOT_PRICES,
 )
 SPEED_UPS: Final[tuple[Patch, ...]] = (
     ACCOUNT,

@@ -1,0 +1,55 @@
+"""What spot costs, as ``DescribeSpotPriceHistory`` tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from moto.core.responses import ActionResult
+from moto.core.utils import utcnow
+from moto.ec2.responses.spot_instances import SpotInstances
+
+from pulumi_on_moto.fixes.fix import Fix
+from pulumi_on_moto.fixes.speedups.answers import changed
+
+_PRODUCT: Final = "Linux/UNIX"
+_FILTERS: Final = {"availability-zone": "AvailabilityZone", "instance-type": "InstanceType"}
+
+
+def quote(backend: Any, prices: Mapping[tuple[str, str], float]) -> None:
+    """From now on spot costs this (US dollars an hour) by type and zone; nothing else is sold."""
+    changed()
+    backend.local_spot_prices = [
+        {
+            "InstanceType": instance_type,
+            "AvailabilityZone": zone,
+            "ProductDescription": _PRODUCT,
+            "SpotPrice": f"{price:.6f}",
+            "Timestamp": utcnow(),
+        }
+        for (instance_type, zone), price in prices.items()
+    ]
+
+
+def _describe(response: SpotInstances) -> ActionResult:
+    quoted: list[dict[str, Any]] = getattr(response.ec2_backend, "local_spot_prices", [])
+    products = response._get_param("ProductDescriptions", [])
+    wanted = {_FILTERS[name]: values for name, values in response._filters_from_querystring().items()}
+    types = response._get_param("InstanceTypes", [])
+    if types:
+        wanted["InstanceType"] = types
+    shown = [
+        price
+        for price in quoted
+        if (not products or _PRODUCT in products)
+        and all(price[key] in values for key, values in wanted.items())
+    ]
+    return ActionResult({"SpotPriceHistory": shown})
+
+
+SPOT_PRICES: Final = Fix(
+    "spot prices",
+    "DescribeSpotPriceHistory tells one price for all types, of 2006, and reads no product",
+    "tells the price of each type and zone over time; here those of now that ``spot_prices.quote`` was told",
+    ((SpotInstances, "describe_spot_price_history", _describe),),
+)

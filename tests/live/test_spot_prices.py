@@ -1,0 +1,53 @@
+"""What spot costs on the market is what EC2 tells, in dollars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gpu_spot.live.cloud import LocalCloud
+from lambdas.core import group_config
+from lambdas.core.model import Pool
+from tests.live.world import Running
+
+PARAMETER = "/gpu-spot/dev/groups/inference/config"
+PRICES = {"g5.xlarge": 2.0, "g6.xlarge": 1.0}
+
+
+@pytest.fixture
+def priced(running: Running) -> Iterator[LocalCloud]:
+    """The sample, whose group knows what two of its types cost on-demand."""
+    ssm = running.clients("ssm")
+    text = ssm.get_parameter(Name=PARAMETER)["Parameter"]["Value"]
+    config = replace(group_config.parse(text), on_demand_prices=PRICES)
+    ssm.put_parameter(Name=PARAMETER, Value=group_config.dumps(config), Overwrite=True)
+    try:
+        yield LocalCloud(running.clients, running.deployment, running.clock)
+    finally:
+        ssm.put_parameter(Name=PARAMETER, Value=text, Overwrite=True)
+
+
+def told(cloud: LocalCloud, **asked: Any) -> dict[str, str]:
+    found = cloud.clients("ec2").describe_spot_price_history(**asked)["SpotPriceHistory"]
+    return {f"{one['InstanceType']}@{one['AvailabilityZone']}": one["SpotPrice"] for one in found}
+
+
+def test_ec2_tells_what_was_quoted_last(priced: LocalCloud) -> None:
+    g5, g6, other = (Pool(kind, "us-west-2a") for kind in ("g5.xlarge", "g6.xlarge", "g4dn.xlarge"))
+    priced.quote("inference", {g5: 0.3, g6: 0.3})
+    assert told(priced) == {"g5.xlarge@us-west-2a": "0.600000", "g6.xlarge@us-west-2a": "0.300000"}
+    priced.quote("inference", {g5: 0.5, other: 0.3})
+    # Of what nobody knows the on-demand price, a share of it is no price.
+    assert told(priced) == {"g5.xlarge@us-west-2a": "1.000000"}
+
+
+def test_it_is_asked_by_type_zone_and_product(priced: LocalCloud) -> None:
+    zones = ("us-west-2a", "us-west-2b")
+    priced.quote("inference", {Pool(kind, zone): 0.5 for kind in PRICES for zone in zones})
+    zone = [{"Name": "availability-zone", "Values": ["us-west-2b"]}]
+    assert told(priced, InstanceTypes=["g5.xlarge"], Filters=zone) == {"g5.xlarge@us-west-2b": "1.000000"}
+    assert told(priced, ProductDescriptions=["Linux/UNIX", "Windows"]) == told(priced)
+    assert told(priced, ProductDescriptions=["Windows"]) == {}

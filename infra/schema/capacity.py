@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
-from infra.accelerators import Architecture
 from infra.schema.base import Count, Image, Model, Number
+from infra.schema.requirements import InstanceRequirements, is_nvidia
+from infra.schema.reservation import Reservation
 from lambdas.core import policies, warm_pool
 from lambdas.core.group_config import GroupKind
 
@@ -22,72 +23,15 @@ Unit: TypeAlias = Literal["instances", "gpus"]
 """What capacities count."""
 
 
-class Range(Model):
-    """Bounds, both included; no ``max`` means no upper bound."""
-
-    min: Annotated[int, Field(ge=1, le=100_000)] = 1
-    max: Annotated[int, Field(ge=1, le=100_000)] | None = None
-
-    @field_validator("max")
-    @classmethod
-    def _not_below_min(cls, value: int | None, info: ValidationInfo) -> int | None:
-        if value is not None and value < info.data.get("min", value):
-            raise ValueError(f"{value} is below min, allowed: at least {info.data['min']}")
-        return value
-
-    def holds(self, value: int) -> bool:
-        """Return whether ``value`` lies within the bounds."""
-        return self.min <= value and (self.max is None or value <= self.max)
-
-
-class InstanceRequirements(Model):
-    """Instance types by what they have. Accelerators: how many, of which kind, GiB of memory on each.
-
-    What an image cannot boot is never taken: AWS chooses among the catalogue's types that match.
-    """
-
-    architecture: Architecture = "x86_64"
-    accelerators: Range = Field(default_factory=Range)
-    accelerator_names: tuple[str, ...] = ()
-    accelerator_memory_gib: Range = Field(default_factory=Range, alias="acceleratorMemoryGiB")
-    vcpus: Range = Field(default_factory=Range)
-    memory_gib: Range = Field(default_factory=Range, alias="memoryGiB")
-
-    @field_validator("accelerator_names")
-    @classmethod
-    def _known_names(cls, names: tuple[str, ...]) -> tuple[str, ...]:
-        known = sorted({t.family.accelerator for t in catalogue.CATALOGUE.values() if _is_nvidia(t)})
-        for name in names:
-            if name not in known:
-                raise ValueError(f"{name!r} is not a known accelerator, allowed: {', '.join(known)}")
-        return names
-
-    def matching(self, ami: str | None, amis: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the catalogue's NVIDIA types that match and that a known image boots; no bare metal."""
-        return tuple(
-            known.name
-            for known in catalogue.CATALOGUE.values()
-            if _is_nvidia(known)
-            and known.family.architecture == self.architecture
-            and (known.family.needs_ami is None or ami is not None or known.family.name in amis)
-            and (not self.accelerator_names or known.family.accelerator in self.accelerator_names)
-            and self.accelerators.holds(known.accelerators)
-            and self.accelerator_memory_gib.holds(known.family.memory_gib)
-            and not known.name.endswith(".metal")
-        )
-
-
-def _is_nvidia(known: catalogue.InstanceType) -> bool:
-    return known.family.vendor == "nvidia"
-
-
 class Fallback(Model):
     """The on-demand group behind the primary one.
 
     ``warm_instances`` stand by, stopped; left out, there are as many as ``shortageCost`` makes worth it.
+    What a ``reservation`` pays for anyway is held in place of spot.
     """
 
     enabled: bool = True
+    reservation: Reservation | None = None
     warm_instances: Count | None = None
     policy: str = policies.DEFAULT
     knobs: dict[str, Number] = Field(default_factory=dict)
@@ -98,6 +42,13 @@ class Fallback(Model):
         if count and info.data.get("enabled") is False:
             raise ValueError(f"{count} without a fallback, allowed: 0 where enabled is false")
         return count
+
+    @field_validator("reservation")
+    @classmethod
+    def _reserved_only_if_enabled(cls, given: Reservation | None, info: ValidationInfo) -> Reservation | None:
+        if given is not None and info.data.get("enabled") is False:
+            raise ValueError(f"{given.source} without a fallback, allowed: none where enabled is false")
+        return given
 
     @field_validator("policy")
     @classmethod
@@ -183,7 +134,7 @@ class Capacity(Model):
     @property
     def is_nvidia(self) -> bool:
         """Whether its accelerators are NVIDIA's; a group never mixes makers."""
-        return _is_nvidia(catalogue.lookup(self.types[0]))
+        return is_nvidia(catalogue.lookup(self.types[0]))
 
     @property
     def images(self) -> Mapping[str, tuple[str, ...]]:

@@ -79,14 +79,17 @@ def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
         policy = build(config.policy, config.knobs)
     except (TypeError, ValueError) as error:
         raise ParameterError(f"parameter {name}/config: {error}") from None
+    target = _target(name, leaves, config)
     group = Group(
         name=name,
-        target=_target(name, leaves, config),
+        target=target,
         maximum=config.maximum,
         base=config.base,
         spot_percentage=config.spot_percentage,
         drain_seconds=config.drain_seconds,
         fallback=config.fallback is not None,
+        # What has ended, or is scaled in, holds no more than it is to have.
+        reserved=min(config.reserved, target),
         break_before_make=config.break_before_make,
         control=_control(name, leaves),
     )

@@ -48,7 +48,7 @@ class SpotPrices:
         at = datetime.fromtimestamp(now, UTC)
         pages = self.ec2.get_paginator("describe_spot_price_history").paginate(
             InstanceTypes=list(on_demand),  # type: ignore[arg-type]  # any text, to the controller
-            ProductDescriptions=list(_PRODUCTS),  # type: ignore[arg-type]
+            ProductDescriptions=list(_PRODUCTS),
             Filters=[{"Name": "availability-zone", "Values": list(settings.zones)}],
             # One moment: "the effective price as of the start time" (API, DescribeSpotPriceHistory).
             StartTime=at,

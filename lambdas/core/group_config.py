@@ -41,6 +41,7 @@ class GroupConfig:
     policy: str
     knobs: Mapping[str, float] = field(default_factory=dict)
     run: str = ""
+    reserved: int = 0
     zones: tuple[str, ...] = ()
     on_demand_prices: Mapping[str, float] = field(default_factory=dict)
 
@@ -60,6 +61,7 @@ def dumps(config: GroupConfig) -> str:
             "breakBeforeMake": config.break_before_make,
             "policy": {"name": config.policy, "knobs": dict(config.knobs)},
             "run": config.run,
+            "reserved": config.reserved,
             "zones": list(config.zones),
             "onDemandPrices": dict(config.on_demand_prices),
         }
@@ -108,6 +110,7 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         policy=_text(raw["policy"]["name"]),
         knobs=dict(raw["policy"].get("knobs") or {}),
         run=raw.get("run", ""),
+        reserved=_count(raw.get("reserved", 0)),
         zones=tuple(_text(zone) for zone in raw.get("zones", ())),
         on_demand_prices={kind: _price(price) for kind, price in raw.get("onDemandPrices", {}).items()},
     )

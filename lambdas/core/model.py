@@ -112,7 +112,8 @@ class Group:
     ``base`` and ``spot_percentage`` describe the primary group's own on-demand share, ``maximum`` is the
     ceiling of primary and fallback together, ``drain_seconds`` the time an instance needs to finish its
     requests before its deadline. ``fallback`` is false where no on-demand group stands behind the primary.
-    ``break_before_make`` is true where a successor can work only once its predecessor has let go.
+    ``reserved`` is how much on-demand in it is paid for anyway, by a reservation. ``break_before_make`` is
+    true where a successor can work only once its predecessor has let go.
     """
 
     name: str
@@ -122,6 +123,7 @@ class Group:
     spot_percentage: int = 100
     drain_seconds: float = 0.0
     fallback: bool = True
+    reserved: int = 0
     break_before_make: bool = False
     control: Control = Control()
 

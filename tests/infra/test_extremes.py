@@ -40,6 +40,7 @@ CHOSEN = {
     "instanceRequirements": dict.fromkeys(
         ("accelerators", "acceleratorMemoryGiB", "vcpus", "memoryGiB"), RANGE
     ),
+    "fallback": {"reservation": {"source": "cr-00000000", "count": 1}},
 }
 ASKED = {
     "kind": "spot-fleet",
@@ -132,8 +133,8 @@ APART: dict[tuple[str, Extreme], str] = {
 
 
 def steps(path: str) -> list[str | int]:
-    """A bound's path in `BASE`: requirements stand in entries of their own."""
-    if "instanceRequirements" in path:
+    """A bound's path in `BASE`: requirements and reservations stand in entries of their own."""
+    if "instanceRequirements" in path or "reservation" in path:
         entry = 1 if path.startswith("training") else 2
         path = path.replace("[0]", f"[{entry}]", 1)
     found = [int(part) if part.isdecimal() else part for part in re.findall(r"[^.\[\]]+", path)]

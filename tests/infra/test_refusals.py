@@ -127,6 +127,18 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         "services[0].capacity.fallback.knobs",
         "no knob 'luck'",
     ),
+    (
+        "dev",
+        capacity(fallback={"enabled": False, "reservation": {"source": "cr-00000000", "count": 1}}),
+        "services[0].capacity.fallback.reservation",
+        "none where enabled is false",
+    ),
+    (
+        "dev",
+        capacity(fallback={"reservation": {"source": "cr-00000000"}}),
+        "services[0].capacity.fallback.reservation.count",
+        "missing",
+    ),
     # types and images
     ("dev", capacity(instanceTypes=["m7i.xlarge"]), "services[0].capacity.instanceTypes", "'m7i.xlarge'"),
     ("dev", capacity(instanceTypes=["g5.7xlarge"]), "services[0].capacity.instanceTypes", "g5.xlarge"),

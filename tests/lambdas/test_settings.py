@@ -67,3 +67,8 @@ def test_a_jobs_target_counts_until_the_run_that_is_asked_for_has_ended(
 ) -> None:
     leaves = {"config": config(run=run), "target": "1", "finished": finished}
     assert parse("resnet", leaves).group.target == target
+
+
+def test_no_more_counts_as_reserved_than_is_wanted() -> None:
+    for target, reserved in (("4", 3), ("2", 2), ("0", 0)):
+        assert parse("g", {"config": config(reserved=3), "target": target}).group.reserved == reserved

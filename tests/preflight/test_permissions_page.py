@@ -18,7 +18,7 @@ def test_the_page_lists_every_action() -> None:
     text = (REPOSITORY / "docs" / "operations.md").read_text("utf-8")
     section = text.split("## Before the first `up`")[1].split("\n## ")[0]
     listed: set[str] = set()
-    for service, operation in re.findall(r"`([a-z0-9]+):([A-Za-z{},]+)`", section):
+    for service, operation in re.findall(r"`([a-z0-9-]+):([A-Za-z{},]+)`", section):
         head, _, rest = operation.partition("{")
         listed |= {f"{service}:{head}{one}" for one in rest.rstrip("}").split(",")}
     assert listed == asked()

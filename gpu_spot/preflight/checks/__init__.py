@@ -15,6 +15,7 @@ from gpu_spot.preflight.checks import (
     offerings,
     permissions,
     quotas,
+    reservations,
     service_roles,
     taken_names,
 )
@@ -26,6 +27,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     quotas,
     limits,
     offerings,
+    reservations,
     images,
     encryption,
     endpoints,

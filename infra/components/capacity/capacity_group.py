@@ -14,6 +14,7 @@ from infra.components.capacity.launch_template import Launchable
 from infra.components.capacity.spot_fleet import SpotFleet, SpotFleetArgs
 from infra.on_demand_prices import in_place_of
 from infra.schema.capacity import Capacity
+from infra.schema.reservation import Reservation
 from infra.scope import Scope
 from lambdas.core import group_config, names
 from lambdas.core.group_config import GroupConfig
@@ -140,6 +141,7 @@ class CapacityGroup(pulumi.ComponentResource):
             )
             if warm
             else None,
+            reservation=self._args.capacity.fallback.reservation,
         )
 
     def _largest_size(self) -> int:
@@ -163,6 +165,7 @@ class CapacityGroup(pulumi.ComponentResource):
         *,
         launch_hooks: Sequence[aws.autoscaling.GroupInitialLifecycleHookArgs] = (),
         warm_pool: aws.autoscaling.GroupWarmPoolArgs | None = None,
+        reservation: Reservation | None = None,
     ) -> aws.autoscaling.Group:
         args = self._args
         name = args.scope.name(args.group, side)
@@ -203,6 +206,13 @@ class CapacityGroup(pulumi.ComponentResource):
                 ),
             ],
             warm_pool=warm_pool,
+            capacity_reservation_specification=overrides.reserved_first(reservation),
+            # Zones in balance would leave a reservation in one of them for another's on-demand.
+            availability_zone_distribution=aws.autoscaling.GroupAvailabilityZoneDistributionArgs(
+                capacity_distribution_strategy="reservations-then-balanced"
+            )
+            if reservation
+            else None,
             health_check_type="EC2",
             # Whether AWS has capacity now is the controller's matter, not a failed deployment.
             wait_for_capacity_timeout="0",
@@ -251,6 +261,7 @@ class CapacityGroup(pulumi.ComponentResource):
             knobs=capacity.fallback.knobs,
             # Written after both sides, whose names stand here: from then on every launch starts this run.
             run=args.run or "",
+            reserved=capacity.fallback.reservation.count if capacity.fallback.reservation else 0,
             zones=tuple(args.subnet_ids),
             on_demand_prices=self._on_demand_prices(),
         )

@@ -9,7 +9,9 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.components.capacity.launch_template import Launchable
-from infra.schema.capacity import Capacity, InstanceRequirements, Range
+from infra.schema.capacity import Capacity
+from infra.schema.requirements import InstanceRequirements, Range
+from infra.schema.reservation import Reservation
 
 FLEET_STRATEGIES: Final = {
     "price-capacity-optimized": "priceCapacityOptimized",
@@ -75,6 +77,28 @@ def of_fleet(
             )
         )
     return configs
+
+
+def reserved_first(
+    reservation: Reservation | None,
+) -> aws.autoscaling.GroupCapacityReservationSpecificationArgs | None:
+    """Return how a group launches into a reservation first, and beyond it on-demand.
+
+    Source: EC2 Auto Scaling guide, "Target Capacity Reservations from your Auto Scaling group".
+    """
+    if reservation is None:
+        return None
+    target = {
+        "capacity_reservation_ids" if reservation.is_one else "capacity_reservation_resource_group_arns": [
+            reservation.source
+        ]
+    }
+    return aws.autoscaling.GroupCapacityReservationSpecificationArgs(
+        capacity_reservation_preference="capacity-reservations-first",
+        capacity_reservation_target=aws.autoscaling.GroupCapacityReservationSpecificationCapacityReservationTargetArgs(
+            **target
+        ),
+    )
 
 
 def _choices(

@@ -1,0 +1,32 @@
+"""On-demand capacity that somebody has reserved, and pays for whether it is used or not."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from infra.schema.base import Model
+
+
+class Reservation(Model):
+    """On-Demand Capacity Reservations: ``source`` is the id of one, or the ARN of a resource group of them.
+
+    ``count`` is what of them this group may hold, in the units of its target.
+    """
+
+    source: Annotated[
+        str,
+        Field(
+            pattern=(
+                r"^(cr-[0-9a-f]{8,17}"
+                r"|arn:aws[a-z-]*:resource-groups:[a-z0-9-]+:\d{12}:group/[A-Za-z0-9_.-]{1,300})$"
+            )
+        ),
+    ]
+    count: Annotated[int, Field(ge=1, le=5000)]
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is a single reservation, and no resource group."""
+        return self.source.startswith("cr-")

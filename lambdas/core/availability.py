@@ -127,7 +127,17 @@ def _plan(situation: Situation, policy: Policy) -> Plan:
     if control.mode is Mode.MANUAL:
         wanted = situation.committed_fallback if control.on_demand is None else control.on_demand
         return Plan(wanted, f"{wanted} on-demand set by the control parameter", handover=False)
-    return policy.plan(situation)
+    if not situation.reserved:
+        return policy.plan(situation)
+    rest = situation.beyond_reserved()
+    held = situation.group.target - rest.group.target
+    plan = policy.plan(rest)
+    return replace(
+        plan,
+        on_demand=max(situation.reserved, held + plan.on_demand),
+        primary=rest.group.target if plan.primary is None else plan.primary,
+        reason=f"{held} of {situation.reserved} reserved; of the rest: {plan.reason}",
+    )
 
 
 def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
@@ -137,7 +147,7 @@ def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
     wanted, held = max(0, plan.on_demand), situation.committed_fallback
     if blocked and situation.group.control.mode is not Mode.MANUAL:
         # What limits, permissions or configuration withhold is for people to mend, not for on-demand to fill.
-        wanted = max(wanted - situation.missing_spot, min(wanted, held))
+        wanted = max(wanted - situation.missing_spot, min(wanted, held), situation.reserved)
     # Whom AWS counts it replaces, and the base is asked for in any case.
     primary = max(slots(situation.primary), situation.counted[Side.PRIMARY], situation.group.base)
     room = situation.group.maximum - primary - situation.leaving

@@ -72,6 +72,26 @@ class Situation:
             leaving=self.leaving + freed,
         )
 
+    @property
+    def reserved(self) -> int:
+        """How much of the target is held on-demand because it is paid for anyway."""
+        return min(self.group.reserved, self.group.target) if self.group.fallback else 0
+
+    def beyond_reserved(self) -> Situation:
+        """Return what is left to a policy: the group without the reserved instances that are there.
+
+        Those that are not there yet, or that AWS takes back, are the policy's to cover like others.
+        """
+        lasting = [i for i in reversed(self.release_order(self.fallback)) if not self.is_doomed(i)]
+        held = {i.id for i in lasting[: self.reserved]}
+        group = self.group
+        return replace(
+            self,
+            group=replace(group, target=group.target - len(held), maximum=group.maximum - len(held)),
+            fallback=tuple(i for i in self.fallback if i.id not in held),
+            fallback_desired=max(0, self.fallback_desired - len(held)),
+        )
+
     def drain_at(self, instance: Instance) -> float | None:
         """Return from when a doomed instance takes no more work, ``None`` without a notice."""
         deadline = self.memory.doomed.get(instance.id)

@@ -1,0 +1,102 @@
+"""On-demand that is paid for anyway is held first, whatever the policy, and so much less spot is bought."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from gpu_spot.market.comparison.runs import CEILING
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.fleet import LightFleet
+from gpu_spot.market.replay.groups import SPOT_REFUSAL, GroupShape
+from gpu_spot.market.supply import placement
+from lambdas.core.availability import decide
+from lambdas.core.memory import Memory
+from lambdas.core.model import Action, Group, Instance, Observation, Release, Side
+from lambdas.core.plan import Policy
+from lambdas.core.policies import NAMES, build
+from tests.core.build import NOW, carried_out, group, observe, on_demand, refusal, spot
+from tests.market.markets import market, trace
+
+RESERVED = group(reserved=2)
+SPOT = [spot(f"s-{n}") for n in range(4)]
+PAID = [on_demand(f"o-{n}", age=7200) for n in range(2)]
+
+
+@pytest.fixture(params=NAMES)
+def policy(request: pytest.FixtureRequest) -> Policy:
+    return build(request.param)
+
+
+def moves(policy: Policy, seen: Observation) -> dict[Side, int]:
+    """Return the desired capacities once AWS has done what is decided."""
+    after = carried_out(seen, decide(seen, policy, Memory(), NOW))
+    return {side: after.desired(side) for side in Side}
+
+
+def released(policy: Policy, seen: Observation) -> set[str]:
+    decided: tuple[Action, ...] = decide(seen, policy, Memory(), NOW).actions
+    return {i for action in decided if isinstance(action, Release) for i in action.instance_ids}
+
+
+def test_at_the_start_spot_stands_in_until_it_is_there(policy: Policy) -> None:
+    found = moves(policy, observe(group=RESERVED, primary_desired=0))
+    assert found[Side.PRIMARY] == 4
+    assert found[Side.FALLBACK] >= 2
+
+
+def test_spot_goes_when_what_is_paid_for_serves_and_not_before(policy: Policy) -> None:
+    boots = [replace(one, ready_since=None) for one in PAID]
+    assert released(policy, observe(*SPOT, *boots, group=RESERVED)) == set()
+    seen = observe(*SPOT, *PAID, group=RESERVED)
+    assert len(released(policy, seen) & {one.id for one in SPOT}) == 2
+    assert moves(policy, seen) == {Side.PRIMARY: 2, Side.FALLBACK: 2}
+
+
+def test_what_is_beyond_is_the_policys_as_ever(policy: Policy) -> None:
+    seen = observe(SPOT[0], *PAID, group=RESERVED, primary_desired=2, refusals=(refusal(SPOT_REFUSAL),))
+    found = moves(policy, seen)
+    assert found == {Side.PRIMARY: 2, Side.FALLBACK: 3}
+
+
+def test_nothing_more_is_wanted_of_a_full_group(policy: Policy) -> None:
+    seen = observe(*SPOT[:2], *PAID, group=RESERVED, primary_desired=2)
+    assert decide(seen, policy, Memory(), NOW).actions == ()
+
+
+def test_what_aws_takes_back_is_covered_like_any_other(policy: Policy) -> None:
+    doomed: Instance = replace(PAID[0], deadline=NOW + 60)
+    seen = observe(*SPOT[:2], doomed, PAID[1], group=RESERVED, primary_desired=2)
+    found = moves(policy, seen)
+    assert found[Side.PRIMARY] == 3
+    assert found[Side.FALLBACK] >= 2
+
+
+def test_limits_withhold_no_reservation(policy: Policy) -> None:
+    limit = refusal("VcpuLimitExceeded: You have requested more vCPU capacity than your current limit")
+    seen = observe(*SPOT[:2], group=RESERVED, refusals=(limit,))
+    assert moves(policy, seen)[Side.FALLBACK] == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "held"), [({"target": 1}, 1), ({"target": 0}, 0), ({"fallback": False}, 0)]
+)
+def test_no_more_is_held_than_is_wanted_and_nowhere_else(
+    policy: Policy, changes: dict[str, int | bool], held: int
+) -> None:
+    seen = observe(group=group(reserved=2, **changes), primary_desired=0)
+    assert moves(policy, seen)[Side.FALLBACK] == held
+
+
+def test_a_day_of_the_market_is_bridged_with_it(policy: Policy) -> None:
+    up, down = [4] * 120, [0] * 60
+    sold, rules = market(trace(*(up + down) * 8, name="us-west-2a_g5.xlarge"))
+    fleet = LightFleet(Group("replay", 4, CEILING * 4, reserved=2), policy)
+    replay = Replay(sold, rules, fleet, GroupShape(placement.named(sold.names)), 4)
+    spans = replay.run().spans
+    late = [span for span in spans if span.tick > 60]
+    assert min(span.on_demand for span in late) == 2
+    assert min(span.ready for span in late) >= 2
+    assert {span.spot for span in late if not span.refused} >= {2}
+    assert max(span.spot for span in late) == 2

@@ -33,6 +33,7 @@ from infra.components.network.network import Network
 from infra.components.storage.storage import Storage
 from infra.iam.instance_statements import InstanceAccess
 from infra.schema import Capacity, Service, Training
+from infra.schema.reservation import CapacityBlock
 from infra.schema.training import ON_THE_VOLUME
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
@@ -72,6 +73,7 @@ class Workload:
     images: tuple[pulumi.Input[str], ...] = ()
     access_points: tuple[pulumi.Input[str], ...] = ()
     instance_tags: Mapping[str, str] = field(default_factory=dict)
+    block: CapacityBlock | None = None
 
     @property
     def name(self) -> str:
@@ -129,6 +131,7 @@ def of_training(training: Training, around: Surroundings) -> Workload:
         known=known,
         access_points=tuple(points),
         instance_tags={TAG_JOB: training.name},
+        block=training.capacity_block,
     )
 
 
@@ -147,7 +150,9 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
     def launchables(side: GroupSide) -> list[Launchable]:
         made: list[Launchable] = []
         image_id = _image_lookup(capacity, side)
-        for image, types in capacity.images.items():
+        bought = work.block if side == "fallback" else None
+        started = entry.fallback_capacity if side == "fallback" else capacity
+        for image, types in started.images.items():
             # The first keeps the plain name: a second image, for some family, replaces no template.
             family = [types[0].partition(".")[0]] if made else []
             template = LaunchTemplate(
@@ -165,6 +170,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
                     agent=_agent(work, around, side, telemetry),
                     datasets=entry.datasets,
                     instance_tags=work.instance_tags,
+                    block=bought,
                 ),
             )
             made.append(Launchable(template, types))
@@ -183,6 +189,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             slots=work.slots,
             drain_seconds=work.drain_seconds,
             run=work.run,
+            block=work.block,
             # Warm instances start with the group: without a way out and permissions they could not report.
             ready_after=[around.network, identity, telemetry],
         ),

@@ -233,6 +233,7 @@ def controller(
             [
                 "autoscaling:DescribeAutoScalingGroups",
                 "autoscaling:DescribeScalingActivities",
+                "ec2:DescribeCapacityReservations",
                 "ec2:DescribeInstances",
                 "ec2:DescribeSpotInstanceRequests",
                 "ec2:DescribeSpotPriceHistory",

@@ -98,6 +98,13 @@ class Settings(Model):
         names = [service.name for service in services] + [one.name for one in training]
         unique(names, "services or training jobs")
         _check_requirements(training, info.data.get("network"))
+        for one in training:
+            zones = info.data["network"].zones if "network" in info.data else ()
+            if one.capacity_block is not None and zones and one.capacity_block.zone not in zones:
+                raise ValueError(
+                    f"capacityBlock of {one.name!r} is in {one.capacity_block.zone!r}, "
+                    f"allowed: {', '.join(zones)} (network.zones)"
+                )
         if "storage" in info.data:
             files = info.data["storage"].file_system
             places = [ON_THE_VOLUME, *(point.name for point in (files.access_points if files else ()))]

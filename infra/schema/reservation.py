@@ -30,3 +30,14 @@ class Reservation(Model):
     def is_one(self) -> bool:
         """Whether it is a single reservation, and no resource group."""
         return self.source.startswith("cr-")
+
+
+class CapacityBlock(Model):
+    """A Capacity Block that has been bought: its reservation, and what and where that is.
+
+    When it begins and ends EC2 tells the controller.
+    """
+
+    reservation: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")]
+    instance_type: str
+    zone: str

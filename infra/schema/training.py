@@ -8,6 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
 from infra.schema.capacity import Capacity
+from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Work
 from lambdas.core import policies
 from userdata.agent.config import limits
@@ -25,10 +26,13 @@ class Training(Work):
 
     ``revision`` is a commit. ``dataset`` is copied to the volume when that is new; ``datasets`` are shared
     and only read. ``checkpoints`` names the access point of the file system where they lie.
+    Between the dates of a ``capacity_block`` the job runs there. It stands in the place of on-demand: outside
+    of them the job has what the primary side buys, and no fallback.
     ``initialization_rate_mib`` and ``throughput_mib`` are the volume's; ``max_restarts`` failures in a row
     without a new checkpoint end the job as failed.
     """
 
+    capacity_block: CapacityBlock | None = None
     repository: limits.CodeRepository
     revision: limits.Revision
     command: limits.Command
@@ -57,6 +61,34 @@ class Training(Work):
         capacity = capacity.model_copy(update={"fallback": fallback})
         catalogue.check_volumes(capacity.types)
         return capacity
+
+    @property
+    def fallback_capacity(self) -> Capacity:
+        """What the fallback starts: with a Capacity Block the one type that was bought there."""
+        if self.capacity_block is None:
+            return self.capacity
+        types = {"instance_types": (self.capacity_block.instance_type,), "instance_requirements": None}
+        return self.capacity.model_copy(update=types)
+
+    @field_validator("capacity_block")
+    @classmethod
+    def _instead_of_on_demand(cls, block: CapacityBlock | None, info: ValidationInfo) -> CapacityBlock | None:
+        if block is None or "capacity" not in info.data:
+            return block
+        capacity: Capacity = info.data["capacity"]
+        fallback = capacity.fallback
+        if not fallback.enabled or fallback.reservation is not None or fallback.warm_instances:
+            raise ValueError(
+                f"{block.reservation} is the job's fallback, allowed: beside it no fallback.enabled: false, "
+                "fallback.reservation or fallback.warmInstances"
+            )
+        if capacity.on_demand_base:
+            raise ValueError(
+                f"{block.reservation} beside onDemandBase, which is kept in any case, allowed: 0"
+            )
+        catalogue.check_mix((*capacity.types, block.instance_type), capacity.ami, capacity.amis)
+        catalogue.check_volumes((block.instance_type,))
+        return block
 
     @field_validator("dataset")
     @classmethod

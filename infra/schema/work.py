@@ -36,6 +36,11 @@ class Work(Model):
     datasets: Annotated[tuple[Dataset, ...], Field(max_length=len(DATASET_DEVICES))] = ()
     environment: limits.Environment = Field(default_factory=dict)
 
+    @property
+    def fallback_capacity(self) -> Capacity:
+        """What the fallback starts: what the primary side does."""
+        return self.capacity
+
     @field_validator("datasets")
     @classmethod
     def _places(cls, datasets: tuple[Dataset, ...], info: ValidationInfo) -> tuple[Dataset, ...]:

@@ -13,6 +13,7 @@ from lambdas.aws.act import Actor, Failure
 from lambdas.aws.alarm_clock import AlarmClock
 from lambdas.aws.auto_scaling import AutoScalingService
 from lambdas.aws.budget import Budget, BudgetError
+from lambdas.aws.capacity_blocks import CapacityBlocks
 from lambdas.aws.memory import ConflictError, MemoryStore, Remembered
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import RegistryReader
@@ -84,6 +85,7 @@ class Controller:
     root: str
     observer: Observer
     prices: SpotPrices
+    blocks: CapacityBlocks
     store: MemoryStore
     actor: Actor
     alarm_clock: AlarmClock
@@ -131,7 +133,7 @@ class Controller:
         name = settings.group.name
         now = self.clock()
         remembered = self.store.load(name)
-        observation = self.observer.observe(settings, now, budget)
+        observation = self.blocks.apply(settings, self.observer.observe(settings, now, budget), now)
         memory, trouble = self.prices.refresh(settings, note(remembered.memory, events, now), now)
         observation = replace(
             observation,
@@ -219,6 +221,7 @@ def build(client: Callable[[str], Any], place: StackPlace, clock: Callable[[], f
         root=place.root,
         observer=Observer(place.stack, capacity, ec2, RegistryReader(dynamodb, place.registry_table)),
         prices=SpotPrices(ec2),
+        blocks=CapacityBlocks(ec2),
         store=MemoryStore(dynamodb, place.memory_table),
         actor=Actor(capacity),
         alarm_clock=AlarmClock(client("sqs"), place.queue_url),

@@ -39,8 +39,8 @@ class GroupSettings:
     """One capacity group: what decisions depend on, and how AWS knows it.
 
     ``sides`` has no fallback where none stands behind the primary; ``slots`` are the worker slots that an
-    instance of a type must show to be ready, 1 where the type is not named; ``zones`` and
-    ``on_demand_prices`` as in ``GroupConfig``.
+    instance of a type must show to be ready, 1 where the type is not named; ``zones``, ``on_demand_prices``
+    and ``block`` as in ``GroupConfig``.
     """
 
     group: Group
@@ -49,6 +49,7 @@ class GroupSettings:
     slots: Mapping[str, int]
     zones: tuple[str, ...]
     on_demand_prices: Mapping[str, float]
+    block: str
 
 
 def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
@@ -100,6 +101,7 @@ def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
         slots=config.slots,
         zones=config.zones,
         on_demand_prices=config.on_demand_prices,
+        block=config.block,
     )
 
 

@@ -26,7 +26,8 @@ class GroupConfig:
     ``knobs`` as in ``lambdas.core.policies.build``; the others as in ``lambdas.core.model.Group``. ``run`` is
     the revision that a job is to run, empty for a service: once the group's parameter ``finished`` names it,
     the target counts as 0. ``zones`` are where it buys; ``on_demand_prices`` what on-demand in the place of
-    an instance costs (US dollars an hour) by its type, without the types for which nobody knows.
+    an instance costs (US dollars an hour) by its type, without the types for which nobody knows. ``block`` is
+    the Capacity Block that the fallback launches into, and into nothing else; empty where it has none.
     """
 
     kind: GroupKind
@@ -42,6 +43,7 @@ class GroupConfig:
     knobs: Mapping[str, float] = field(default_factory=dict)
     run: str = ""
     reserved: int = 0
+    block: str = ""
     zones: tuple[str, ...] = ()
     on_demand_prices: Mapping[str, float] = field(default_factory=dict)
 
@@ -62,6 +64,7 @@ def dumps(config: GroupConfig) -> str:
             "policy": {"name": config.policy, "knobs": dict(config.knobs)},
             "run": config.run,
             "reserved": config.reserved,
+            "block": config.block,
             "zones": list(config.zones),
             "onDemandPrices": dict(config.on_demand_prices),
         }
@@ -111,6 +114,7 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         knobs=dict(raw["policy"].get("knobs") or {}),
         run=raw.get("run", ""),
         reserved=_count(raw.get("reserved", 0)),
+        block=_text(raw.get("block", "")),
         zones=tuple(_text(zone) for zone in raw.get("zones", ())),
         on_demand_prices={kind: _price(price) for kind, price in raw.get("onDemandPrices", {}).items()},
     )

@@ -27,6 +27,7 @@ CONFIGS = st.builds(
     knobs=st.dictionaries(st.text(), st.floats(allow_nan=False)),
     run=st.text(),
     reserved=COUNTS,
+    block=st.text(),
     zones=st.lists(st.text()).map(tuple),
     on_demand_prices=st.dictionaries(st.text(), st.floats(0, 1000, exclude_min=True)),
 )

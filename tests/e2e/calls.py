@@ -187,6 +187,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "ec2:CreateVolume": Authorisation.new_volume,
     "ec2:DeleteSnapshot": Authorisation.snapshot,
     "ec2:DeleteVolume": Authorisation.volume,
+    "ec2:DescribeCapacityReservations": None,
     "ec2:DescribeInstances": None,
     "ec2:DescribeSnapshots": None,
     "ec2:DescribeSpotFleetInstances": None,

@@ -49,6 +49,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "training[0].dataset": (9, 512, lambda n: "s3://abc/" + ("d" * (n - 10) + "/") * (n > 9)),
     "checkpoints": (1, 24, lambda n: "a" * n),
     "ami": (12, 21, lambda n: "ami-" + "0" * (n - 4)),
+    "capacityBlock.reservation": (11, 20, lambda n: "cr-" + "0" * (n - 3)),
     "reservation.source": (11, 20, lambda n: "cr-" + "0" * (n - 3)),
     "amis.{}": (12, 21, lambda n: "ami-" + "0" * (n - 4)),
     "email": (5, 254, lambda n: "a" * (n - 4) + "@b.c"),

@@ -49,6 +49,8 @@ ASKED = {
     "instanceTypes": ["g5.xlarge"],
     "unit": "gpus",
 }
+DATED = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
+BLOCK = {"reservation": "cr-00000000", "instanceType": "g5.48xlarge", "zone": ZONES[0]}
 JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
 IMAGE = f"worker@sha256:{'0' * 64}"
 # One of everything that may stand in a stack file.
@@ -68,6 +70,7 @@ BASE: dict[str, Any] = {
     "gpu-spot:training": [
         {"name": "job", "capacity": KEPT, **JOB, "datasets": [DATASET], "environment": {"A": "b"}},
         {"name": "choosy", "capacity": CHOSEN, **JOB},
+        {"name": "dated", "capacity": DATED, **JOB, "capacityBlock": BLOCK},
     ],
     "gpu-spot:storage": {
         "fileSystem": {"accessPoints": [{"name": "a", "path": "/a"}]},
@@ -133,8 +136,10 @@ APART: dict[tuple[str, Extreme], str] = {
 
 
 def steps(path: str) -> list[str | int]:
-    """A bound's path in `BASE`: requirements and reservations stand in entries of their own."""
-    if "instanceRequirements" in path or "reservation" in path:
+    """A bound's path in `BASE`: some keys stand in entries of their own."""
+    if "capacityBlock" in path:
+        path = path.replace("[0]", "[2]", 1)
+    if "instanceRequirements" in path or "fallback.reservation" in path:
         entry = 1 if path.startswith("training") else 2
         path = path.replace("[0]", f"[{entry}]", 1)
     found = [int(part) if part.isdecimal() else part for part in re.findall(r"[^.\[\]]+", path)]

@@ -234,6 +234,7 @@ def test_the_controller_finds_a_group_as_the_contract_says() -> None:
         "policy": {"name": policies.DEFAULT, "knobs": {}},
         "run": "",
         "reserved": 0,
+        "block": "",
         "zones": ["us-west-2a", "us-west-2b", "us-west-2c"],
         # The fallback buys the first choice, whatever spot it stands in for.
         "onDemandPrices": dict.fromkeys(["g6.xlarge", "g5.xlarge", "g4dn.xlarge", "g6e.xlarge"], 0.8048),

@@ -26,6 +26,7 @@ NO_RESOURCE_LEVEL = {
     "autoscaling:DescribeAutoScalingGroups",
     "autoscaling:DescribeScalingActivities",
     "cloudwatch:PutMetricData",
+    "ec2:DescribeCapacityReservations",
     "ec2:DescribeInstances",
     "ec2:DescribeSnapshots",
     "ec2:DescribeSpotInstanceRequests",

@@ -44,6 +44,7 @@ class FakeAws:
     fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     spot_prices: dict[tuple[str, str], str] = field(default_factory=dict)
+    reservations: dict[str, dict[str, Any]] = field(default_factory=dict)
     delayed: list[int] = field(default_factory=list)
     marked: dict[str, float] = field(default_factory=dict)
     activities: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -221,6 +222,9 @@ class FakeAws:
             "OnDemandTargetCapacity": OnDemandTargetCapacity,
         }
 
+    def _describe_capacity_reservations(self, CapacityReservationIds: list[str]) -> Any:
+        return {"CapacityReservations": [self.reservations[one] for one in CapacityReservationIds]}
+
     def _terminate_instances(self, InstanceIds: list[str]) -> None:
         for instance_id in InstanceIds:
             del self.instances[instance_id]
@@ -267,6 +271,7 @@ _METHODS = {
     "ec2": (
         "describe_spot_fleet_requests",
         "describe_spot_fleet_request_history",
+        "describe_capacity_reservations",
         "modify_spot_fleet_request",
         "terminate_instances",
     ),

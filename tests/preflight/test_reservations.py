@@ -97,3 +97,56 @@ def test_one_that_is_not_there_is_a_failure(clients: AwsClients, code: str) -> N
     wanted = stack({"fallback": {"reservation": {"source": ID, "count": 1}}})
     [one] = remarks(reservations, wanted, clients)
     assert (one.status, one.found) == ("failure", "is not in this account and region")
+
+
+BLOCK = {"reservation": ID, "instanceType": "g6.xlarge", "zone": "us-west-2a"}
+BOUGHT: dict[str, Any] = {
+    "ReservationType": "capacity-block",
+    "State": "scheduled",
+    "StartDate": datetime(2026, 12, 1, 11, 30, tzinfo=UTC),
+    "EndDate": datetime(2026, 12, 2, 11, 30, tzinfo=UTC),
+}
+
+
+def of_job(clients: AwsClients, shown: dict[str, Any]) -> tuple[str, str]:
+    answer(clients, "ec2", "DescribeCapacityReservations", shown)
+    job = {
+        "name": "resnet",
+        "capacity": {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]},
+        "repository": "https://example.com/vision/resnet.git",
+        "revision": "0" * 40,
+        "command": ["python", "train.py"],
+        "capacityBlock": BLOCK,
+    }
+    [one] = remarks(reservations, stack(training=[job]), clients)
+    return one.status, one.found
+
+
+def test_a_block_that_is_to_come_says_when(clients: AwsClients) -> None:
+    assert of_job(clients, {"CapacityReservations": [GOOD | BOUGHT]}) == (
+        "ok",
+        "is scheduled: g6.xlarge in us-west-2a from 2026-12-01 11:30 to 2026-12-02 11:30 UTC",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ReservationType": "default"}, "is an On-Demand Capacity Reservation, no Capacity Block"),
+        ({"AvailabilityZone": "us-west-2b"}, "is g6.xlarge in us-west-2b"),
+        ({"InstanceType": "p5.48xlarge"}, "is p5.48xlarge in us-west-2a"),
+        ({"State": "payment-failed"}, "is payment-failed"),
+        ({"State": "expired"}, "is expired"),
+    ],
+)
+def test_a_block_that_the_job_cannot_use_is_a_failure(
+    clients: AwsClients, given: dict[str, Any], said: str
+) -> None:
+    assert of_job(clients, {"CapacityReservations": [GOOD | BOUGHT | given]}) == ("failure", said)
+
+
+def test_a_block_that_is_not_there_is_a_failure(clients: AwsClients) -> None:
+    assert of_job(clients, error("InvalidCapacityReservationId.NotFound")) == (
+        "failure",
+        "is not in this account and region",
+    )

@@ -1,4 +1,4 @@
-"""Whether the capacity that groups reckon as reserved is there, and theirs to use.
+"""Whether the capacity that groups reckon as reserved, or jobs have bought for a date, is there to use.
 
 Source: ``DescribeCapacityReservations``, and for a resource group of them ``ListGroupResources``. A launch
 goes into a reservation of its type, platform and zone (EC2 guide, "On-Demand Capacity Reservations").
@@ -15,31 +15,33 @@ from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.remark import Remark
 from gpu_spot.preflight.stack import Stack
 from infra.schema import Capacity
-from infra.schema.reservation import Reservation
+from infra.schema.reservation import CapacityBlock, Reservation
 
 NAME: Final = "reservations"
 _PLATFORM: Final = "Linux/UNIX"
 _MISSING: Final = ("InvalidCapacityReservationId", "NotFoundException")
+_NOT_THERE: Final = "is not in this account and region"
+_TO_COME: Final = ("payment-pending", "pending", "scheduled", "active")
 
 
 def look(stack: Stack, account: Account) -> Iterator[Remark]:
-    """Look at each group's reservation."""
+    """Look at each group's reservation, and at each job's Capacity Block."""
     for group, capacity in stack.settings.capacities.items():
         reservation = capacity.fallback.reservation
         if reservation is not None:
             yield from _of_group(group, capacity, reservation, stack, account)
+    for job in stack.settings.training:
+        if job.capacity_block is not None:
+            yield _of_job(f"{job.name}: {job.capacity_block.reservation}", job.capacity_block, account)
 
 
 def _of_group(
     group: str, capacity: Capacity, reservation: Reservation, stack: Stack, account: Account
 ) -> Iterator[Remark]:
     subject = f"{group}: {reservation.source}"
-    try:
-        found = _described(reservation, account)
-    except ClientError as error:
-        if not error.response["Error"]["Code"].startswith(_MISSING):
-            raise
-        yield Remark(subject, "failure", "is not in this account and region", "look at fallback.reservation")
+    found = _described(reservation, account)
+    if found is None:
+        yield Remark(subject, "failure", _NOT_THERE, "look at fallback.reservation")
         return
     usable = 0
     for one in found:
@@ -56,21 +58,51 @@ def _of_group(
         yield Remark(subject, "ok", f"{usable} instances for {reservation.count}")
 
 
-def _described(reservation: Reservation, account: Account) -> list[dict[str, Any]]:
-    ids = [reservation.source]
-    if not reservation.is_one:
-        pages = account.clients("resource-groups").get_paginator("list_group_resources")
+def _of_job(subject: str, block: CapacityBlock, account: Account) -> Remark:
+    found = _shown([block.reservation], account)
+    if not found:
+        return Remark(subject, "failure", _NOT_THERE, "look at capacityBlock.reservation")
+    [one] = found
+    place = f"{one['InstanceType']} in {one['AvailabilityZone']}"
+    if one.get("ReservationType") != "capacity-block":
+        advice = "name it in fallback.reservation"
+        return Remark(subject, "failure", "is an On-Demand Capacity Reservation, no Capacity Block", advice)
+    if place != f"{block.instance_type} in {block.zone}":
+        return Remark(subject, "failure", f"is {place}", "say so in capacityBlock")
+    if one["State"] not in _TO_COME:
+        return Remark(subject, "failure", f"is {one['State']}", "take it out of the stack file")
+    times = f"{one['StartDate']:%Y-%m-%d %H:%M} to {one['EndDate']:%Y-%m-%d %H:%M} UTC"
+    return Remark(subject, "ok", f"is {one['State']}: {place} from {times}")
+
+
+def _described(reservation: Reservation, account: Account) -> list[dict[str, Any]] | None:
+    """Return a reservation, or those of a resource group; ``None`` where there is no such thing."""
+    if reservation.is_one:
+        return _shown([reservation.source], account)
+    pages = account.clients("resource-groups").get_paginator("list_group_resources")
+    try:
         ids = [
             one["Identifier"]["ResourceArn"].rpartition("/")[2]
             for page in pages.paginate(Group=reservation.source)
             for one in page["Resources"]
         ]
-    if not ids:
-        return []
-    described = account.clients("ec2").get_paginator("describe_capacity_reservations")
-    return [
-        one for page in described.paginate(CapacityReservationIds=ids) for one in page["CapacityReservations"]
-    ]
+    except ClientError as error:
+        if error.response["Error"]["Code"].startswith(_MISSING):
+            return None
+        raise
+    return _shown(ids, account) if ids else []
+
+
+def _shown(ids: list[str], account: Account) -> list[dict[str, Any]] | None:
+    pages = account.clients("ec2").get_paginator("describe_capacity_reservations")
+    try:
+        return [
+            one for page in pages.paginate(CapacityReservationIds=ids) for one in page["CapacityReservations"]
+        ]
+    except ClientError as error:
+        if error.response["Error"]["Code"].startswith(_MISSING):
+            return None
+        raise
 
 
 def _wrong(one: dict[str, Any], capacity: Capacity, stack: Stack) -> str | None:

@@ -14,7 +14,7 @@ from infra.components.capacity.launch_template import Launchable
 from infra.components.capacity.spot_fleet import SpotFleet, SpotFleetArgs
 from infra.on_demand_prices import in_place_of
 from infra.schema.capacity import Capacity
-from infra.schema.reservation import Reservation
+from infra.schema.reservation import CapacityBlock, Reservation
 from infra.scope import Scope
 from lambdas.core import group_config, names
 from lambdas.core.group_config import GroupConfig
@@ -35,7 +35,8 @@ class CapacityGroupArgs:
 
     ``subnet_ids`` are by zone, ``slots`` workers on an instance by its type, ``instance_role_arn`` is the
     role that instances take.
-    With ``run`` the target counts until the work itself says that this run has ended.
+    With ``run`` the target counts until the work itself says that this run has ended. With a ``block`` the
+    fallback is what was bought there, and no other on-demand.
     """
 
     scope: Scope
@@ -48,6 +49,7 @@ class CapacityGroupArgs:
     slots: Mapping[str, int]
     drain_seconds: int
     run: str | None = None
+    block: CapacityBlock | None = None
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -170,18 +172,26 @@ class CapacityGroup(pulumi.ComponentResource):
         args = self._args
         name = args.scope.name(args.group, side)
         tags = args.scope.tags(name, group=args.group, side=side)
+        block = args.block if side == "fallback" else None
+        own = launchables[0].template
         return aws.autoscaling.Group(
             name,
             min_size=0,
             max_size=self._largest_size(),
             desired_capacity=0,
-            vpc_zone_identifiers=list(args.subnet_ids.values()),
-            mixed_instances_policy=aws.autoscaling.GroupMixedInstancesPolicyArgs(
+            vpc_zone_identifiers=[args.subnet_ids[block.zone]] if block else list(args.subnet_ids.values()),
+            # A Capacity Block is one type in one zone, and its template says so.
+            launch_template=aws.autoscaling.GroupLaunchTemplateArgs(id=own.id, version=own.version)
+            if block
+            else None,
+            mixed_instances_policy=None
+            if block
+            else aws.autoscaling.GroupMixedInstancesPolicyArgs(
                 instances_distribution=distribution,
                 launch_template=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateArgs(
                     launch_template_specification=aws.autoscaling.GroupMixedInstancesPolicyLaunchTemplateLaunchTemplateSpecificationArgs(
-                        launch_template_id=launchables[0].template.id,
-                        version=launchables[0].template.version,
+                        launch_template_id=own.id,
+                        version=own.version,
                     ),
                     overrides=overrides.of_group(args.capacity, launchables),
                 ),
@@ -262,13 +272,14 @@ class CapacityGroup(pulumi.ComponentResource):
             # Written after both sides, whose names stand here: from then on every launch starts this run.
             run=args.run or "",
             reserved=capacity.fallback.reservation.count if capacity.fallback.reservation else 0,
+            block=args.block.reservation if args.block else "",
             zones=tuple(args.subnet_ids),
             on_demand_prices=self._on_demand_prices(),
         )
 
     def _on_demand_prices(self) -> dict[str, float]:
         args, capacity = self._args, self._args.capacity
-        if not args.fallback:
+        if not args.fallback or args.block:
             return {}
         in_order = capacity.instance_requirements is None
         return in_place_of(capacity.types, args.scope.region, capacity.weights, in_order=in_order)

@@ -7,12 +7,13 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pulumi
 import pulumi_aws as aws
 
 from infra.components.capacity.agent_store import AgentStore
+from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Dataset
 from infra.scope import Scope
 from userdata.agent.config import strict
@@ -32,7 +33,7 @@ class LaunchTemplateArgs:
     """``image_id`` as EC2 takes it; ``agent`` is the node agent's configuration.
 
     Each instance gets a volume of each of ``datasets``. ``instance_tags`` are for instances alone, not for
-    their volumes.
+    their volumes. With a ``block`` it starts instances there and nowhere else.
     """
 
     scope: Scope
@@ -47,6 +48,7 @@ class LaunchTemplateArgs:
     agent: pulumi.Input[Config]
     datasets: Sequence[Dataset] = ()
     instance_tags: Mapping[str, str] = field(default_factory=dict)
+    block: CapacityBlock | None = None
 
 
 class LaunchTemplate(pulumi.ComponentResource):
@@ -98,6 +100,7 @@ class LaunchTemplate(pulumi.ComponentResource):
                 )
                 for kind in ("instance", "volume", "network-interface")
             ],
+            **(_into(args.block) if args.block else {}),
             user_data=boot_data.apply(lambda known: known[0]),
             update_default_version=True,
             tags=tags,
@@ -108,6 +111,24 @@ class LaunchTemplate(pulumi.ComponentResource):
         # `$Latest` would hide a new version from a group: no diff, no effect on a later refresh.
         self.version = template.latest_version.apply(str)
         self.register_outputs({"id": self.id, "version": self.version})
+
+
+def _into(block: CapacityBlock) -> dict[str, Any]:
+    """Return what starts instances in a Capacity Block.
+
+    Source: EC2 Auto Scaling guide, "Use Capacity Blocks for machine learning workloads".
+    """
+    return {
+        "instance_type": block.instance_type,
+        "instance_market_options": aws.ec2.LaunchTemplateInstanceMarketOptionsArgs(
+            market_type="capacity-block"
+        ),
+        "capacity_reservation_specification": aws.ec2.LaunchTemplateCapacityReservationSpecificationArgs(
+            capacity_reservation_target=aws.ec2.LaunchTemplateCapacityReservationSpecificationCapacityReservationTargetArgs(
+                capacity_reservation_id=block.reservation
+            )
+        ),
+    }
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Final
 
 from pulumi_on_moto.fixes.buckets import PLAIN_TEXT
+from pulumi_on_moto.fixes.capacity_reservations import CAPACITY_RESERVATIONS
 from pulumi_on_moto.fixes.event_sources import POLLING
 from pulumi_on_moto.fixes.fix import Fix, Patch, patched
 from pulumi_on_moto.fixes.fleets.changing import CANCEL, MODIFY, REQUEST
@@ -58,6 +59,7 @@ FIXES: Final[tuple[Fix, ...]] = (
     MEMBERS,
     HISTORY,
     SPOT_PRICES,
+    CAPACITY_RESERVATIONS,
 )
 SPEED_UPS: Final[tuple[Patch, ...]] = (
     ACCOUNT,

@@ -1,0 +1,58 @@
+"""A job with a Capacity Block: its fallback starts instances there and nowhere else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.infra.declared import Run
+from tests.infra.training import stack
+
+BLOCK = {"reservation": "cr-0123456789abcdef0", "instanceType": "g6e.48xlarge", "zone": "us-west-2b"}
+
+
+def declared(tmp_path: Path, **changes: Any) -> Run:
+    return stack(tmp_path / "block", capacityBlock=BLOCK, **changes)
+
+
+def test_its_template_names_the_block_and_nothing_else(tmp_path: Path) -> None:
+    found = declared(tmp_path)
+    template = found.the("LaunchTemplate", "resnet-fallback")
+    assert template["instanceType"] == "g6e.48xlarge"
+    assert template["instanceMarketOptions"] == {"marketType": "capacity-block"}
+    assert template["capacityReservationSpecification"] == {
+        "capacityReservationTarget": {"capacityReservationId": BLOCK["reservation"]}
+    }
+    primary = found.the("LaunchTemplate", "resnet-primary")
+    assert not primary.keys() & {"instanceType", "instanceMarketOptions", "capacityReservationSpecification"}
+
+
+def test_its_group_is_of_one_type_in_the_blocks_zone(tmp_path: Path) -> None:
+    found = declared(tmp_path)
+    group = found.the("Group", "resnet-fallback")
+    assert not group.keys() & {"mixedInstancesPolicy", "warmPool", "capacityReservationSpecification"}
+    assert group["launchTemplate"]["id"] == "gpu-spot-dev-resnet-fallback-id"
+    [subnet] = group["vpcZoneIdentifiers"]
+    assert "us-west-2b" in subnet
+    assert len(found.the("Group", "resnet-primary")["vpcZoneIdentifiers"]) == 3
+
+
+def test_the_controller_is_told_of_the_block(tmp_path: Path) -> None:
+    config = json.loads(declared(tmp_path).the("Parameter", "resnet-config")["insecureValue"])
+    assert config["block"] == BLOCK["reservation"]
+    # There is no other on-demand that spot could be compared with.
+    assert config["onDemandPrices"] == {}
+
+
+def test_of_several_images_the_blocks_own_boots_it(tmp_path: Path) -> None:
+    mine = "ami-0123456789abcdef0"
+    capacity = {
+        "kind": "mixed-asg",
+        "target": 1,
+        "instanceTypes": ["g5.xlarge", "g6.xlarge"],
+        "amis": {"g6e": mine},
+    }
+    found = declared(tmp_path, capacity=capacity)
+    assert found.the("LaunchTemplate", "resnet-fallback")["imageId"] == mine
+    assert found.the("LaunchTemplate", "resnet-primary")["imageId"] != mine

@@ -6,7 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from infra.settings import SettingsError
 from tests.infra.declared import Run
+from tests.infra.test_refusals import ONE, settings, training
 from tests.infra.training import stack
 
 BLOCK = {"reservation": "cr-0123456789abcdef0", "instanceType": "g6e.48xlarge", "zone": "us-west-2b"}
@@ -56,3 +60,36 @@ def test_of_several_images_the_blocks_own_boots_it(tmp_path: Path) -> None:
     found = declared(tmp_path, capacity=capacity)
     assert found.the("LaunchTemplate", "resnet-fallback")["imageId"] == mine
     assert found.the("LaunchTemplate", "resnet-primary")["imageId"] != mine
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"zone": "us-west-2d"},
+            "training: capacityBlock of 'resnet' is in 'us-west-2d', allowed: us-west-2a, ",
+        ),
+        ({"reservation": "cr-1"}, "training[0].capacityBlock.reservation: "),
+        ({"instanceType": "g9.xlarge"}, "training[0].capacityBlock: 'g9.xlarge' is not a known "),
+        ({"instanceType": "g5g.metal"}, "training[0].capacityBlock: "),
+    ],
+)
+def test_a_block_that_the_stack_cannot_use_is_refused(changes: dict[str, str], said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings("dev", training(capacityBlock=BLOCK | changes))
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("beside", "said"),
+    [
+        ({"onDemandBase": 1}, "onDemandBase"),
+        ({"fallback": {"enabled": False}}, "is the job's fallback"),
+        ({"fallback": {"warmInstances": 1}}, "is the job's fallback"),
+        ({"fallback": {"reservation": {"source": "cr-00000000", "count": 1}}}, "is the job's fallback"),
+    ],
+)
+def test_what_a_block_stands_in_for_is_refused_beside_it(beside: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=r"training\[0\]\.capacityBlock: cr-0123456789abcdef0 ") as caught:
+        settings("dev", training(capacityBlock=BLOCK, capacity=ONE | beside))
+    assert said in str(caught.value)

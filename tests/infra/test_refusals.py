@@ -89,7 +89,6 @@ def training(**values: Any) -> dict[str, Any]:
 
 
 POINT = {"name": "a", "path": "/a"}
-BLOCK = {"reservation": "cr-00000000", "instanceType": "g6.48xlarge", "zone": "us-west-2a"}
 
 # (stack, changes, key that the message names, what it says)
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
@@ -139,40 +138,6 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
         capacity(fallback={"reservation": {"source": "cr-00000000"}}),
         "services[0].capacity.fallback.reservation.count",
         "missing",
-    ),
-    # Capacity Blocks
-    ("dev", training(capacityBlock=BLOCK | {"zone": "us-west-2d"}), "training", "us-west-2a, us-west-2b"),
-    (
-        "dev",
-        training(capacityBlock=BLOCK | {"reservation": "cr-1"}),
-        "training[0].capacityBlock.reservation",
-        "cr-",
-    ),
-    ("dev", training(capacityBlock=BLOCK | {"instanceType": "g9.xlarge"}), "training[0].capacityBlock", "g9"),
-    (
-        "dev",
-        training(capacityBlock=BLOCK | {"instanceType": "g5g.metal"}),
-        "training[0].capacityBlock",
-        "arm64",
-    ),
-    (
-        "dev",
-        training(capacityBlock=BLOCK, capacity=ONE | {"onDemandBase": 1}),
-        "training[0].capacityBlock",
-        "onDemandBase",
-    ),
-    *(
-        (
-            "dev",
-            training(capacityBlock=BLOCK, capacity=ONE | {"fallback": fallback}),
-            "training[0].capacityBlock",
-            "the job's fallback",
-        )
-        for fallback in (
-            {"enabled": False},
-            {"warmInstances": 1},
-            {"reservation": {"source": "cr-00000000", "count": 1}},
-        )
     ),
     # types and images
     ("dev", capacity(instanceTypes=["m7i.xlarge"]), "services[0].capacity.instanceTypes", "'m7i.xlarge'"),

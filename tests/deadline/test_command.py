@@ -43,7 +43,7 @@ def test_all_policies_are_replayed_in_every_trace_of_a_folder(trace, tmp_path, c
     ("changed", "message"),
     [
         ({"policy": "greedy,gready"}, "deadline policy 'gready' is unknown, allowed: on-demand, greedy"),
-        ({"deadline": 10}, "deadline is 10 h, at least compute + change-over + margin = 10.1 h"),
+        ({"deadline": 10}, "deadline is 10 h, at least compute + change-over = 10.1 h"),
         ({"compute": 0}, "compute is 0 s, a number above 0"),
         ({"compute": "nan"}, "--compute is nan, a finite number"),
         ({"delay": -1}, "changeover is -60, a number ≥ 0"),

@@ -5,10 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_spot.market.deadline.policies import NAMES, build
+from gpu_spot.market.deadline.policies.experience import Reckoning
 from gpu_spot.market.deadline.policies.model import Choice, Job, JobMode, JobSituation
-from gpu_spot.market.deadline.policies.safety import decide
+from gpu_spot.market.deadline.policies.safety import Prudence, decide
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.deadline.simulate import simulate
+
+
+def told(job: Job) -> Prudence:
+    return Prudence(job, Reckoning.told(job))
 
 
 class Whimsical:
@@ -68,8 +73,8 @@ def test_waiting_ends_at_the_last_safe_moment_and_not_before():
     assert outcome.on_demand_hours == pytest.approx(1.1)
 
 
-def test_a_margin_ends_waiting_earlier():
-    job = Job(compute=3600, deadline=7200, changeover=360, margin=600)
+def test_work_that_may_be_lost_ends_waiting_earlier():
+    job = Job(compute=3600, deadline=7200, changeover=360, checkpoint=600)
     outcome = simulate(PoolRuns.of_ticks("pool", [False] * 120), 0, job, Always(JobMode.IDLE))
     assert outcome.hours == pytest.approx(2.0 - 600 / 3600)
 
@@ -80,21 +85,21 @@ def test_a_margin_ends_waiting_earlier():
 def test_spot_is_started_only_while_its_whole_boot_could_be_lost(spare, expected):
     job = Job(compute=36000, deadline=72000, changeover=360)
     state = JobSituation(3600, 3600 + 360 + spare, JobMode.IDLE, 0.0, up=True, age=math.inf)
-    assert decide(job, state, Always(JobMode.SPOT)).mode is expected
+    assert decide(told(job), state, Always(JobMode.SPOT)).mode is expected
 
 
 def test_running_spot_is_left_to_itself_without_slack():
     job = Job(compute=36000, deadline=72000, changeover=360)
     state = JobSituation(3600, 3600 + 360, JobMode.SPOT, 0.0, up=True, age=600)
-    assert decide(job, state, Always(JobMode.SPOT)).mode is JobMode.SPOT
+    assert decide(told(job), state, Always(JobMode.SPOT)).mode is JobMode.SPOT
 
 
 def test_spot_is_not_held_where_there_is_none():
     job = Job(compute=3600, deadline=72000, changeover=360)
     state = JobSituation(3600, 72000, JobMode.IDLE, 0.0, up=False, age=0)
-    assert decide(job, state, Always(JobMode.SPOT)).mode is JobMode.IDLE
+    assert decide(told(job), state, Always(JobMode.SPOT)).mode is JobMode.IDLE
     with pytest.raises(ValueError, match="report it as lost"):
-        decide(job, JobSituation(3600, 72000, JobMode.SPOT, 0.0, up=False, age=0), Always(JobMode.SPOT))
+        decide(told(job), JobSituation(3600, 72000, JobMode.SPOT, 0.0, up=False, age=0), Always(JobMode.SPOT))
 
 
 @pytest.mark.parametrize(

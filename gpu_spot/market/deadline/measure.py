@@ -1,15 +1,22 @@
-"""Replay many jobs in one pool and compare what the policies cost with the clairvoyant bound."""
+"""Replay many jobs in one pool and add up what the policies come to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 
 from gpu_spot.market.deadline.bound import clairvoyant
+from gpu_spot.market.deadline.doubts import Doubts, Draws
+from gpu_spot.market.deadline.feasible import feasible
+from gpu_spot.market.deadline.policies.experience import Experience
 from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
 from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.deadline.simulate import simulate
+from gpu_spot.market.deadline.simulate import JobOutcome, simulate
 from gpu_spot.market.rules import ticks
+
+LEARNING_STARTS = 5
+"""Starts whose jobs are not counted: what they met is known to those that are."""
 
 
 @dataclass(slots=True)
@@ -24,6 +31,32 @@ class Sum:
     spot_hours: float = 0.0
     starts: int = 0
     interruptions: int = 0
+
+    def add(self, outcome: JobOutcome) -> None:
+        """Add a job."""
+        self.jobs += 1
+        self.misses += outcome.late
+        self.cost += outcome.cost
+        self.on_demand_hours += outcome.on_demand_hours
+        self.spot_hours += outcome.spot_hours
+        self.starts += outcome.starts
+        self.interruptions += outcome.interruptions
+
+
+@dataclass(slots=True)
+class DoubtSum(Sum):
+    """The same under doubts.
+
+    ``avoidable``: missed although it could have been met; ``unsaid``: missed and never said in advance;
+    ``said_hours``: how long before, added up over those that were said, and ``said_least``: the shortest;
+    ``retracted``: said that it cannot be met, and it was.
+    """
+
+    avoidable: int = 0
+    unsaid: int = 0
+    said_hours: float = 0.0
+    said_least: float = float("inf")
+    retracted: int = 0
 
 
 def starts_in(pool: PoolRuns, longest: float, count: int) -> list[int]:
@@ -50,13 +83,49 @@ def measure(
         bounds = clairvoyant(pool, start, ticks(jobs[0].changeover), shapes.values(), jobs[0].spot_price)
         for job, shape in shapes.items():
             for name, policy in policies.items():
-                outcome, total = simulate(pool, start, job, policy), sums[job, name]
-                total.jobs += 1
-                total.misses += outcome.late
-                total.cost += outcome.cost
-                total.bound += bounds[shape] / 60
-                total.on_demand_hours += outcome.on_demand_hours
-                total.spot_hours += outcome.spot_hours
-                total.starts += outcome.starts
-                total.interruptions += outcome.interruptions
+                sums[job, name].add(simulate(pool, start, job, policy))
+                sums[job, name].bound += bounds[shape] / 60
+    return sums
+
+
+def learn(pool: PoolRuns, jobs: Sequence[Job], policy: DeadlinePolicy, doubts: Doubts) -> Experience:
+    """Return what jobs met in this pool, in a world alike with other draws."""
+    experience = Experience()
+    draws = Draws(replace(doubts, seed=doubts.seed + 1), pool)
+    for start in starts_in(pool, max(job.deadline for job in jobs), LEARNING_STARTS):
+        for job in jobs:
+            simulate(pool, start, job, policy, draws, experience)
+    return experience
+
+
+def measure_doubts(
+    pool: PoolRuns,
+    jobs: Sequence[Job],
+    policies: Mapping[str, DeadlinePolicy],
+    starts: Sequence[int],
+    doubts: Doubts,
+    *,
+    learned: bool,
+) -> dict[tuple[Job, str], DoubtSum]:
+    """Replay every job from every start under every policy in a world of doubts.
+
+    ``learned``: jobs of the same policy have been there before; otherwise each job is the first.
+    """
+    sums = {(job, name): DoubtSum() for job in jobs for name in policies}
+    draws, could = Draws(doubts, pool), dict[tuple[Job, int], bool]()
+    for name, policy in policies.items():
+        known = learn(pool, jobs, policy, doubts) if learned else Experience()
+        for start in starts:
+            for job in jobs:
+                outcome = simulate(pool, start, job, policy, draws, deepcopy(known))
+                total = sums[job, name]
+                total.add(outcome)
+                if outcome.late and (job, start) not in could:
+                    could[job, start] = feasible(draws, start, job)
+                total.avoidable += outcome.late and could[job, start]
+                total.unsaid += outcome.late and not outcome.said_hours
+                total.retracted += bool(outcome.said_hours) and not outcome.late
+                if outcome.late and outcome.said_hours:
+                    total.said_hours += outcome.said_hours
+                    total.said_least = min(total.said_least, outcome.said_hours)
     return sums

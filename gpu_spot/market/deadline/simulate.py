@@ -1,6 +1,6 @@
 """Replay one job under a deadline in one pool, from change to change.
 
-What the numbers mean is said in ``policies.model``. The controller sees the pool at every tick.
+What the numbers mean is said in ``policies.model``, what else may happen in ``doubts``.
 
 At each tick a lost spot instance goes first, then the policy looks. Ticks in which neither the pool nor the
 policy's choice can change are played at once; ``tests/deadline`` proves that this changes nothing.
@@ -9,17 +9,29 @@ policy's choice can change are played at once; ``tests/deadline`` proves that th
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
-from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job, JobMode, JobSituation
-from gpu_spot.market.deadline.policies.safety import decide
+from gpu_spot.market.deadline.doubts import HOUR, Doubts, Draws
+from gpu_spot.market.deadline.policies.experience import Experience, Reckoning
+from gpu_spot.market.deadline.policies.model import (
+    EPSILON,
+    DeadlinePolicy,
+    Job,
+    JobMode,
+    JobSituation,
+)
+from gpu_spot.market.deadline.policies.safety import Prudence, decide
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.rules import TICK_SECONDS, ticks
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What one job came to. ``cost`` is in on-demand hours; ``late`` says that the deadline was missed."""
+    """What one job came to. ``cost`` is in on-demand hours; ``late`` says that the deadline was missed.
+
+    ``said_hours``: how long before the deadline it was first said that it cannot be met; 0: never.
+    """
 
     cost: float
     late: bool
@@ -28,58 +40,200 @@ class JobOutcome:
     on_demand_hours: float
     starts: int
     interruptions: int
+    said_hours: float = 0.0
 
 
-def simulate(pool: PoolRuns, start: int, job: Job, policy: DeadlinePolicy) -> JobOutcome:
+def simulate(
+    pool: PoolRuns,
+    start: int,
+    job: Job,
+    policy: DeadlinePolicy,
+    draws: Draws | None = None,
+    experience: Experience | None = None,
+) -> JobOutcome:
     """Replay the job from tick ``start``; its times are rounded up to whole ticks of 60 s.
 
-    The age of the pool's run is counted from the start at the earliest: what nobody has watched is not known.
-    Raises ``ValueError`` where the pool ends before the deadline.
+    Without ``draws`` all is as told; without ``experience`` that is reckoned with. The age of the pool's run
+    is counted from the start at the earliest: what nobody has watched is not known. Raises ``ValueError``
+    where the pool ends before the deadline.
     """
-    length, left, boot = ticks(job.deadline), ticks(job.compute), ticks(job.changeover)
+    length = ticks(job.deadline)
     if start < 0 or start + length > pool.ticks:
         raise ValueError(
             f"a job from tick {start} with deadline {length} does not fit into {pool.ticks} ticks"
         )
-    now, end = start, start + length
-    index = pool.index(start)
-    run = pool.runs[index]
-    state = JobSituation(left * TICK_SECONDS, length * TICK_SECONDS, JobMode.IDLE, 0.0, run.up, 0.0)
-    mode, boot_left = JobMode.IDLE, 0
-    paid = dict.fromkeys(JobMode, 0)
-    starts = interruptions = 0
-    while left > 0 and now < end:
-        if now >= run.end:
-            index += 1
-            run = pool.runs[index]
-            if mode is JobMode.SPOT and not run.up:
-                mode, boot_left, interruptions = JobMode.IDLE, 0, interruptions + 1
-        state.left, state.remaining = left * TICK_SECONDS, (end - now) * TICK_SECONDS
-        state.mode, state.boot_left = mode, boot_left * TICK_SECONDS
-        state.up, state.age = run.up, (now - max(run.start, start)) * TICK_SECONDS
-        choice = decide(job, state, policy)
-        span = min(run.end, end) - now
-        if choice.mode is not mode:
-            mode = choice.mode
-            boot_left = 0 if mode is JobMode.IDLE else boot
-            starts += mode is not JobMode.IDLE
-            span = 1
-        elif choice.hold < math.inf:
-            span = min(span, max(1, ticks(choice.hold)))
+    run = _Run(pool, start, job, policy, draws or Draws(Doubts(), pool), experience)
+    return run.play()
+
+
+class _Run:
+    """One job at work. Times are whole ticks but for ``left``, seconds of the plan."""
+
+    def __init__(
+        self,
+        pool: PoolRuns,
+        start: int,
+        job: Job,
+        policy: DeadlinePolicy,
+        draws: Draws,
+        experience: Experience | None,
+    ) -> None:
+        self.pool, self.job, self.policy, self.draws, self.experience = pool, job, policy, draws, experience
+        self.start, self.now, self.end = start, start, start + ticks(job.deadline)
+        self.left = ticks(job.compute) * TICK_SECONDS
+        self.index = pool.index(start)
+        self.run = pool.runs[self.index]
+        self.pace, self.price = draws.pace(start), draws.price(start, job.spot_price)
+        self.offered, self.offered_since = self._offers(), start
+        self.mode, self.boot, self.booted, self.worked = JobMode.IDLE, 0, 0, 0
+        self.refused_since: int | None = None
+        self.progress = _Progress()
+        self.spot: Counter[float] = Counter()
+        self.on_demand = self.starts = self.interruptions = self.said = 0
+        self.state = JobSituation(self.left, job.deadline, self.mode, 0.0, self.offered, 0.0)
+        self.prudence = self._prudence()
+
+    def play(self) -> JobOutcome:
+        """Play to the end of the work or to the deadline."""
+        look = ticks(self.job.tick)
+        while self.left > EPSILON and self.now < self.end:
+            self._market()
+            after_look = (self.now - self.start) % look
+            self._pass(look - after_look if after_look else self._look())
+        self._answered()
+        spot_cost = sum(price * held for price, held in sorted(self.spot.items()))
+        return JobOutcome(
+            cost=(spot_cost + self.on_demand) / HOUR,
+            late=self.left > EPSILON,
+            hours=(self.now - self.start) / HOUR,
+            spot_hours=self.spot.total() / HOUR,
+            on_demand_hours=self.on_demand / HOUR,
+            starts=self.starts,
+            interruptions=self.interruptions,
+            said_hours=self.said / HOUR,
+        )
+
+    def _market(self) -> None:
+        """Let happen what the market does at this tick."""
+        if self.now >= self.run.end:
+            self.index += 1
+            self.run = self.pool.runs[self.index]
+            if self.mode is JobMode.SPOT and not self.run.up:
+                self._lose()
+        if self.now >= self.pace.until:
+            self.pace = self.draws.pace(self.now)
+        if self.now >= self.price.until:
+            self.price = self.draws.price(self.now, self.job.spot_price)
+        if self._offers() != self.offered:
+            self.offered, self.offered_since = not self.offered, self.now
+
+    def _offers(self) -> bool:
+        """Return whether the pool gives spot that saves something."""
+        return self.run.up and self.price.value < 1
+
+    def _lose(self) -> None:
+        if self.job.checkpoint and not self.draws.saved(self.now):
+            unsaved = self.worked % ticks(self.job.checkpoint)
+            self.left += unsaved * TICK_SECONDS * self.pace.value
+        self.mode, self.interruptions = JobMode.IDLE, self.interruptions + 1
+
+    def _look(self) -> int:
+        """Let the policy choose and start what it chose; return for how many ticks that holds."""
+        state = self.state
+        state.left, state.remaining = self.left, (self.end - self.now) * TICK_SECONDS
+        state.mode, state.boot_left = self.mode, self._boot_left()
+        state.up = self.offered or self.mode is JobMode.SPOT
+        state.age = (self.now - self.offered_since) * TICK_SECONDS
+        state.price, state.refused = self.price.value, False
+        choice = decide(self.prudence, state, self.policy)
+        if choice.mode is JobMode.ON_DEMAND and self.mode is not JobMode.ON_DEMAND:
+            if self.draws.refused(self.now):
+                state.refused = True
+                self.refused_since = self.now if self.refused_since is None else self.refused_since
+                choice = decide(self.prudence, state, self.policy)
+            else:
+                self._answered(granted=True)
+        elif self.refused_since is not None:
+            self._answered()
+        if choice.late and not self.said:
+            self.said = self.end - self.now
+        if choice.mode is not self.mode:
+            self._begin(choice.mode)
+            return 1
+        return 1 if state.refused else max(1, ticks(min(choice.hold, self.job.deadline)))
+
+    def _boot_left(self) -> float:
+        """Return the seconds of boot that are expected to be left: an instance only says when it works."""
+        if self.mode is JobMode.IDLE or self.booted == self.boot:
+            return 0.0
+        return max(TICK_SECONDS, self.prudence.reckoning.changeover - self.booted * TICK_SECONDS)
+
+    def _begin(self, mode: JobMode) -> None:
+        self.mode, self.boot, self.booted, self.worked = mode, 0, 0, 0
         if mode is not JobMode.IDLE:
-            span = min(span, boot_left + left)
-            booted = min(span, boot_left)
-            boot_left -= booted
-            left -= span - booted
-        paid[mode] += span
-        now += span
-    hour = 3600.0 / TICK_SECONDS
-    return JobOutcome(
-        cost=(paid[JobMode.SPOT] * job.spot_price + paid[JobMode.ON_DEMAND]) / hour,
-        late=left > 0,
-        hours=(now - start) / hour,
-        spot_hours=paid[JobMode.SPOT] / hour,
-        on_demand_hours=paid[JobMode.ON_DEMAND] / hour,
-        starts=starts,
-        interruptions=interruptions,
-    )
+            self.boot = self.draws.changeover(self.job.changeover, mode, self.now)
+            self.starts += 1
+
+    def _answered(self, *, granted: bool = False) -> None:
+        """Remember how long on-demand was refused: until it was granted or no longer asked for."""
+        if self.experience is not None and (granted or self.refused_since is not None):
+            since = self.now if self.refused_since is None else self.refused_since
+            self.experience.refusals.add((self.now - since) * TICK_SECONDS)
+            self.prudence = self._prudence()
+        self.refused_since = None
+
+    def _pass(self, span: int) -> None:
+        """Let up to ``span`` ticks pass, fewer where something changes before."""
+        span = min(span, *(until - self.now for until in (self.run.end, self.end, self.pace.until)))
+        span = min(span, self.price.until - self.now)
+        if self.mode is not JobMode.IDLE:
+            span = self._boots(span) if self.booted < self.boot else self._works(span)
+            if self.mode is JobMode.SPOT:
+                self.spot[self.price.value] += span
+            else:
+                self.on_demand += span
+        self.now += span
+
+    def _boots(self, span: int) -> int:
+        span = min(span, self.boot - self.booted)
+        self.booted += span
+        if self.booted == self.boot and self.experience is not None:
+            self.experience.changeovers.add(self.boot * TICK_SECONDS)
+            self.prudence = self._prudence()
+        return span
+
+    def _works(self, span: int) -> int:
+        a_tick = TICK_SECONDS * self.pace.value
+        span = min(span, math.ceil(self.left / a_tick - EPSILON))
+        self.left -= span * a_tick
+        self.worked += span
+        sample = self.progress.add(span, self.pace.value)
+        if sample is not None and self.experience is not None:
+            self.experience.paces.add(sample)
+            self.prudence = self._prudence()
+        return span
+
+    def _prudence(self) -> Prudence:
+        if self.experience is None:
+            return Prudence(self.job, Reckoning.told(self.job))
+        return Prudence(self.job, self.experience.reckoning(self.job, self.progress.likely))
+
+
+class _Progress:
+    """The pace of the job, hour by hour of its work."""
+
+    def __init__(self) -> None:
+        self.likely = 1.0
+        self._hour, self._all = [0, 0.0], [0, 0.0]
+
+    def add(self, worked: int, pace: float) -> float | None:
+        """Count ticks of work; return the pace of the hour that they complete."""
+        for sums in (self._hour, self._all):
+            sums[0] += worked
+            sums[1] += worked * pace
+        if self._hour[0] < HOUR:
+            return None
+        hour = self._hour[1] / self._hour[0]
+        self.likely = max(hour, self._all[1] / self._all[0])
+        self._hour = [0, 0.0]
+        return hour

@@ -67,7 +67,7 @@ class UniformProgress:
             return Choice(JobMode.SPOT, reason="spot at once")
         missing = 2 * job.changeover * pace - ahead
         if missing > EPSILON:
-            wait = math.inf if pace >= 1 else (missing + state.boot_left) / (1 - pace)
+            wait = math.inf if pace >= 1 or state.boot_left > 0 else missing / (1 - pace)
             return Choice(JobMode.ON_DEMAND, max(job.tick, wait), "less than two change-overs ahead")
         if state.up:
             return Choice(JobMode.SPOT, reason="two change-overs ahead")

@@ -56,7 +56,7 @@ class ExpectedJobCost:
         if state.slack >= self._least(row, state) - EPSILON:
             return Choice(JobMode.SPOT, reason="the pool is old enough for the slack")
         if state.boot_left > 0:
-            return Choice(JobMode.ON_DEMAND, min(edge, state.boot_left), "slack too small to move")
+            return Choice(JobMode.ON_DEMAND, edge, "slack too small to move")
         return Choice(JobMode.ON_DEMAND, min(edge, self._reaches(row, job, state)), "slack too small to move")
 
     def _least(self, row: Row, state: JobSituation) -> float:

@@ -6,11 +6,12 @@ Meaning of the numbers, here and in the replay:
   start; the clock runs from there, not from the first instance.
 - It holds one instance at a time. Every start, of spot or of on-demand and also from one to the other, takes
   ``changeover`` seconds (boot, volume, restore) that are paid and bring no progress.
-- Progress is checkpointed: an interruption or a move loses nothing beyond the next change-over. No notice is
-  relied on: the instance is gone at the tick at which the pool no longer has it.
-- Waiting without an instance costs nothing. On-demand can always be had.
+- Progress is checkpointed: a move loses nothing beyond the next change-over, and neither does an interruption
+  before which the work was saved. The instance is gone at the tick at which the pool no longer has it.
+- Waiting without an instance costs nothing.
 - *Slack* is the time to the deadline less the compute left. A running instance keeps it; waiting and booting
   eat it second by second. While slack ≥ ``changeover``, on-demand still makes the deadline.
+- All this as told. ``doubts`` says what may be otherwise, ``safety`` what is kept in reserve for it.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class JobMode(StrEnum):
 class Job:
     """What is asked for, in seconds; ``spot_price`` is a fraction of the on-demand price.
 
-    ``tick`` is how often somebody looks, ``margin`` the part of the slack that is kept for boots slower than
-    ``changeover`` and for looks that come late.
+    ``tick`` is how often somebody looks; ``checkpoint``: so much work may be lost in an interruption before
+    which nothing was saved.
     """
 
     compute: float
@@ -45,7 +46,7 @@ class Job:
     changeover: float
     spot_price: float = 0.3
     tick: float = 60.0
-    margin: float = 0.0
+    checkpoint: float = 0.0
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a value out of range, and where on-demand from the start would be late."""
@@ -53,21 +54,16 @@ class Job:
             value = getattr(self, name)
             if not (math.isfinite(value) and value > least):
                 raise ValueError(f"{name} is {value:g} s, a number above 0 is needed")
-        for name in ("changeover", "margin", "spot_price"):
+        for name in ("changeover", "checkpoint", "spot_price"):
             value = getattr(self, name)
             if not (math.isfinite(value) and value >= 0):
                 raise ValueError(f"{name} is {value:g}, a number ≥ 0 is needed")
-        least = self.compute + self.changeover + self.margin
+        least = self.compute + self.changeover
         if self.deadline < least:
             raise ValueError(
-                f"deadline is {self.deadline / 3600:g} h, at least compute + change-over + margin = "
+                f"deadline is {self.deadline / 3600:g} h, at least compute + change-over = "
                 f"{least / 3600:g} h is needed"
             )
-
-    @property
-    def reserve(self) -> float:
-        """The slack below which nothing but on-demand is safe."""
-        return self.changeover + self.margin
 
 
 @dataclass(slots=True)
@@ -75,7 +71,8 @@ class JobSituation:
     """The job at one look: ``left`` seconds of compute, ``remaining`` seconds to the deadline.
 
     ``boot_left`` seconds are missing until the held instance makes progress. ``up`` says whether the pool
-    gives spot now, ``age`` for how many seconds it has been seen to do so (or not to do so).
+    gives spot now that costs less than on-demand, ``price``, in parts of on-demand, and ``age`` for how many
+    seconds it has been seen to do so (or not to do so). ``refused``: on-demand was asked for and refused now.
     """
 
     left: float
@@ -84,6 +81,8 @@ class JobSituation:
     boot_left: float
     up: bool
     age: float
+    price: float = 0.3
+    refused: bool = False
 
     @property
     def slack(self) -> float:
@@ -96,12 +95,13 @@ class Choice:
     """What to hold now.
 
     ``hold`` spares looks in a replay: for that many seconds a look gives the same choice if the pool stays as
-    it is and the job already held what was chosen.
+    it is and the job already held what was chosen. ``late``: the deadline cannot be met any more.
     """
 
     mode: JobMode
     hold: float = math.inf
     reason: str = ""
+    late: bool = False
 
 
 class DeadlinePolicy(Protocol):

@@ -69,6 +69,9 @@ def add_parser(commands: Any) -> None:
     market.add_argument(
         "--warm-instances", type=int, metavar="N", help="beyond N on-demand takes the cold start (no bound)"
     )
+    market.add_argument(
+        "--warm-reuse", action="store_true", help="on-demand that is released returns to the warm pool"
+    )
     trouble = parser.add_argument_group("trouble, none by default")
     trouble.add_argument(
         "--hostile",
@@ -93,6 +96,7 @@ def run(args: argparse.Namespace) -> int:
         drain_seconds=args.drain_seconds,
         on_demand_price=args.on_demand_price,
         warm_instances=args.warm_instances,
+        warm_reuse=args.warm_reuse,
     )
     contenders = named(args.policy)
     if args.plot is not None:

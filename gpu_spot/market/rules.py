@@ -38,9 +38,11 @@ class Rules:
     ``replace_seconds`` how long it takes until the group's health check finds an instance that has ended;
     ``look_seconds`` the schedule of a controller that no event wakes; ``on_demand_price`` (US dollars an
     hour) turns the prices in the traces on instead of ``spot_price``; ``warm_instances`` bounds the
-    fallback's warm pool: beyond it a launch takes ``spot_cold_start``, and so does the preparation of a
-    successor (None: as many as needed). A stopped instance costs ``warm_price``, a fraction of on-demand; the
-    pool's cost is no part of the run's. With probability ``warm_refusal`` it is not started but lost.
+    fallback's warm pool: it and those in service are so many together, and beyond it a launch takes
+    ``spot_cold_start`` (None: as many as needed). Who is released is stopped and returns, or, without
+    ``warm_reuse``, ends, and another is prepared in its place for that long. A stopped instance costs
+    ``warm_price``, a fraction of on-demand; the pool's cost is no part of the run's. With probability
+    ``warm_refusal`` it is not started but lost.
 
     Rebalance recommendations: ``early`` is the share of drops ahead of which one comes, at a lead before the
     drop that is drawn between ``shortest_lead_seconds`` and ``longest_lead_seconds``, each order of magnitude
@@ -67,6 +69,7 @@ class Rules:
     warm_refusal: float = 0.0
     on_demand_price: float | None = None
     warm_instances: int | None = None
+    warm_reuse: bool = False
     warm_price: float = WARM_PRICE
     shortest_notice_seconds: float = NOTICE_SECONDS
     boot_spread: float = 0.0

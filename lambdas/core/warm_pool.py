@@ -15,6 +15,9 @@ GiB and month are $0.0137 an hour, a g6.xlarge is $0.805 and a g5.2xlarge $1.212
 COLD_BOOT: Final = 180.0
 WARM_BOOT: Final = 60.0
 """Typical seconds from launch to ready, from nothing and out of a warm pool."""
+RETURN: Final = 60.0
+"""Seconds until who was released is stopped and can be started again: assumed. EC2 bills the time before it
+stops, as before any release, and not the stopping itself (EC2 guide, "Amazon EC2 instance state changes")."""
 UP: Final = 0.55
 """The mean share of time in which a zone has spot, over the zones of the public skypilot-org/spot-traces."""
 

@@ -12,7 +12,8 @@ from gpu_spot.cli import main
 from gpu_spot.market.supply.model import draw
 
 KEYS = {
-    "policy", "default", "target", "pools", "ticks", "availability", "full_fraction", "cost", "cost_vs_bound",
+    "policy", "default", "target", "pools", "ticks", "availability", "full_fraction", "cost",
+    "cost_with_everything", "cost_vs_bound",
     "bound", "launches_per_day", "interruptions_per_day", "wasted_fraction", "seconds",
 }  # fmt: skip
 

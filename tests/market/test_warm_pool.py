@@ -1,9 +1,10 @@
-"""A bounded warm pool in the engine: who starts from it is ready sooner, and what is taken is replaced."""
+"""A bounded warm pool in the engine: who starts from it is ready sooner, and who is released fills it up."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,11 +14,13 @@ from gpu_spot.market.comparison.runs import play
 from gpu_spot.market.replay.ledger import Ledger
 from tests.market.markets import market, trace
 
+# On-demand is bought at the start, handed back at tick 3, bought again at the loss of tick 10.
+UP_AND_DOWN = (*[1] * 10, *[0] * 10)
 
-def run(*, target: int = 2, warm: int | None, up: int = 10) -> Ledger:
-    sold, chosen = market(
-        trace(*[1] * up, *[0] * (20 - up)), pool_size=target, notice=0.0, warm_instances=warm, warm_price=0.01
-    )
+
+def run(*samples: int, target: int = 2, warm: int | None, **rules: Any) -> Ledger:
+    given = {"notice": 0.0, "warm_instances": warm, "warm_price": 0.01} | rules
+    sold, chosen = market(trace(*(samples or UP_AND_DOWN)), pool_size=target, **given)
     (contender,) = named("ready-handover")
     return play(sold, chosen, contender, target, keep_spans=True)
 
@@ -31,25 +34,50 @@ def standby(ledger: Ledger) -> list[float]:
 
 
 def test_what_the_pool_cannot_give_boots_in_full() -> None:
-    # On-demand is bought at the start, handed back at tick 3, bought again at the loss of tick 10.
     assert ready(run(warm=None))[10:14] == [0, 2, 2, 2]
     assert ready(run(warm=2))[10:14] == [0, 2, 2, 2]
     assert ready(run(warm=1))[10:14] == [0, 1, 1, 2]
     assert ready(run(warm=0))[10:14] == [0, 0, 0, 2]
 
 
-def test_who_is_taken_is_replaced_a_cold_start_later() -> None:
-    # Spot is gone from tick 2 on: the one of the pool went at tick 0, the next is prepared at tick 3.
-    ledger = run(warm=1, up=1)
-    assert standby(ledger)[:5] == pytest.approx([1.0, 1.0, 1.0, 0.01, 0.01])
-
-
-def test_a_pool_costs_its_preparations_and_little_while_it_waits_and_the_run_costs_the_same() -> None:
+def test_without_reuse_another_is_prepared_in_the_place_of_who_is_released() -> None:
     ledger = run(warm=2)
-    assert standby(ledger)[:4] == pytest.approx([2.0, 2.0, 2.0, 0.02])
+    assert standby(ledger)[:7] == pytest.approx([0.0, 0.0, 0.0, 2.0, 2.0, 2.0, 0.02])
     assert ledger.standby_cost == pytest.approx(sum(standby(ledger)) / (2 * 20))
+
+
+def test_with_reuse_who_is_released_waits_again_and_nobody_is_prepared() -> None:
+    ledger = run(warm=2, warm_reuse=True)
+    assert standby(ledger)[:7] == pytest.approx([0.0, 0.0, 0.0, 0.02, 0.02, 0.02, 0.02])
+    assert ready(ledger)[10:14] == [0, 2, 2, 2]
+
+
+@pytest.mark.parametrize(("reuse", "drain", "filled"), [(True, 60.0, 5), (True, 120.0, 6), (False, 0.0, 6)])
+def test_who_is_released_can_be_started_again_once_stopped(reuse: bool, drain: float, filled: int) -> None:
+    # Handed back at tick 3: drained, and a minute later stopped; another one is prepared in three.
+    for lost, boot in ((filled - 1, 3), (filled, 1)):
+        samples = (*[1] * lost, *[0] * (20 - lost))
+        ledger = run(*samples, warm=2, warm_reuse=reuse, drain_seconds=drain)
+        assert ready(ledger)[lost:].index(2) == boot
+
+
+def test_who_comes_from_nothing_returns_only_where_the_pool_lacks_one() -> None:
+    ledger = run(warm=1, warm_reuse=True)
+    assert standby(ledger)[:5] == pytest.approx([0.0, 0.0, 0.0, 0.01, 0.01])
+
+
+def test_a_lost_warm_instance_is_replaced_by_who_came_instead() -> None:
+    ledger = run(warm=2, warm_reuse=True, warm_refusal=1.0)
+    assert ready(ledger)[10:14] == [0, 0, 0, 2]
+    assert standby(ledger)[3:5] == pytest.approx([0.02, 0.02])
+
+
+@pytest.mark.parametrize("reuse", [True, False])
+def test_the_pool_is_no_part_of_what_the_run_costs(reuse: bool) -> None:
+    ledger = run(warm=2, warm_reuse=reuse)
     assert ledger.cost == run(warm=None).cost
-    assert run(warm=None).standby_cost == 0
+    assert ledger.cost_with_everything == ledger.cost + ledger.standby_cost > ledger.cost
+    assert run(warm=None, warm_reuse=reuse).standby_cost == 0
 
 
 def test_the_size_that_a_stack_takes_is_near_the_best(tmp_path: Path, traces: Path | None) -> None:

@@ -25,7 +25,8 @@ class PolicyOutcome:
 
     ``availability``, ``full_fraction`` and ``wasted_fraction`` are shares, ``cost`` and ``bound`` fractions
     of all-on-demand, ``cost_vs_bound`` their ratio; ``ticks`` (60 s each) are those counted, ``seconds`` the
-    time that the replay took. ``standby_cost`` is what a bounded warm pool costs on top, ``None`` without.
+    time that the replay took. ``standby_cost`` is what a bounded warm pool costs on top, ``None``
+    without, and ``cost_with_everything`` the bill with it.
     """
 
     policy: str
@@ -36,6 +37,7 @@ class PolicyOutcome:
     availability: float
     full_fraction: float
     cost: float
+    cost_with_everything: float
     cost_vs_bound: float
     bound: float
     launches_per_day: float
@@ -98,6 +100,7 @@ def _outcome(
         availability=ledger.availability,
         full_fraction=ledger.full_fraction,
         cost=ledger.cost,
+        cost_with_everything=ledger.cost_with_everything,
         cost_vs_bound=ledger.cost / least,
         bound=least,
         launches_per_day=launches / days,

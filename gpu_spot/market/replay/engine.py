@@ -227,6 +227,7 @@ class Replay:
 
     def _launch_fallback(self, tick: int) -> bool:
         live = sum(h.side is Side.FALLBACK for h in self.held)
+        heapq.heappush(self._agenda, self._warm.follow(live, tick))
         missing = self._orders.desired[Side.FALLBACK] - live
         refused = False
         for attempt in range(missing):
@@ -235,15 +236,12 @@ class Replay:
             ):
                 refused = True
                 continue
-            successor = self._warm.take(tick)
-            warm = successor is not None
-            if successor is not None:
-                heapq.heappush(self._agenda, successor)
-                if self._by_chance(self.rules.warm_refusal, f"warm {attempt}", tick):
-                    # Who cannot be started is lost, and the group launches another from nothing.
-                    self._note(tick, "warm-refusal", 1, "")
-                    self.fleet.warm_lost()
-                    warm = False
+            warm = self._warm.take(tick)
+            if warm and self._by_chance(self.rules.warm_refusal, f"warm {attempt}", tick):
+                # Who cannot be started is lost, and the group launches another from nothing.
+                self._note(tick, "warm-refusal", 1, "")
+                self.fleet.warm_lost()
+                warm = False
             self._launch(
                 tick, quietest(self.shape.pools, self.held), Market.ON_DEMAND, Side.FALLBACK, warm=warm
             )

@@ -99,6 +99,11 @@ class Ledger:
         return self._standby / (self.target * self.counted) if self.counted else 0.0
 
     @property
+    def cost_with_everything(self) -> float:
+        """The whole bill: the run and its warm pool, in the same unit."""
+        return self.cost + self.standby_cost
+
+    @property
     def wasted_fraction(self) -> float:
         """The share of paid instance time that served nobody: booting, or beyond the target."""
         return self._idle_ticks / self._paid_ticks if self._paid_ticks else 0.0

@@ -242,7 +242,11 @@ def controller(
         ),
         Statement(
             "MoveCapacity",
-            ["autoscaling:SetDesiredCapacity", "autoscaling:TerminateInstanceInAutoScalingGroup"],
+            [
+                "autoscaling:SetDesiredCapacity",
+                "autoscaling:SetInstanceProtection",
+                "autoscaling:TerminateInstanceInAutoScalingGroup",
+            ],
             [_own_groups(scope)],
             _tagged({names.TAG_STACK: scope.stack}),
         ),

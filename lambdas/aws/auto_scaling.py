@@ -15,7 +15,9 @@ from lambdas.core.refusals import classify, known
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
+    from mypy_boto3_autoscaling.type_defs import AutoScalingGroupTypeDef
 
+_IN_SERVICE: Final = "InService"
 _GIVEN_UP: Final = ("Terminating", "Terminating:Wait")
 """At the final notice of a spot instance the group calls its termination hook at once: it works on until the
 hook ends (Auto Scaling guide, "Amazon EC2 Auto Scaling lifecycle hooks")."""
@@ -32,6 +34,8 @@ REFUSAL_SECONDS: Final = 1800.0
 """How long a refused launch says that the next would be refused. A group that lacks instances tries again
 about every ten minutes (from others' logs); one that lacks none keeps its last refusal for weeks."""
 _THROTTLED: Final = ("Throttling", "ThrottlingException", "RequestLimitExceeded")
+_MOST_AT_ONCE: Final = 50
+"""How many instances SetInstanceProtection takes (its API reference)."""
 ACTIVITIES: Final = 20
 """How many of a group's newest activities are read to learn whether launches are refused."""
 
@@ -46,31 +50,27 @@ class AutoScalingService:
     def look(self, names: Sequence[str]) -> dict[str, SideView]:
         """See ``CapacityService``: one call."""
         views: dict[str, SideView] = {}
-        pages = self.client.get_paginator("describe_auto_scaling_groups").paginate(
-            AutoScalingGroupNames=names
-        )
-        for page in pages:
-            for group in page["AutoScalingGroups"]:
-                members = {
-                    member["InstanceId"]: Member(
-                        instance_type=member.get("InstanceType", ""),
-                        zone=member["AvailabilityZone"],
-                        healthy=member["HealthStatus"].casefold() == "healthy",
-                        given_up=member["LifecycleState"] in _GIVEN_UP,
-                        # A text; only groups with weights have it.
-                        slots=int(member.get("WeightedCapacity", 1)),
-                    )
-                    for member in group["Instances"]
-                    if not member["LifecycleState"].startswith(_LEFT)
-                }
-                suspended = {process["ProcessName"] for process in group.get("SuspendedProcesses", ())}
-                views[group["AutoScalingGroupName"]] = SideView(
-                    group["DesiredCapacity"],
-                    members,
-                    # AWS itself suspends launches after a day without a success (Auto Scaling guide, "Suspend
-                    # and resume processes").
-                    suspended=frozenset(suspended - {*SUSPENDED_BY_US}),
+        for group in self._groups(names):
+            members = {
+                member["InstanceId"]: Member(
+                    instance_type=member.get("InstanceType", ""),
+                    zone=member["AvailabilityZone"],
+                    healthy=member["HealthStatus"].casefold() == "healthy",
+                    given_up=member["LifecycleState"] in _GIVEN_UP,
+                    # A text; only groups with weights have it.
+                    slots=int(member.get("WeightedCapacity", 1)),
                 )
+                for member in group["Instances"]
+                if not member["LifecycleState"].startswith(_LEFT)
+            }
+            suspended = {process["ProcessName"] for process in group.get("SuspendedProcesses", ())}
+            views[group["AutoScalingGroupName"]] = SideView(
+                group["DesiredCapacity"],
+                members,
+                # AWS itself suspends launches after a day without a success (Auto Scaling guide, "Suspend and
+                # resume processes").
+                suspended=frozenset(suspended - {*SUSPENDED_BY_US}),
+            )
         for name in names:
             if name not in views:
                 raise GoneError(f"Auto Scaling group {name!r} does not exist")
@@ -92,7 +92,13 @@ class AutoScalingService:
         return None
 
     def move(self, name: str, order: Order, group: Group) -> None:
-        """See ``CapacityService``: one call an instance, the only way to choose the victims."""
+        """See ``CapacityService``: one call an instance, which chooses the victims.
+
+        Where a warm pool takes them back they go by scale-in instead.
+        """
+        if order.going and self._takes_back(name, order):
+            self._scale_in(name, order)
+            return
         if order.capacity != order.before:
             self.client.set_desired_capacity(
                 AutoScalingGroupName=name, DesiredCapacity=order.capacity, HonorCooldown=False
@@ -114,3 +120,39 @@ class AutoScalingService:
                     break
         if standing:
             raise NotReleasedError(tuple(standing), next(iter(standing.values())))
+
+    def _takes_back(self, name: str, order: Order) -> bool:
+        """Say whether a scale-in takes exactly who is to go, and returns them to the group's warm pool.
+
+        It ends nobody protected, and protection begins in service (Auto Scaling guide, "Use instance scale-in
+        protection"); nothing says that TerminateInstanceInAutoScalingGroup returns anybody.
+        """
+        for group in self._groups([name]):
+            policy = group.get("WarmPoolConfiguration", {}).get("InstanceReusePolicy", {})
+            counted = [
+                m for m in group["Instances"] if not m["LifecycleState"].startswith((*_GIVEN_UP, *_LEFT))
+            ]
+            others = [member for member in counted if member["InstanceId"] not in order.going]
+            return (
+                policy.get("ReuseOnScaleIn", False)
+                and group["DesiredCapacity"] == order.capacity == len(counted)
+                and len(others) == len(counted) - len(order.going)
+                and all(m["LifecycleState"] == _IN_SERVICE and m["ProtectedFromScaleIn"] for m in others)
+            )
+        return False
+
+    def _groups(self, names: Sequence[str]) -> list[AutoScalingGroupTypeDef]:
+        pages = self.client.get_paginator("describe_auto_scaling_groups").paginate(
+            AutoScalingGroupNames=names
+        )
+        return [group for page in pages for group in page["AutoScalingGroups"]]
+
+    def _scale_in(self, name: str, order: Order) -> None:
+        for start in range(0, len(order.going), _MOST_AT_ONCE):
+            self.client.set_instance_protection(
+                AutoScalingGroupName=name,
+                InstanceIds=order.going[start : start + _MOST_AT_ONCE],
+                ProtectedFromScaleIn=False,
+            )
+        left = order.capacity - len(order.going)
+        self.client.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=left, HonorCooldown=False)

@@ -174,6 +174,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "autoscaling:DescribeScalingActivities": None,
     "autoscaling:RecordLifecycleActionHeartbeat": Authorisation.group,
     "autoscaling:SetDesiredCapacity": Authorisation.group,
+    "autoscaling:SetInstanceProtection": Authorisation.group,
     "autoscaling:TerminateInstanceInAutoScalingGroup": Authorisation.group,
     "cloudwatch:PutMetricData": Authorisation.namespace,
     "dynamodb:DeleteItem": Authorisation.item,

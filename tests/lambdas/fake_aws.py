@@ -82,6 +82,7 @@ class FakeAws:
                 "AvailabilityZone": "us-west-2a",
                 "LifecycleState": "InService",
                 "HealthStatus": "Healthy",
+                "ProtectedFromScaleIn": True,
             }
         )
         self.instances[instance_id] = {
@@ -235,7 +236,19 @@ class FakeAws:
     def _set_desired_capacity(
         self, AutoScalingGroupName: str, DesiredCapacity: int, HonorCooldown: bool
     ) -> None:
-        self.groups[AutoScalingGroupName]["DesiredCapacity"] = DesiredCapacity
+        group = self.groups[AutoScalingGroupName]
+        group["DesiredCapacity"] = DesiredCapacity
+        open_to_it = [m for m in group["Instances"] if not m["ProtectedFromScaleIn"]]
+        for member in open_to_it[: max(0, len(group["Instances"]) - DesiredCapacity)]:
+            group["Instances"].remove(member)
+            del self.instances[member["InstanceId"]]
+
+    def _set_instance_protection(
+        self, AutoScalingGroupName: str, InstanceIds: list[str], ProtectedFromScaleIn: bool
+    ) -> None:
+        for member in self.groups[AutoScalingGroupName]["Instances"]:
+            if member["InstanceId"] in InstanceIds:
+                member["ProtectedFromScaleIn"] = ProtectedFromScaleIn
 
     def _terminate_instance_in_auto_scaling_group(
         self, InstanceId: str, ShouldDecrementDesiredCapacity: bool
@@ -278,6 +291,7 @@ _METHODS = {
     "autoscaling": (
         "describe_scaling_activities",
         "set_desired_capacity",
+        "set_instance_protection",
         "terminate_instance_in_auto_scaling_group",
     ),
     "dynamodb": ("get_item", "put_item"),

@@ -86,7 +86,6 @@ def job() -> dict[str, Any]:
 
 
 def doom(directory: Path, clock: FakeClock) -> float:
-    found = notice.from_lifecycle("Terminated", clock.wall(), 120.0, 20.0)
-    assert found
+    found = notice.from_lifecycle("Terminated", clock.wall(), 120.0)
     notice.write(directory, found)
     return found.deadline

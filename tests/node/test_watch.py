@@ -156,6 +156,30 @@ def test_a_scale_in_is_a_notice_with_the_hooks_time(service: Node) -> None:
     assert found is not None
     assert found.kind == "lifecycle"
     assert found.deadline - service.clock.wall() == pytest.approx(300)
+    # Others serve already, and each second is paid for.
+    assert service.signals() == [(12, signal.SIGTERM)]
+
+
+def test_who_has_served_and_returns_to_the_warm_pool_ends_its_work_and_then_the_hook(service: Node) -> None:
+    for state in ("InService", "Warmed:Stopped"):
+        service.server.documents[LIFECYCLE_STATE] = state
+        service.watcher.tick()
+    found = service.file()
+    assert found is not None
+    assert (found.kind, found.action) == ("lifecycle", "stop")
+    assert service.signals() == [(12, signal.SIGTERM)]
+    service.restart()  # whoever is killed on the way goes on
+    service.passes(10)
+    assert service.hook_calls == []  # it still drains
+    service.host.pids.clear()
+    service.passes(2)
+    assert len(service.hook_calls) == 1
+
+
+def test_on_its_way_into_the_warm_pool_nothing_that_works_is_ended(service: Node) -> None:
+    service.server.documents[LIFECYCLE_STATE] = "Warmed:Stopped"
+    service.passes(20)
+    assert (service.file(), service.signals(), service.hook_calls) == (None, [], [])
 
 
 def test_an_earlier_deadline_replaces_a_later_one_and_not_the_other_way_round(training: Node) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.aws.imds import Answer
+from userdata.agent.aws.imds import Answer, is_warmed
 from userdata.agent.config.names import NOTICE_FILE
 from userdata.agent.machine import files, log
 
@@ -21,7 +21,7 @@ class Notice:
     """The instance will be taken. All times are epoch seconds."""
 
     kind: str
-    """``spot`` or ``lifecycle`` (the group scales in or replaces the instance)."""
+    """``spot`` or ``lifecycle`` (the group scales in or replaces the instance; ``stop``: into its pool)."""
     action: str
     """``terminate``, ``stop`` or ``hibernate``."""
     announced: str
@@ -61,12 +61,14 @@ def from_spot_action(answer: Answer, wall: float, drain_seconds: float) -> Notic
     return Notice("spot", action, announced, deadline, max(wall, deadline - drain_seconds), wall)
 
 
-def from_lifecycle(state: str, wall: float, hook_seconds: float, drain_seconds: float) -> Notice | None:
-    """Read the target lifecycle state; ``Terminated`` gives us as long as the terminating hook waits."""
-    if state != "Terminated":
-        return None
-    deadline = wall + hook_seconds
-    return Notice("lifecycle", "terminate", state, deadline, max(wall, deadline - drain_seconds), wall)
+def from_lifecycle(state: str, wall: float, hook_seconds: float) -> Notice:
+    """Return the notice of a target lifecycle state that ends our work.
+
+    It gives us as long as the terminating hook waits, also on the way back into the warm pool (Auto Scaling
+    guide, "Use lifecycle hooks with a warm pool"). Others serve already: the drain begins at once.
+    """
+    action = "stop" if is_warmed(state) else "terminate"
+    return Notice("lifecycle", action, state, wall + hook_seconds, wall, wall)
 
 
 def write(directory: Path, notice: Notice) -> None:

@@ -15,6 +15,7 @@ from userdata.agent.aws.imds import (
     Answer,
     Metadata,
     MetadataUnavailableError,
+    is_warmed,
 )
 from userdata.agent.config.model import Config
 from userdata.agent.config.names import HINT_FILE, UNIT_VOLUME
@@ -73,6 +74,7 @@ class Watcher:
         self._spot = ""
         self._hint = ""
         self._lifecycle = ""
+        self._served = False
         self._silent_since: float | None = None
         self._resume()
 
@@ -97,13 +99,11 @@ class Watcher:
         state = self._look(LIFECYCLE_STATE)
         if state:
             self._lifecycle = state.text.strip()
+            self._served |= self._lifecycle == "InService"
+        if state and self._leaves():
             hooks = self._config.hooks  # without a terminating hook AWS does not wait for us at all
             seconds = hooks.terminate_seconds if hooks and hooks.terminate else 0.0
-            self._take(
-                notice.from_lifecycle(
-                    self._lifecycle, self._clock.wall(), seconds, self._config.drain_seconds
-                )
-            )
+            self._take(notice.from_lifecycle(self._lifecycle, self._clock.wall(), seconds))
         if self._doom:
             self._act(self._doom)
             return
@@ -159,11 +159,20 @@ class Watcher:
         # The end: the work has stopped by itself, or no time is left. Completing earlier would cut it short.
         over = now >= doom.deadline - HOOK_MARGIN_SECONDS
         stopped = pid is None and now >= due and not self._brings_volume()
-        if over or (stopped and self._lifecycle == "Terminated"):
+        if over or (stopped and self._leaves()):
             try:
                 doom.hook_done = self._complete_hook()
             except AgentError as error:
                 log.error("lifecycle hook not completed", error=str(error))
+
+    def _leaves(self) -> bool:
+        """Tell whether the group ends the instance, or puts it back into its warm pool once it has served.
+
+        On the way into the pool for the first time nothing works yet that would have to end.
+        """
+        return self._lifecycle == "Terminated" or (
+            is_warmed(self._lifecycle) and (self._served or self._doom is not None)
+        )
 
     def _brings_volume(self) -> bool:
         """Tell whether ``volume up`` still runs: it hears the notice itself and gives back what it holds."""

@@ -1,158 +1,220 @@
-"""Replay every warm pool size on all scenarios: what the size that a stack takes costs against the best one.
+"""Replay a fallback with no warm pool, half a pool and a whole one: what the size that a stack takes costs.
 
-    GPU_SPOT_TRACES=… python -m bench.warm_pool [--out FILE] [--seeds 2] [--docs docs]
+    GPU_SPOT_TRACES=… python -m bench.warm_pool [--out FILE] [--seeds 1] [--docs docs]
 
-A size is judged by what its user pays and misses: the run, the pool on top of it, and the shortage at the
-price that ``shortageCost`` sets. Without the traces the fitted model is replayed.
+A size is judged by what its user pays and misses: the whole bill, and the shortage at the price that
+``shortageCost`` sets. Then the default in worlds where a pool is worth less. Without the traces the fitted
+model is replayed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Final
 
 from bench._page import replace_part, table
 from bench._scenarios import Scenario, chosen, parser
+from gpu_spot.market.comparison.bound import bound
 from gpu_spot.market.comparison.contenders import at
 from gpu_spot.market.comparison.runs import play
 from gpu_spot.market.rules import Rules
 from gpu_spot.market.supply.spot import SpotMarket
 from lambdas.core import warm_pool
+from lambdas.core.policies.expected_cost import ExpectedCost
 
-SHORTAGE_COSTS = (1.2, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+SHARES: Final = (0.0, 0.5, 1.0)
+SHORTAGE_COSTS: Final = (1.2, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+WORLDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "as above": {},
+    "AWS takes nobody back": {"warm_reuse": False},
+    "one warm start in ten refused": {"warm_refusal": 0.1},
+    "three in ten": {"warm_refusal": 0.3},
+    "boots of 360 s from nothing": {"spot_cold_start": 360.0},
+    "boots of 360 s, three in ten refused": {"spot_cold_start": 360.0, "warm_refusal": 0.3},
+}
+"""What differs from the rules of the traces' README."""
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """The chosen size on one scenario against all others, by ``cost + standby + shortageCost × shortage``.
+class Account:
+    """What one pool comes to on one scenario, mean over the seeds.
 
-    ``chosen_vs_best``, ``none_vs_best`` and ``all_vs_best`` are ratios; ``standby`` is what the chosen pool
-    costs as a fraction of all-on-demand; ``availability`` is with it, ``availability_cold`` without any.
+    ``cost``, ``everything`` (with the pool) and ``bound`` are fractions of all-on-demand, ``availability``
+    is a share of the time.
     """
 
     scenario: str
+    world: str
     shortage_cost: float
-    target: int
-    chosen: int
-    best: int
-    chosen_vs_best: float
-    none_vs_best: float
-    all_vs_best: float
-    standby: float
+    share: float
+    cost: float
+    everything: float
+    bound: float
     availability: float
-    availability_cold: float
+
+    @property
+    def worth(self) -> float:
+        """What the user pays and misses."""
+        return self.everything + self.shortage_cost * (1 - self.availability)
 
 
-def judge(task: tuple[Scenario, float, int]) -> Verdict:
-    """Replay one scenario at one shortage cost with every size, over seeds from 1 on."""
-    scenario, shortage_cost, seeds = task
-    accounts = []
-    for size in range(scenario.target + 1):
-        runs = []
-        for seed in range(1, seeds + 1):
-            rules = Rules(seed=seed, warm_instances=size)
-            market = SpotMarket(scenario.traces, rules, scenario.pool_size)
-            ledger = play(market, rules, at(shortage_cost), scenario.target)
-            runs.append((ledger.cost, ledger.standby_cost, ledger.availability))
-        accounts.append([fmean(column) for column in zip(*runs, strict=True)])
-    worth = [cost + standby + shortage_cost * (1 - ready) for cost, standby, ready in accounts]
-    chosen = warm_pool.size(scenario.target, 0, 100, len(scenario.traces), shortage_cost)
-    least = min(worth)
-    return Verdict(
-        scenario=scenario.name,
-        shortage_cost=shortage_cost,
-        target=scenario.target,
-        chosen=chosen,
-        best=worth.index(least),
-        chosen_vs_best=worth[chosen] / least,
-        none_vs_best=worth[0] / least,
-        all_vs_best=worth[-1] / least,
-        standby=accounts[chosen][1],
-        availability=accounts[chosen][2],
-        availability_cold=accounts[0][2],
-    )
+def account(scenario: Scenario, world: str, shortage_cost: float, share: float, seeds: int) -> Account:
+    """Replay one scenario in one world with a pool of a share of the target, over seeds from 1 on."""
+    runs = []
+    size = round(share * scenario.target)
+    for seed in range(1, seeds + 1):
+        rules = Rules(**{"seed": seed, "warm_instances": size, "warm_reuse": True, **WORLDS[world]})
+        market = SpotMarket(scenario.traces, rules, scenario.pool_size)
+        ledger = play(market, rules, at(shortage_cost), scenario.target)
+        least = _least(scenario, rules.spot_cold_start)
+        runs.append((ledger.cost, ledger.cost_with_everything, least, ledger.availability))
+    cost, everything, least, ready = (fmean(column) for column in zip(*runs, strict=True))
+    return Account(scenario.name, world, shortage_cost, share, cost, everything, least, ready)
 
 
-def summarise(verdicts: Sequence[Verdict]) -> list[dict[str, float]]:
-    """Return by shortage cost the mean and worst ratios over the scenarios."""
+@cache
+def _least(scenario: Scenario, spot_cold_start: float) -> float:
+    """Return the bound, which knows neither pools nor chance."""
+    rules = Rules(spot_cold_start=spot_cold_start)
+    return bound(SpotMarket(scenario.traces, rules, scenario.pool_size), rules, scenario.target)
+
+
+def of_costs(accounts: Sequence[Account]) -> list[dict[str, float]]:
+    """Return by shortage cost what each share comes to ÷ the best of them, mean and worst over scenarios."""
     rows = []
-    for cost in dict.fromkeys(v.shortage_cost for v in verdicts):
-        here = [v for v in verdicts if v.shortage_cost == cost]
+    for cost in SHORTAGE_COSTS:
+        share = float(warm_pool.size(1, 0, 100, cost))
+        ratios: dict[float, list[float]] = {share: [] for share in SHARES}
+        taken = [one for one in accounts if one.shortage_cost == cost and one.share == share]
+        for scenario in (one.scenario for one in taken):
+            here = {o.share: o.worth for o in accounts if (o.shortage_cost, o.scenario) == (cost, scenario)}
+            for each, worth in here.items():
+                ratios[each].append(worth / min(here.values()))
         rows.append(
             {
                 "shortage_cost": cost,
-                "share_of_target": fmean(v.chosen / v.target for v in here),
-                "chosen_vs_best": fmean(v.chosen_vs_best for v in here),
-                "worst_chosen_vs_best": max(v.chosen_vs_best for v in here),
-                "none_vs_best": fmean(v.none_vs_best for v in here),
-                "all_vs_best": fmean(v.all_vs_best for v in here),
-                "standby": fmean(v.standby for v in here),
-                "availability": fmean(v.availability for v in here),
-                "availability_cold": fmean(v.availability_cold for v in here),
+                "share": share,
+                "chosen_vs_best": fmean(ratios[share]),
+                "worst_chosen_vs_best": max(ratios[share]),
+                **{f"share_{each:g}_vs_best": fmean(ratios[each]) for each in SHARES},
+                **_told(taken),
             }
         )
     return rows
 
 
-def document(docs: Path, result: dict[str, Any]) -> None:
-    """Write the table into ``performance.md``."""
-    head = ("shortageCost", "pool ÷ target", "÷ best size", "worst", "no pool", "whole target")
-    head = (*head, "pool costs", "available %", "cold %")
+def of_worlds(accounts: Sequence[Account]) -> list[dict[str, Any]]:
+    """Return by world what the whole pool and none come to, means over the scenarios."""
+    rows = []
+    for world in WORLDS:
+        here = [one for one in accounts if one.world == world]
+        whole = [one for one in here if one.share == 1.0]
+        none = [one for one in here if one.share == 0.0]
+        cold = {f"cold_{key}": value for key, value in _told(none).items()}
+        rows.append({"world": world, **_told(whole), **cold})
+    return rows
+
+
+def _told(accounts: Iterable[Account]) -> dict[str, float]:
+    accounts = tuple(accounts)
+    return {
+        "cost_vs_bound": fmean(one.cost / one.bound for one in accounts),
+        "everything_vs_bound": fmean(one.everything / one.bound for one in accounts),
+        "availability": fmean(one.availability for one in accounts),
+        "worst_availability": min(one.availability for one in accounts),
+        "worth": fmean(one.worth for one in accounts),
+    }
+
+
+def document(docs: Path, result: Mapping[str, Any]) -> None:
+    """Write both tables into ``performance.md``."""
+    head = ("shortageCost", "pool ÷ target", "÷ best share", "worst", "none", "half", "whole")
+    head = (*head, "bill ÷ bound", "available %")
     rows = [
         (
             f"{row['shortage_cost']:g}",
-            f"{row['share_of_target']:.2f}",
-            f"{row['chosen_vs_best']:.3f}",
-            f"{row['worst_chosen_vs_best']:.3f}",
-            f"{row['none_vs_best']:.3f}",
-            f"{row['all_vs_best']:.3f}",
-            f"{row['standby']:.4f}",
-            f"{100 * row['availability']:.2f}",
-            f"{100 * row['availability_cold']:.2f}",
+            f"{row['share']:g}",
+            *(f"{row[f'{key}_vs_best']:.3f}" for key in ("chosen", "worst_chosen")),
+            *(f"{row[f'share_{share:g}_vs_best']:.3f}" for share in SHARES),
+            f"{row['everything_vs_bound']:.3f}",
+            f"{100 * row['availability']:.3f}",
         )
-        for row in result["summary"]
+        for row in result["costs"]
+    ]
+    worlds = [
+        (
+            row["world"],
+            *(f"{row[f'{key}_vs_bound']:.3f}" for key in ("cost", "everything")),
+            *(f"{100 * row[f'{key}availability']:.3f}" for key in ("", "worst_")),
+            f"{row['worth']:.3f}",
+            f"{row['cold_everything_vs_bound']:.3f}",
+            f"{100 * row['cold_availability']:.3f}",
+            f"{row['cold_worth']:.3f}",
+        )
+        for row in result["worlds"]
     ]
     text = (
         "## Warm pools\n\n"
-        f"{len(result['scenarios'])} scenarios, {result['seeds']} seeds, notice 0.9; ready in "
-        f"{warm_pool.WARM_BOOT:.0f} s from the pool and in {warm_pool.COLD_BOOT:.0f} s without, and a "
-        "successor is prepared for that long; a stopped instance costs "
+        f"{len(result['scenarios'])} scenarios, seeds 1 to {result['seeds']}, notice 0.9, a ceiling of "
+        f"{Rules().ceiling:g} × the target; ready in {warm_pool.WARM_BOOT:.0f} s from the pool and in "
+        f"{warm_pool.COLD_BOOT:.0f} s without; who is released returns to the pool; a stopped instance costs "
         f"{warm_pool.WARM_PRICE:g} of a running one. What a user pays and misses (the run, the pool, the "
-        "shortage at `shortageCost`) with the size that the stack takes, with none, and with the whole "
-        "target, each ÷ that of the best size; *pool costs* and *available* are those of the size taken, in "
-        "fractions of all-on-demand and of the time.\n\n" + table(head, rows)
+        "shortage at `shortageCost`) with the pool that the stack takes, with none, with half and with the "
+        "whole target, each ÷ that of the best of these; the *bill* is with the pool.\n\n"
+        + table(head, rows)
+        + f"\n\nAt `shortageCost` {ExpectedCost().shortage_cost:g}, the default, with the whole pool and "
+        "with none, in worlds where a pool is worth less. The bound has the cold starts of its world and "
+        "on-demand ready in 60 s; *paid and missed* is in multiples of all-on-demand.\n\n"
+        + table(
+            (
+                *("world", "cost ÷ bound", "bill ÷ bound", "available %", "worst %", "paid and missed"),
+                *("no pool: bill ÷ bound", "no pool: available %", "no pool: paid and missed"),
+            ),
+            worlds,
+        )
     )
     replace_part(docs / "performance.md", "warm-pool", text)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write what was asked for."""
-    args = parser(__doc__, "warm-pool", seeds=2).parse_args(arguments)
+    args = parser(__doc__, "warm-pool", seeds=1).parse_args(arguments)
     source, scenarios = chosen(args.scenarios)
-    tasks = [(scenario, cost, args.seeds) for scenario in scenarios for cost in SHORTAGE_COSTS]
+    default = ExpectedCost().shortage_cost
+    costs = [(s, "as above", cost, share) for s in scenarios for cost in SHORTAGE_COSTS for share in SHARES]
+    worlds = [(s, world, default, share) for s in scenarios for world in WORLDS for share in (0.0, 1.0)]
+    tasks = list(dict.fromkeys([*costs, *worlds]))
     with ProcessPoolExecutor() as pool:
-        verdicts = list(pool.map(judge, tasks))
+        measured = pool.map(partial(account, seeds=args.seeds), *zip(*tasks, strict=True))
+        accounts = dict(zip(tasks, measured, strict=True))
     result = {
         "source": source,
         "scenarios": [s.name for s in scenarios],
         "seeds": args.seeds,
-        "summary": summarise(verdicts),
-        "verdicts": [asdict(v) for v in verdicts],
+        "costs": of_costs([accounts[task] for task in costs]),
+        "worlds": of_worlds([accounts[task] for task in worlds]),
+        "accounts": [asdict(one) for one in accounts.values()],
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     if source == "traces" and args.scenarios is None:
         document(args.docs, result)
-    for row in result["summary"]:
+    for row in result["costs"]:
         print(
-            f"  shortageCost {row['shortage_cost']:5g}: pool {row['share_of_target']:.2f} of the target, "
-            f"{row['chosen_vs_best']:.4f} × the best size (worst {row['worst_chosen_vs_best']:.4f}); "
-            f"none {row['none_vs_best']:.4f}"
+            f"  shortageCost {row['shortage_cost']:5g}: pool {row['share']:g} of the target, "
+            f"{row['chosen_vs_best']:.4f} × the best share (worst {row['worst_chosen_vs_best']:.4f})"
+        )
+    for row in result["worlds"]:
+        print(
+            f"  {row['world']}: bill {row['everything_vs_bound']:.4f} × the bound, "
+            f"{100 * row['availability']:.3f} % available; no pool {row['cold_everything_vs_bound']:.4f}, "
+            f"{100 * row['cold_availability']:.3f} %"
         )
 
 

@@ -17,7 +17,7 @@ from gpu_spot.preflight.account import ClientOf
 from pulumi_on_moto import sandbox
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
-from pulumi_on_moto.fixes.groups.members import join, warm_instances
+from pulumi_on_moto.fixes.groups.members import join, warm_instances, warm_size
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
@@ -52,13 +52,8 @@ class PlayedClock:
                     fleet.join(self._launched())
 
     def _play(self, group: FakeAutoScalingGroup) -> None:
-        """Fill a group, out of its warm pool first, then the pool; a pool is filled once."""
-        warm, pool = warm_instances(group), group.get_warm_pool()
-        if pool is not None and not warm and not group.instance_states:
-            for _ in range(int(pool.min_size or 0)):
-                instance = self._launched()
-                self._clients("ec2").stop_instances(InstanceIds=[instance.id])
-                warm.append(instance)
+        """Fill a group, out of its warm pool first, then the pool."""
+        warm = warm_instances(group)
         while len(group.instance_states) < int(group.desired_capacity or 0):
             if warm:
                 instance = warm.pop()
@@ -66,6 +61,10 @@ class PlayedClock:
             else:
                 instance = self._launched()
             join(group, instance)
+        while len(warm) < warm_size(group):
+            instance = self._launched()
+            self._clients("ec2").stop_instances(InstanceIds=[instance.id])
+            warm.append(instance)
 
     def _launched(self) -> Any:
         made = self._clients("ec2").run_instances(

@@ -29,6 +29,7 @@ from pulumi_on_moto.running.throttling import Throttle
 from pulumi_on_moto.sandbox import AwsClients
 
 _MINUTE: Final = 60.0
+_ENDING: Final = ("shutting-down", "terminated")
 
 
 class LocalCloud:
@@ -149,6 +150,11 @@ class LocalCloud:
             return ()
         return tuple(one.id for one in moto_groups.warm_instances(self._instances.group(name)))
 
+    def takes_back(self, group: str) -> bool:
+        """Say whether who leaves the fallback by a scale-in returns to its warm pool."""
+        name = self.group(group).fallback
+        return name is not None and moto_groups.reuses(self._instances.group(name))
+
     def start_warm(self, group: str, instance_id: str) -> str:
         """Start an instance of the warm pool in the fallback; return its id."""
         fallback = self._instances.group(self.group(group).side(Side.FALLBACK))
@@ -190,7 +196,7 @@ class LocalCloud:
             instance = self._instances.instance(instance_id)
             holder = self._instances.holder_of(instance)
             self._instances.take(instance, self.clock.now)
-            self._announce_states(instance)
+            self._announce(instance, *_ENDING)
             if holder.lose(instance):
                 self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
             elif instance_id in self._deadlines:
@@ -264,10 +270,16 @@ class LocalCloud:
         """See ``Witness``."""
         if not self._instances.has_ended(instance.id):
             self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
-            self._announce_states(instance)
+            self._announce(instance, *_ENDING)
         self._waiting_since.pop(instance.id, None)
         holder = self._instances.holder_of(instance)
         self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
+
+    def returned(self, instance: Any) -> None:
+        """See ``Witness``; its workers have left the registry when they were told to stop."""
+        self._waiting_since.pop(instance.id, None)
+        self._heartbeats.forget([instance.id])
+        self._announce(instance, "stopping", "stopped")
 
     def _let_go(self, holder: Holder) -> set[str]:
         """Return those that wait for a termination hook, and to whom no notice was given."""
@@ -282,17 +294,16 @@ class LocalCloud:
     def _launched(self, holder: Holder, instance: Any) -> None:
         now = self.clock.now
         self._refused_since.pop(holder.name, None)
-        for state in ("pending", "running"):
-            self._bus.publish(self._bus.state_change(instance.id, state, now))
+        self._announce(instance, "pending", "running")
         self._bus.publish(holder.launched(self._bus, instance, now))
 
     def _terminated_by_client(self, instance: Any, left: bool) -> None:
         self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
-        self._announce_states(instance)
+        self._announce(instance, *_ENDING)
         if left:
             holder = self._instances.holder_of(instance)
             self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
 
-    def _announce_states(self, instance: Any) -> None:
-        for state in ("shutting-down", "terminated"):
+    def _announce(self, instance: Any, *states: str) -> None:
+        for state in states:
             self._bus.publish(self._bus.state_change(instance.id, state, self.clock.now))

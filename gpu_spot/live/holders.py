@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from moto.autoscaling.models import FakeAutoScalingGroup
 
@@ -187,12 +187,15 @@ class ScalingGroupHolder:
     def waits(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""
         hook = moto_groups.termination_hook(self.group).name
-        return bus.lifecycle_action("terminate", self.group.arn, self.name, hook, instance.id, now)
+        state = moto_groups.member(self.group, instance.id)
+        returns = state is not None and state.lifecycle_state == moto_groups.RETURNING
+        outside: Literal["EC2", "WarmPool"] = "WarmPool" if returns else "EC2"
+        return bus.lifecycle_action("terminate", self.group.arn, self.name, hook, instance.id, now, outside)
 
     def leaving(self) -> set[str]:
         """See ``Holder``."""
         states = self.group.instance_states
-        return {state.instance.id for state in states if state.lifecycle_state == moto_groups.LEAVING}
+        return {state.instance.id for state in states if moto_groups.is_leaving(state)}
 
     def noticed(self, instance: Any) -> None:
         """See ``Holder``.
@@ -209,7 +212,7 @@ class ScalingGroupHolder:
     def let_go(self, instance_id: str) -> None:
         """See ``Holder``."""
         state = moto_groups.member(self.group, instance_id)
-        if state is not None and state.lifecycle_state == moto_groups.LEAVING:
+        if state is not None and moto_groups.is_leaving(state):
             leaving.complete(self.group, state)
 
     def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:

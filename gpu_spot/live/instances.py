@@ -104,22 +104,11 @@ class Instances:
         return instance
 
     def fill_warm_pool(self, group: FakeAutoScalingGroup) -> None:
-        """Bring a warm pool to its size with stopped on-demand instances.
-
-        AWS: the pool holds ``MaxGroupPreparedCapacity`` (default: the group's maximum) less the desired
-        capacity, and ``MinSize`` at least.
-        """
-        pool = group.get_warm_pool()
-        if pool is None:
-            return
-        prepared = pool.max_group_prepared_capacity
-        if prepared is None:
-            prepared = group.max_size
-        size = max(int(pool.min_size), int(prepared or 0) - int(group.desired_capacity or 0))
+        """Bring a warm pool to its size with stopped on-demand instances."""
         warm = moto_groups.warm_instances(group)
         zones = group.availability_zones
         holder = ScalingGroupHolder(group)
-        for index in range(len(warm), size):
+        for index in range(len(warm), moto_groups.warm_size(group)):
             first = self.instance_types(holder)[0]
             instance = self._run(holder, first, zones[index % len(zones)], Market.ON_DEMAND)
             instance.stop()

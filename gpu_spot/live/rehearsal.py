@@ -83,6 +83,7 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
         seed=wishes.seed,
         notice=wishes.notice,
         warm_instances=len(cloud.warm(view.name)),
+        warm_reuse=cloud.takes_back(view.name),
         drain_seconds=view.drain_seconds,
         **HOSTILE,
     )

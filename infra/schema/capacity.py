@@ -26,7 +26,8 @@ Unit: TypeAlias = Literal["instances", "gpus"]
 class Fallback(Model):
     """The on-demand group behind the primary one.
 
-    ``warm_instances`` stand by, stopped; left out, there are as many as ``shortageCost`` makes worth it.
+    ``warm_instances`` stand by, stopped, less those that serve; left out, there are as many as spot can lose
+    where ``shortageCost`` makes it worth it.
     What a ``reservation`` pays for anyway is held in place of spot.
     """
 
@@ -121,15 +122,16 @@ class Capacity(Model):
         """For how much an instance of a type counts."""
         return _weights(self.unit, self.types)
 
-    def warm_instances(self, zones: int) -> int:
-        """Return how many instances stand by, stopped, behind a group over ``zones`` zones."""
+    @property
+    def warm_instances(self) -> int:
+        """How many instances stand by, stopped, or serve in the fallback."""
         fallback = self.fallback
         if not fallback.enabled or self.unit != "instances":
             return 0
         if fallback.warm_instances is not None:
             return fallback.warm_instances
         worth = policies.shortage_cost(policies.build(fallback.policy, fallback.knobs))
-        return warm_pool.size(self.target, self.on_demand_base, self.spot_percentage, zones, worth)
+        return warm_pool.size(self.target, self.on_demand_base, self.spot_percentage, worth)
 
     @property
     def is_nvidia(self) -> bool:

@@ -154,5 +154,5 @@ class AutoScalingService:
                 InstanceIds=order.going[start : start + _MOST_AT_ONCE],
                 ProtectedFromScaleIn=False,
             )
-        left = order.capacity - len(order.going)
+        left = order.capacity - order.freed
         self.client.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=left, HonorCooldown=False)

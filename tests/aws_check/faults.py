@@ -122,6 +122,17 @@ def _priority_nought(shown: dict[str, Any]) -> None:
         override["Priority"] = 0.0
 
 
+def _shrunk(call: Call, given: dict[str, Any]) -> dict[str, Any]:
+    """What was to end one is a scale-in."""
+    client: Any = call.__self__  # type: ignore[attr-defined]
+    instances = [given["InstanceId"]]
+    [found] = client.describe_auto_scaling_instances(InstanceIds=instances)["AutoScalingInstances"]
+    group = {"AutoScalingGroupName": found["AutoScalingGroupName"]}
+    client.set_instance_protection(**group, InstanceIds=instances, ProtectedFromScaleIn=False)
+    client.set_desired_capacity(**group, DesiredCapacity=0)
+    return {}
+
+
 def _no_condition(answer: dict[str, Any]) -> None:
     policy = json.loads(answer["Policy"])
     del policy["Statement"][0]["Condition"]
@@ -182,6 +193,9 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
         GROUPS,
         members(lambda one: one.update(ProtectedFromScaleIn=False)),
     ),
+    "pool-and-group-together": (ASG, "put_warm_pool", asked(MinSize=1)),
+    "scale-in-returns": (ASG, "set_instance_protection", skipped()),
+    "termination-does-not-return": (ASG, "terminate_instance_in_auto_scaling_group", _shrunk),
     "hooks-fire-twice": (ASG, POOL, skipped({"Instances": []})),
     "fleet-targets-together": (EC2, "modify_spot_fleet_request", asked(OnDemandTargetCapacity=0)),
     "fleet-not-twice": (EC2, "modify_spot_fleet_request", skipped()),

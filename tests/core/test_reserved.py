@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_spot.market.comparison.runs import CEILING
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.fleet import LightFleet
 from gpu_spot.market.replay.groups import SPOT_REFUSAL, GroupShape
@@ -92,7 +91,7 @@ def test_no_more_is_held_than_is_wanted_and_nowhere_else(
 def test_a_day_of_the_market_is_bridged_with_it(policy: Policy) -> None:
     up, down = [4] * 120, [0] * 60
     sold, rules = market(trace(*(up + down) * 8, name="us-west-2a_g5.xlarge"))
-    fleet = LightFleet(Group("replay", 4, CEILING * 4, reserved=2), policy)
+    fleet = LightFleet(Group("replay", 4, 8, reserved=2), policy)
     replay = Replay(sold, rules, fleet, GroupShape(placement.named(sold.names)), 4)
     spans = replay.run().spans
     late = [span for span in spans if span.tick > 60]

@@ -209,12 +209,14 @@ def test_a_group_that_counts_gpus_weighs_every_type_on_both_sides(tmp_path: Path
     assert (config["max"], config["slots"]["g6.12xlarge"]) == (16, 8)
 
 
-def test_the_fallback_is_on_demand_with_a_warm_pool_of_fixed_size() -> None:
+def test_the_fallback_is_on_demand_with_a_warm_pool_that_takes_back_whom_it_gave() -> None:
     group = run("known").the("Group", "inference-fallback")
     assert (
         group["mixedInstancesPolicy"]["instancesDistribution"]["onDemandPercentageAboveBaseCapacity"] == 100
     )
-    assert (group["warmPool"]["minSize"], group["warmPool"]["maxGroupPreparedCapacity"]) == (8, 8)
+    # A pool of a fixed size would prepare a successor for each, and end who returns.
+    assert (group["warmPool"]["minSize"], group["warmPool"]["maxGroupPreparedCapacity"]) == (0, 8)
+    assert group["warmPool"]["instanceReusePolicy"] == {"reuseOnScaleIn": True}
 
 
 def test_the_controller_finds_a_group_as_the_contract_says() -> None:

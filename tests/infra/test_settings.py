@@ -50,7 +50,7 @@ def test_the_dev_stack_is_valid() -> None:
     )
     assert len(settings.network.zones) == 3
     assert len(capacity.instance_types) >= 3
-    assert capacity.warm_instances(len(settings.network.zones)) == 8
+    assert capacity.warm_instances == 8
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_dev_stack_is_valid() -> None:
     [
         ({}, 8),
         ({"policy": "ready-handover"}, 8),  # it buys at any price
-        ({"knobs": {"shortageCost": 3}}, 4),
+        ({"knobs": {"shortageCost": 2}}, 8),
         ({"knobs": {"shortageCost": 1}}, 0),
         ({"knobs": {"shortageCost": 1}, "warmInstances": 5}, 5),
         ({"enabled": False}, 0),
@@ -68,7 +68,7 @@ def test_the_warm_pool_is_as_large_as_shortage_is_dear_unless_told(
     fallback: dict[str, Any], warm: int
 ) -> None:
     capacity = load_settings(changed(f"{CAPACITY}/fallback", fallback)).services[0].capacity
-    assert capacity.warm_instances(zones=3) == warm
+    assert capacity.warm_instances == warm
 
 
 def test_the_engines_json_text_reads_like_the_stack_file() -> None:

@@ -14,6 +14,7 @@ from gpu_spot.market.comparison.runs import play
 from gpu_spot.market.replay.ledger import Ledger
 from tests.market.markets import market, trace
 
+AS_ABOVE, NOBODY_BACK = list(warm_pool.WORLDS)[:2]
 # On-demand is bought at the start, handed back at tick 3, bought again at the loss of tick 10.
 UP_AND_DOWN = (*[1] * 10, *[0] * 10)
 
@@ -80,14 +81,23 @@ def test_the_pool_is_no_part_of_what_the_run_costs(reuse: bool) -> None:
     assert run(warm=None, warm_reuse=reuse).standby_cost == 0
 
 
-def test_the_size_that_a_stack_takes_is_near_the_best(tmp_path: Path, traces: Path | None) -> None:
+def test_the_pool_that_a_stack_takes_is_near_the_best(
+    tmp_path: Path, traces: Path | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = tmp_path / "warm-pool.json"
     docs = tmp_path / "docs"
-    warm_pool.main(["--out", str(out), "--seeds", "1", "--scenarios", "1", "--docs", str(docs)])
+    monkeypatch.setattr(warm_pool, "SHORTAGE_COSTS", (1.2, 100.0))
+    monkeypatch.setattr(
+        warm_pool, "WORLDS", {name: warm_pool.WORLDS[name] for name in (AS_ABOVE, NOBODY_BACK)}
+    )
+    warm_pool.main(["--out", str(out), "--scenarios", "1", "--docs", str(docs)])
     result = json.loads(out.read_text())
-    rows = {row["shortage_cost"]: row for row in result["summary"]}
-    assert rows[100.0]["chosen_vs_best"] <= 1.02
-    assert rows[100.0]["none_vs_best"] >= 1.2
-    assert rows[1.2]["chosen_vs_best"] <= 1.02
-    assert max(row["worst_chosen_vs_best"] for row in rows.values()) <= 1.1
+    cheap, dear = result["costs"]
+    assert (cheap["share"], dear["share"]) == (0.0, 1.0)
+    assert cheap["chosen_vs_best"] <= 1.02
+    assert dear["chosen_vs_best"] == 1.0
+    assert dear["share_0_vs_best"] >= 1.1
+    friendly, without = result["worlds"]
+    assert friendly["everything_vs_bound"] <= without["everything_vs_bound"] - 0.01
+    assert friendly["worth"] < friendly["cold_worth"]
     assert not docs.exists()  # a reduced count is not published

@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import Falsified, Lab
 
 _GUIDE: Final = 'Auto Scaling guide, "Warm pools for applications with long boot times"'
+_REUSE: Final = {"InstanceReusePolicy": {"ReuseOnScaleIn": True}}
+_LONG: Final = 120.0
+"""Seconds in which a group that wants another launches it."""
 
 
-def _warmed(lab: Lab, what: str) -> tuple[str, str]:
-    """Return a group with a pool of one, and the instance once it stands by."""
-    group, client = lab.group(what, NewInstancesProtectedFromScaleIn=True), lab.clients("autoscaling")
-    client.put_warm_pool(
-        AutoScalingGroupName=group, MinSize=1, MaxGroupPreparedCapacity=1, PoolState="Stopped"
+def _warmed(lab: Lab, what: str, size: int = 1, **given: Any) -> tuple[str, list[str]]:
+    """Return a group that has so many with its pool, and the instances once they stand by."""
+    group = lab.group(what, NewInstancesProtectedFromScaleIn=True)
+    lab.clients("autoscaling").put_warm_pool(
+        AutoScalingGroupName=group, MinSize=0, MaxGroupPreparedCapacity=size, PoolState="Stopped", **given
     )
+    return group, lab.until(lambda: _waiting(lab, group, size), f"{size} Warmed:Stopped", 600)
 
-    def stopped() -> str | None:
-        instances = client.describe_warm_pool(AutoScalingGroupName=group)["Instances"]
-        return next(
-            (one["InstanceId"] for one in instances if one["LifecycleState"] == "Warmed:Stopped"), None
-        )
 
-    return group, lab.until(stopped, "Warmed:Stopped", 600)
+def _waiting(lab: Lab, group: str, count: int) -> list[str] | None:
+    """Return who stands by, None unless that are so many."""
+    instances = lab.clients("autoscaling").describe_warm_pool(AutoScalingGroupName=group)["Instances"]
+    found = [one["InstanceId"] for one in instances if one["LifecycleState"] == "Warmed:Stopped"]
+    return found if len(found) == count else None
 
 
 def _stopped(lab: Lab) -> str:
-    group, instance = _warmed(lab, "warm")
+    group, [instance] = _warmed(lab, "warm")
     if instance in lab.states(group):
         raise Falsified(f"the group lists it as {lab.states(group)[instance]}")
     if lab.described(group)["DesiredCapacity"]:
@@ -36,7 +39,7 @@ def _stopped(lab: Lab) -> str:
 
 
 def _taken(lab: Lab) -> str:
-    group, instance = _warmed(lab, "warm-start")
+    group, [instance] = _warmed(lab, "warm-start")
     started = lab.clock.now()
     served = lab.serving(group, 1)
     if served != [instance]:
@@ -47,6 +50,47 @@ def _taken(lab: Lab) -> str:
 def _protected(lab: Lab) -> str:
     group, _ = _warmed(lab, "warm-protected")
     return lab.serving_protected(group)
+
+
+def _together(lab: Lab) -> str:
+    group, _ = _warmed(lab, "warm-together")
+    lab.serving(group, 1)
+    lab.clock.sleep(_LONG)
+    found = lab.clients("autoscaling").describe_warm_pool(AutoScalingGroupName=group)["Instances"]
+    if found:
+        raise Falsified(f"{len(found)} in the pool while one serves")
+    return f"nobody was prepared in {_LONG:.0f} s"
+
+
+def _returns(lab: Lab) -> str:
+    group, waiting = _warmed(lab, "warm-return", 2, **_REUSE)
+    lab.serving(group, 2)
+    gone, client, asked = waiting[0], lab.clients("autoscaling"), lab.clock.now()
+    client.set_instance_protection(AutoScalingGroupName=group, InstanceIds=[gone], ProtectedFromScaleIn=False)
+    client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
+    found = lab.until(lambda: _waiting(lab, group, 1), "one returns to the pool", 600)
+    if found != [gone]:
+        raise Falsified(f"{found} returned, not {gone}")
+    return f"the one that was not protected stood by {lab.clock.now() - asked:.0f} s later"
+
+
+def _ends(lab: Lab) -> str:
+    group, [instance] = _warmed(lab, "warm-end", **_REUSE)
+    lab.serving(group, 1)
+    lab.clients("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=instance, ShouldDecrementDesiredCapacity=True
+    )
+
+    def state() -> str | None:
+        [found] = lab.clients("ec2").describe_instances(InstanceIds=[instance])["Reservations"][0][
+            "Instances"
+        ]
+        name = str(found["State"]["Name"])
+        return name if name in ("stopped", "terminated") else None
+
+    if (ended := lab.until(state, "it ends", 600)) != "terminated":
+        raise Falsified(f"it is {ended}")
+    return "terminated"
 
 
 def _twice(lab: Lab) -> str:
@@ -100,6 +144,34 @@ ASSUMPTIONS: Final = (
         "it is not protected",
         _protected,
         instances=2,
+    ),
+    Assumption(
+        "pool-and-group-together",
+        "With no minimum a pool and its group have MaxGroupPreparedCapacity together: nobody is prepared for "
+        "who serves.",
+        "PutWarmPool",
+        "infra/components/capacity/capacity_group.py",
+        "another is prepared",
+        _together,
+        instances=2,
+    ),
+    Assumption(
+        "scale-in-returns",
+        "With a reuse policy a scale-in stops the one that is not protected and puts it into the pool.",
+        f"{_GUIDE}, core concepts",
+        "lambdas/aws/auto_scaling.py",
+        "it is ended, or another goes",
+        _returns,
+        instances=2,
+    ),
+    Assumption(
+        "termination-does-not-return",
+        "TerminateInstanceInAutoScalingGroup ends an instance also where a scale-in would return it.",
+        "TerminateInstanceInAutoScalingGroup",
+        "lambdas/aws/auto_scaling.py",
+        "it is stopped",
+        _ends,
+        instances=1,
     ),
     Assumption(
         "hooks-fire-twice",

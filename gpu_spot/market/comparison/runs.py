@@ -52,7 +52,12 @@ class PolicyOutcome:
 
 
 def play(
-    market: SpotMarket, rules: Rules, contender: Contender, target: int, *, keep_spans: bool = False
+    market: SpotMarket,
+    rules: Rules,
+    contender: Contender,
+    target: int,
+    *,
+    keep_spans: bool = False,
 ) -> Ledger:
     """Return the account of one contender on a market; ``keep_spans`` also keeps what happened when."""
     pools = placement.named(market.names)

@@ -51,6 +51,5 @@ def _count(stack: Stack, type_: str) -> int:
 
 def _warm_gib(stack: Stack) -> int:
     return sum(
-        capacity.warm_instances(len(stack.zones)) * capacity.root_volume_gib
-        for capacity in stack.settings.capacities.values()
+        capacity.warm_instances * capacity.root_volume_gib for capacity in stack.settings.capacities.values()
     )

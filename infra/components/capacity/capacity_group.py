@@ -114,7 +114,7 @@ class CapacityGroup(pulumi.ComponentResource):
         )
 
     def _fallback(self) -> aws.autoscaling.Group:
-        warm = self._args.capacity.warm_instances(zones=len(self._args.subnet_ids))
+        warm = self._args.capacity.warm_instances
         return self._auto_scaling_group(
             "fallback",
             self._args.fallback,
@@ -134,12 +134,18 @@ class CapacityGroup(pulumi.ComponentResource):
                     default_result="ABANDON",
                 )
             ],
-            # Equal bounds give the pool a fixed size. Without them it is max minus desired: everything.
-            # With a mixed instances policy a group may have one since November 2025 (AWS, What's New).
+            # Without a bound it is max minus desired: everything. So many are with those in service, because
+            # a pool of a fixed size launches a successor for whom it gives, and ends who comes back (Auto
+            # Scaling guide, "Warm pools", core concepts). A job leaves its traces on an instance, and is not
+            # to find another's. With a mixed instances policy a group may have a pool since November 2025
+            # (AWS, What's New).
             warm_pool=aws.autoscaling.GroupWarmPoolArgs(
                 pool_state="Stopped",
-                min_size=warm,
+                min_size=0,
                 max_group_prepared_capacity=warm,
+                instance_reuse_policy=aws.autoscaling.GroupWarmPoolInstanceReusePolicyArgs(
+                    reuse_on_scale_in=self._args.run is None
+                ),
             )
             if warm
             else None,

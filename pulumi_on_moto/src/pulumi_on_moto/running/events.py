@@ -130,9 +130,13 @@ class EventBus:
         hook: str,
         instance_id: str,
         now: float,
+        outside: Literal["EC2", "WarmPool"] = "EC2",
     ) -> BusEvent:
-        """An instance of a group that waits for a hook (Auto Scaling user guide, "Lifecycle actions")."""
-        outside, inside = "EC2", "AutoScalingGroup"
+        """An instance of a group that waits for a hook; ``outside`` is where it comes from or goes to.
+
+        Auto Scaling user guide, "Lifecycle actions" and "Warm pool event types and event patterns".
+        """
+        inside = "AutoScalingGroup"
         launching = what == "launch"
         detail = {
             "LifecycleActionToken": str(mock_random.uuid4()),

@@ -4,6 +4,10 @@ Auto Scaling user guide, "Amazon EC2 Auto Scaling lifecycle hooks": an instance 
 ``Terminating:Wait`` until the hook is completed or its heartbeat timeout is over. It stays in
 DescribeAutoScalingGroups meanwhile and no longer counts towards the desired capacity. A hook does not keep
 EC2 from taking a spot instance, and is to be completed for it all the same ("Considerations").
+
+Where the warm pool has an instance reuse policy, who leaves by a scale-in waits in ``Warmed:Pending:Wait``
+instead, and is then stopped; a pool that is full ends it ("Use lifecycle hooks with a warm pool", "Warm
+pools", core concepts).
 """
 
 from __future__ import annotations
@@ -15,15 +19,20 @@ from moto.core.utils import utcnow
 
 from pulumi_on_moto.fixes.groups.members import (
     LEAVING,
+    RETURNING,
     WAITING,
     complete_launch,
     details,
+    is_leaving,
     launch_hook,
     member,
     record,
+    reuses,
     stamp,
     termination_hook,
     wait,
+    warm_instances,
+    warm_size,
     witness_of,
 )
 from pulumi_on_moto.fixes.speedups.answers import changed
@@ -31,13 +40,18 @@ from pulumi_on_moto.fixes.speedups.answers import changed
 _ENDED: Final = ("shutting-down", "terminated")
 
 
-def end(group: FakeAutoScalingGroup, state: InstanceState, cause: str) -> dict[str, Any]:
-    """Have a group end a member, and tell the witness; return the activity. Desired capacity stays."""
-    if state.lifecycle_state == LEAVING:
+def end(
+    group: FakeAutoScalingGroup, state: InstanceState, cause: str, *, scales_in: bool = False
+) -> dict[str, Any]:
+    """Have a group end a member, and tell the witness; return the activity. Desired capacity stays.
+
+    ``scales_in``: the group wants fewer, so that a warm pool may take the member back.
+    """
+    if is_leaving(state):
         running: dict[str, Any] = state.local_activity  # type: ignore[attr-defined]
         return running
-    activity = _begin(group, state, cause)
-    if state.lifecycle_state != LEAVING:
+    activity = _begin(group, state, cause, RETURNING if scales_in and reuses(group) else LEAVING)
+    if termination_hook(group) is None:
         _let_go(group, state, activity)
     return activity
 
@@ -52,17 +66,17 @@ def lose(group: FakeAutoScalingGroup, instance: Any, cause: str) -> bool:
         return False
     changed()
     state.health_status = "Unhealthy"
-    if state.lifecycle_state == LEAVING:
+    if is_leaving(state):
         return False
-    activity = _begin(group, state, cause)
-    if state.lifecycle_state == LEAVING:
+    activity = _begin(group, state, cause, LEAVING)
+    if termination_hook(group) is not None:
         return False
     _remove(group, state, activity)
     return True
 
 
 def complete(group: FakeAutoScalingGroup, state: InstanceState) -> None:
-    """End the termination hook that a member waits for: it ends, whatever the result (same page)."""
+    """End the termination hook that a member waits for: it goes on, whatever the result (same page)."""
     _let_go(group, state, state.local_activity)  # type: ignore[attr-defined]
 
 
@@ -85,7 +99,7 @@ def time_out(backend: AutoScalingBackend) -> None:
             until = getattr(state, "local_until", None)
             if until is None or until >= utcnow():
                 continue
-            if state.lifecycle_state == LEAVING:
+            if is_leaving(state):
                 complete(group, state)
             elif state.lifecycle_state == WAITING:
                 _launch_timed_out(group, state)
@@ -101,7 +115,7 @@ def _launch_timed_out(group: FakeAutoScalingGroup, state: InstanceState) -> None
         complete_launch(group, state.instance)
 
 
-def _begin(group: FakeAutoScalingGroup, state: InstanceState, cause: str) -> dict[str, Any]:
+def _begin(group: FakeAutoScalingGroup, state: InstanceState, cause: str, into: str) -> dict[str, Any]:
     hook = termination_hook(group)
     activity = record(
         group,
@@ -110,8 +124,8 @@ def _begin(group: FakeAutoScalingGroup, state: InstanceState, cause: str) -> dic
         status="InProgress" if hook is None else "MidLifecycleAction",
         details=details(state.instance),
     )
+    state.lifecycle_state = into
     if hook is not None:
-        state.lifecycle_state = LEAVING
         wait(state, hook, activity)
         witness = witness_of(group)
         if witness is not None:
@@ -120,12 +134,19 @@ def _begin(group: FakeAutoScalingGroup, state: InstanceState, cause: str) -> dic
 
 
 def _let_go(group: FakeAutoScalingGroup, state: InstanceState, activity: dict[str, Any]) -> None:
-    if state.instance.state not in _ENDED:
-        group.ec2_backend.terminate_instances([state.instance.id])
+    instance, witness = state.instance, witness_of(group)
+    lives = instance.state not in _ENDED
     _remove(group, state, activity)
-    witness = witness_of(group)
+    if lives and state.lifecycle_state == RETURNING and len(warm_instances(group)) < warm_size(group):
+        instance.stop()
+        warm_instances(group).append(instance)
+        if witness is not None:
+            witness.returned(instance)
+        return
+    if lives:
+        group.ec2_backend.terminate_instances([instance.id])
     if witness is not None:
-        witness.left(state.instance)
+        witness.left(instance)
 
 
 def _remove(group: FakeAutoScalingGroup, state: InstanceState, activity: dict[str, Any]) -> None:

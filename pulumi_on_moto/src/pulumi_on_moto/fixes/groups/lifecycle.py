@@ -12,9 +12,9 @@ from moto.core.responses import EmptyResult
 from pulumi_on_moto.fixes.fix import Fix
 from pulumi_on_moto.fixes.groups.leaving import abandon, complete
 from pulumi_on_moto.fixes.groups.members import (
-    LEAVING,
     WAITING,
     complete_launch,
+    is_leaving,
     launch_hook,
     member,
     record_heartbeat,
@@ -26,7 +26,7 @@ from pulumi_on_moto.fixes.groups.members import (
 def _complete_lifecycle_action(response: AutoScalingResponse) -> EmptyResult:
     group, state, _ = _waiting(response)
     witness = witness_of(group)
-    if state.lifecycle_state == LEAVING:
+    if is_leaving(state):
         complete(group, state)
     elif response._get_param("LifecycleActionResult") == "ABANDON":
         abandon(group, state, "Lifecycle Action Completed with ABANDON Result")
@@ -48,8 +48,8 @@ def _waiting(response: AutoScalingResponse) -> tuple[FakeAutoScalingGroup, Insta
     instance_id = response._get_param("InstanceId")
     group = response.autoscaling_backend.autoscaling_groups.get(response._get_param("AutoScalingGroupName"))
     state = None if group is None else member(group, instance_id)
-    if group is not None and state is not None and state.lifecycle_state in (WAITING, LEAVING):
-        hook = launch_hook(group) if state.lifecycle_state == WAITING else termination_hook(group)
+    if group is not None and state is not None and (is_leaving(state) or state.lifecycle_state == WAITING):
+        hook = termination_hook(group) if is_leaving(state) else launch_hook(group)
         if hook is not None and hook.name == response._get_param("LifecycleHookName"):
             return group, state, hook
     raise ValidationError(f"No active Lifecycle Action found with instance ID {instance_id}")

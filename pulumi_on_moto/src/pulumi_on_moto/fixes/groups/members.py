@@ -27,6 +27,8 @@ WAITING: Final = "Pending:Wait"
 """The lifecycle state of an instance that waits for a launch hook."""
 LEAVING: Final = "Terminating:Wait"
 """The lifecycle state of an instance that waits for a termination hook."""
+RETURNING: Final = "Warmed:Pending:Wait"
+"""The same of one that goes back into the warm pool afterwards."""
 
 _LAUNCHING: Final = "autoscaling:EC2_INSTANCE_LAUNCHING"
 _TERMINATING: Final = "autoscaling:EC2_INSTANCE_TERMINATING"
@@ -47,6 +49,10 @@ class Witness(Protocol):
         """The group has ended the instance and let it go."""
         ...
 
+    def returned(self, instance: Any) -> None:
+        """The group has stopped the instance, which waits in its warm pool."""
+        ...
+
 
 def activities(group: FakeAutoScalingGroup) -> deque[dict[str, Any]]:
     """Return the group's activities, newest first."""
@@ -58,6 +64,28 @@ def warm_instances(group: FakeAutoScalingGroup) -> list[Any]:
     """Return the moto instances that wait, stopped, in the group's warm pool."""
     waiting: list[Any] = _own(group, "local_warm", list)
     return waiting
+
+
+def warm_size(group: FakeAutoScalingGroup) -> int:
+    """Return how many the group's warm pool should hold, 0 without one.
+
+    The maximum prepared capacity (default: the group's maximum) less the desired capacity, the minimum at
+    least (API reference, PutWarmPool).
+    """
+    pool = group.get_warm_pool()
+    if pool is None:
+        return 0
+    prepared = pool.max_group_prepared_capacity
+    if prepared is None:
+        prepared = group.max_size
+    return max(int(pool.min_size), int(prepared or 0) - int(group.desired_capacity or 0))
+
+
+def reuses(group: FakeAutoScalingGroup) -> bool:
+    """Say whether a scale-in returns members to the group's warm pool."""
+    pool = group.get_warm_pool()
+    policy = {} if pool is None else pool.instance_reuse_policy or {}
+    return str(policy.get("ReuseOnScaleIn", False)).casefold() == "true"
 
 
 def listen(backend: AutoScalingBackend, witness: Witness) -> None:
@@ -83,7 +111,12 @@ def termination_hook(group: FakeAutoScalingGroup) -> Any:
 
 def staying(group: FakeAutoScalingGroup) -> list[InstanceState]:
     """Return the members that count towards the desired capacity: all that the group does not end."""
-    return [state for state in group.instance_states if state.lifecycle_state != LEAVING]
+    return [state for state in group.instance_states if not is_leaving(state)]
+
+
+def is_leaving(state: InstanceState) -> bool:
+    """Say whether a member waits for a termination hook."""
+    return state.lifecycle_state in (LEAVING, RETURNING)
 
 
 def member(group: FakeAutoScalingGroup, instance_id: str) -> InstanceState | None:

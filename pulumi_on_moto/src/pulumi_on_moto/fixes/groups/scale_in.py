@@ -47,6 +47,7 @@ def shrink(group: FakeAutoScalingGroup) -> None:
             victim,
             "a difference between desired and actual capacity, shrinking the capacity from "
             f"{have} to {have - weight(victim)}",
+            scales_in=True,
         )
 
 

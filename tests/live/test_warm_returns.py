@@ -1,0 +1,132 @@
+"""Who leaves a fallback by a scale-in waits in its warm pool again, and is started from there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from lambdas.aws.auto_scaling import AutoScalingService
+from lambdas.aws.side import Order
+from lambdas.core.model import Group, Market, Side
+from tests.live.test_scale_in import hooked, members, name, protecting, want
+from tests.live.world import START, Running, bodies
+
+GROUP = Group("inference", target=2, maximum=6)
+
+
+@pytest.fixture
+def pooled(running: Running) -> Iterator[Running]:
+    """A fallback that has two instances together with its pool, takes back who leaves, and drains it."""
+    autoscaling, group = running.clients("autoscaling"), {"AutoScalingGroupName": name(running)}
+    before = autoscaling.describe_warm_pool(**group)["WarmPoolConfiguration"]
+    reuse = {"MaxGroupPreparedCapacity": 2, "MinSize": 0, "InstanceReusePolicy": {"ReuseOnScaleIn": True}}
+    autoscaling.put_warm_pool(**group, **reuse)
+    with protecting(running), hooked(running):
+        yield running
+    autoscaling.put_warm_pool(
+        **group, **{key: before[key] for key in ("MaxGroupPreparedCapacity", "MinSize", "PoolState")}
+    )
+
+
+def warm(running: Running) -> tuple[str, ...]:
+    return running.cloud.warm("inference")
+
+
+def in_service(running: Running, count: int) -> list[str]:
+    """Start so many out of the filled pool."""
+    running.cloud.fill_warm_pools()
+    want(running, count)
+    started = [running.cloud.start_warm("inference", instance) for instance in warm(running)[:count]]
+    running.cloud.heartbeat(started)
+    return started
+
+
+def release(running: Running, *going: str) -> None:
+    """As the controller does."""
+    desired = running.cloud.desired("inference")[1]
+    AutoScalingService(running.clients("autoscaling")).move(
+        name(running), Order(desired, desired, going), GROUP
+    )
+
+
+def pool(running: Running) -> list[tuple[str, str]]:
+    shown = running.clients("autoscaling").describe_warm_pool(AutoScalingGroupName=name(running))
+    return [(one["InstanceId"], one["LifecycleState"]) for one in shown["Instances"]]
+
+
+def test_a_release_drains_and_then_waits_in_the_pool(pooled: Running) -> None:
+    kept, gone = in_service(pooled, 2)
+    assert warm(pooled) == ()
+    bodies(pooled)
+    release(pooled, gone)
+    assert members(pooled)[gone]["LifecycleState"] == "Warmed:Pending:Wait"
+    assert pooled.cloud.alive("inference", Side.FALLBACK) == {kept}
+    assert pooled.instance(gone)["State"]["Name"] == "running"
+    [waits] = [body["detail"] for body in bodies(pooled) if "Lifecycle" in body["detail-type"]]
+    assert (waits["Origin"], waits["Destination"]) == ("AutoScalingGroup", "WarmPool")
+    pooled.cloud.set_time(START + 30)  # drainSeconds is 30
+    pooled.cloud.let_go("inference")
+    assert set(members(pooled)) == {kept}
+    assert pool(pooled) == [(gone, "Warmed:Stopped")]
+    assert pooled.instance(gone)["State"]["Name"] == "stopped"
+    assert pooled.cloud.desired("inference")[1] == 1
+
+
+def test_it_is_started_again_as_any_other_and_heard_anew(pooled: Running) -> None:
+    [gone] = in_service(pooled, 1)
+    release(pooled, gone)
+    pooled.cloud.set_time(START + 30)
+    pooled.cloud.let_go("inference")
+    others = set(warm(pooled)) - {gone}
+    assert len(others) == 1  # nobody was prepared in the place of who was taken
+    pooled.cloud.set_time(START + 600)
+    want(pooled, 1)
+    pooled.cloud.start_warm("inference", gone)
+    pooled.cloud.heartbeat([gone])
+    assert members(pooled)[gone]["ProtectedFromScaleIn"]
+    rows = pooled.clients("dynamodb").scan(TableName=pooled.cloud._heartbeats._table)["Items"]
+    assert {row["since"]["N"] for row in rows if row["instance"]["S"] == gone} == {str(int(START) + 600)}
+
+
+def test_beyond_the_pools_size_who_returns_is_ended(pooled: Running) -> None:
+    want(pooled, 3)
+    cold = [
+        pooled.cloud.launch("inference", Side.FALLBACK, "g5.xlarge", "us-west-2a", Market.ON_DEMAND)
+        for _ in range(3)
+    ]
+    release(pooled, *cold)
+    pooled.cloud.set_time(START + 30)
+    pooled.cloud.let_go("inference")
+    assert sorted(pooled.instance(one)["State"]["Name"] for one in cold) == [
+        "stopped",
+        "stopped",
+        "terminated",
+    ]
+    assert len(warm(pooled)) == 2
+
+
+def test_a_hook_that_times_out_returns_it_too(pooled: Running) -> None:
+    [gone] = in_service(pooled, 1)
+    release(pooled, gone)
+    pooled.cloud.set_time(START + 301)
+    assert gone in warm(pooled)
+
+
+def test_who_is_terminated_does_not_return(pooled: Running) -> None:
+    [gone] = in_service(pooled, 1)
+    pooled.clients("autoscaling").terminate_instance_in_auto_scaling_group(
+        InstanceId=gone, ShouldDecrementDesiredCapacity=True
+    )
+    pooled.cloud.set_time(START + 30)
+    pooled.cloud.let_go("inference")
+    assert pooled.instance(gone)["State"]["Name"] == "terminated"
+
+
+def test_a_group_tells_how_its_pool_reuses(pooled: Running) -> None:
+    described: dict[str, Any] = pooled.clients("autoscaling").describe_auto_scaling_groups(
+        AutoScalingGroupNames=[name(pooled)]
+    )["AutoScalingGroups"][0]
+    assert described["WarmPoolConfiguration"]["InstanceReusePolicy"] == {"ReuseOnScaleIn": True}
+    assert pooled.cloud.takes_back("inference")

@@ -8,7 +8,7 @@ from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import Falsified, Lab
 
 _GUIDE: Final = 'Auto Scaling guide, "Warm pools for applications with long boot times"'
-_REUSE: Final = {"InstanceReusePolicy": {"ReuseOnScaleIn": True}}
+_REUSE: Final[dict[str, Any]] = {"InstanceReusePolicy": {"ReuseOnScaleIn": True}}
 _LONG: Final = 120.0
 """Seconds in which a group that wants another launches it."""
 
@@ -75,7 +75,7 @@ def _returns(lab: Lab) -> str:
 
 
 def _ends(lab: Lab) -> str:
-    group, [instance] = _warmed(lab, "warm-end", **_REUSE)
+    group, [instance] = _warmed(lab, "warm-end", 1, **_REUSE)
     lab.serving(group, 1)
     lab.clients("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=instance, ShouldDecrementDesiredCapacity=True

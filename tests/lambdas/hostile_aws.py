@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +18,7 @@ from botocore.exceptions import ClientError
 
 from lambdas.core import registry_item
 from lambdas.core.registry_item import Worker
+from tests.lambdas.boxes import Box, Pool
 
 BOOT_SECONDS = 90.0
 HOOK_SECONDS = 120.0
@@ -28,44 +28,6 @@ LISTED_SECONDS = 45.0
 """How long a group lists an instance that has ended."""
 MODIFYING_SECONDS = 15.0
 NOTICE_SECONDS = 120.0
-
-
-@dataclass(slots=True)
-class Box:
-    """One instance as it truly is; ``boot`` is infinite for one that never reports."""
-
-    id: str
-    side: Pool
-    spot: bool
-    launched: float
-    boot: float
-    notice: float | None = None
-    ending: float | None = None
-    ended: float | None = None
-
-    def works(self, now: float) -> bool:
-        """Say whether its worker works or could."""
-        return self.ended is None and now >= self.launched + self.boot
-
-
-@dataclass(slots=True)
-class Pool:
-    """One side of a capacity group: an Auto Scaling group, or a Spot Fleet."""
-
-    name: str
-    group: str
-    is_spot: bool
-    is_fleet: bool = False
-    desired: int = 0
-    shown: int = 0
-    modified: float = -1e9
-    has_capacity: bool = True
-    boxes: list[Box] = field(default_factory=list)
-    refused: list[dict[str, Any]] = field(default_factory=list)
-
-    def counted(self) -> list[Box]:
-        """Return whom AWS counts against the desired capacity."""
-        return [b for b in self.boxes if b.ending is None]
 
 
 class HostileAws:
@@ -157,15 +119,22 @@ class HostileAws:
 
     def _group(self, pool: Pool) -> dict[str, Any]:
         members = [self._member(box) for box in pool.boxes]
-        return {"AutoScalingGroupName": pool.name, "DesiredCapacity": pool.desired, "Instances": members}
+        reuse = {"InstanceReusePolicy": {"ReuseOnScaleIn": pool.takes_back}}
+        return {
+            "AutoScalingGroupName": pool.name,
+            "DesiredCapacity": pool.desired,
+            "Instances": members,
+            "WarmPoolConfiguration": reuse,
+        }
 
-    def _member(self, box: Box) -> dict[str, str]:
+    def _member(self, box: Box) -> dict[str, Any]:
         return {
             "InstanceId": box.id,
             "InstanceType": "g5.xlarge",
             "AvailabilityZone": "us-west-2a",
             "HealthStatus": "Healthy",
             "LifecycleState": "InService" if box.ending is None else "Terminating:Wait",
+            "ProtectedFromScaleIn": box.protected,
         }
 
     def call_describe_instances(self, Filters: list[dict[str, Any]], **_: Any) -> Any:
@@ -237,9 +206,22 @@ class HostileAws:
 
     def call_set_desired_capacity(self, AutoScalingGroupName: str, DesiredCapacity: int, **_: Any) -> None:
         pool = self.pools[AutoScalingGroupName]
-        if DesiredCapacity < min(pool.desired, len(pool.counted())):
-            self._broke(f"{pool.name} set to {DesiredCapacity}, {len(pool.counted())} live: AWS picks")
+        beyond = len(pool.counted()) - DesiredCapacity
+        if beyond > 0 and DesiredCapacity < pool.desired:
+            going = [box for box in pool.counted() if not box.protected]
+            if len(going) != beyond:
+                self._broke(f"{pool.name} set to {DesiredCapacity}, {len(pool.counted())} live: AWS picks")
+            for box in going[:beyond]:
+                self._spare(pool, box)
+                box.ending = self.now + HOOK_SECONDS * self.draw.random()
         self._ask(pool, DesiredCapacity)
+
+    def call_set_instance_protection(
+        self, AutoScalingGroupName: str, InstanceIds: list[str], ProtectedFromScaleIn: bool
+    ) -> None:
+        for box in self.pools[AutoScalingGroupName].boxes:
+            if box.id in InstanceIds:
+                box.protected = ProtectedFromScaleIn
 
     def _ask(self, pool: Pool, capacity: int) -> None:
         raised, pool.desired = capacity > pool.desired, capacity

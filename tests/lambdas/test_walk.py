@@ -9,6 +9,7 @@ import pytest
 
 from bench.walk import main
 from lambdas.aws import controller, observe
+from lambdas.aws.auto_scaling import AutoScalingService
 from lambdas.core import situation
 from tests.lambdas import walk
 
@@ -46,6 +47,12 @@ def test_the_walk_would_notice_releases_that_are_believed(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(situation.Situation, "of", as_if_gone)
     _, violations = walk.run(6_000)
+    assert any("AWS picks" in line for line in violations)
+
+
+def test_the_walk_would_notice_a_scale_in_that_may_take_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AutoScalingService, "_takes_back", lambda *_: True)
+    _, violations = walk.run(4_000)
     assert any("AWS picks" in line for line in violations)
 
 

@@ -39,7 +39,7 @@ CALLS: Final = (
     *("describe_auto_scaling_groups", "describe_instances", "describe_scaling_activities"),
     *("describe_spot_fleet_requests", "describe_spot_fleet_instances", "describe_spot_instance_requests"),
     *("describe_spot_fleet_request_history", "set_desired_capacity", "modify_spot_fleet_request"),
-    *("terminate_instance_in_auto_scaling_group", "terminate_instances"),
+    *("set_instance_protection", "terminate_instance_in_auto_scaling_group", "terminate_instances"),
 )
 GROUPS: Final = {"service": "mixed-asg", "fleet": "spot-fleet"}
 

@@ -21,6 +21,7 @@ UNKNOWABLE: Final = 180.0
 POOL_SIZE: Final = 3
 """Instances that a sample of the market stands for: fewer than the target, so that spot is often short."""
 _NAMING: Final = {
+    "SetInstanceProtection": "InstanceIds",
     "TerminateInstanceInAutoScalingGroup": "InstanceId",
     "TerminateInstances": "InstanceIds",
 }

@@ -1,0 +1,50 @@
+"""Instances and what holds them in ``HostileAws``, as they truly are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Box:
+    """One instance as it truly is; ``boot`` is infinite for one that never reports."""
+
+    id: str
+    side: Pool
+    spot: bool
+    launched: float
+    boot: float
+    notice: float | None = None
+    ending: float | None = None
+    ended: float | None = None
+    protected: bool = True
+
+    def works(self, now: float) -> bool:
+        """Say whether its worker works or could."""
+        return self.ended is None and now >= self.launched + self.boot
+
+
+@dataclass(slots=True)
+class Pool:
+    """One side of a capacity group: an Auto Scaling group, or a Spot Fleet."""
+
+    name: str
+    group: str
+    is_spot: bool
+    is_fleet: bool = False
+    desired: int = 0
+    shown: int = 0
+    modified: float = -1e9
+    has_capacity: bool = True
+    boxes: list[Box] = field(default_factory=list)
+    refused: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def takes_back(self) -> bool:
+        """Say whether its warm pool takes back who leaves by a scale-in: so does every fallback's."""
+        return not self.is_spot
+
+    def counted(self) -> list[Box]:
+        """Return whom AWS counts against the desired capacity."""
+        return [b for b in self.boxes if b.ending is None]

@@ -23,8 +23,9 @@ empty  :=
 space  := $(empty) $(empty)
 USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
 BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
+FITS := $(notdir $(basename $(sort $(wildcard bench/fit_*.py))))
 
-.PHONY: help setup demo demo-research aws-check check quick test alone test-real lint types format system-packages bench lock clean distclean
+.PHONY: help setup demo demo-research aws-check check quick test alone test-real lint types format system-packages bench fit lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -90,6 +91,9 @@ bench-%: setup
 	@test -f bench/$(subst -,_,$*).py || { echo "no benchmark $*; there are: $(or $(BENCHES),none)" >&2; exit 2; }
 	@mkdir -p out/bench
 	$(BIN)/python -m bench.$(subst -,_,$*) --out out/bench/$*.json $(ARGS)
+
+fit: setup ## fit anew what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
+	@for script in $(FITS); do $(BIN)/python -m bench.$$script; done
 
 # uv resolves for every platform and Python at once. It does not read pip's configuration, so pip's index is handed on;
 # no address is written into the lock.

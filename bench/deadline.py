@@ -1,6 +1,7 @@
 """Training jobs under a deadline: every policy against the clairvoyant bound (``python -m bench.deadline``).
 
 Single zones, compute 24 and 48 h, change-over 6 and 20 min, deadline ÷ compute 1.15 to 2, spread starts.
+First in the friendly world, where all is as told, then in the worlds of ``_deadline_doubts``.
 Traces come from the folder that GPU_SPOT_TRACES names; where it is not set, pools are drawn from the
 fitted hazards. No pool is judged by a table that was fitted on it: the product's is used where it has not
 seen the trace, else one fitted on the traces of the other folders.
@@ -10,21 +11,22 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench import _page
+from bench import _deadline_doubts, _page
+from bench._deadline_jobs import RATIOS, Task
 from bench.fit_deadline import (
     DOWN_EDGES,
-    SPOT_PRICE,
     TABLE,
     UP_EDGES,
     fingerprint,
@@ -32,31 +34,17 @@ from bench.fit_deadline import (
     table,
 )
 from gpu_spot.market.deadline.measure import Sum, measure, starts_in
-from gpu_spot.market.deadline.policies import BASELINES, DEFAULT, NAMES, build
-from gpu_spot.market.deadline.policies.expected_cost import ExpectedJobCost
-from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
-from gpu_spot.market.deadline.policies.thresholds import parse
+from gpu_spot.market.deadline.policies import BASELINES, DEFAULT, NAMES
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.supply.trace import PoolTrace
 
-COMPUTE_HOURS = (24, 48)
 CHANGEOVER_MINUTES = (6, 20)
 FULL = 200
 """Start times a trace from which on figures are published."""
-RATIOS = (1.15, 1.3, 1.5, 2.0)
+STARTS_A_DOUBT = 50
+"""A start in a doubted world for so many in the friendly one."""
 DRAWN = {"poor": (1.6, 0.7), "middling": (1.0, 1.0), "good": (0.6, 1.5)}
 DRAWN_DAYS, DRAWN_GAP = 30, 300
-
-
-@dataclass(frozen=True)
-class Task:
-    """One pool with one change-over; ``table`` is the JSON to judge it by, ``None``: the product's."""
-
-    name: str
-    trace: PoolTrace
-    changeover: int
-    starts: int
-    table: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -72,17 +60,10 @@ class Cell:
 def run(task: Task) -> list[Cell]:
     """Replay one task."""
     pool = PoolRuns.of_trace(task.trace)
-    jobs = [
-        (ratio, Job(hours * 3600, round(hours * ratio * 60) * 60, task.changeover * 60, SPOT_PRICE))
-        for hours in COMPUTE_HOURS
-        for ratio in RATIOS
-    ]
-    jobs = [(ratio, job) for ratio, job in jobs if job.deadline <= pool.ticks * 60]
+    jobs = task.jobs(pool)
     if not jobs:
         return []
-    policies: dict[str, DeadlinePolicy] = {name: build(name) for name in NAMES}
-    if task.table is not None:
-        policies[DEFAULT] = ExpectedJobCost(parse(task.table))
+    policies = task.policies(NAMES)
     starts = starts_in(pool, max(job.deadline for _, job in jobs), task.starts)
     sums = measure(pool, [job for _, job in jobs], policies, starts)
     return [Cell(task.name, name, ratio, sums[job, name]) for ratio, job in jobs for name in policies]
@@ -195,6 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Replay, print the table and write ``deadline.json``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--starts", type=int, default=FULL, help=f"start times a trace (default {FULL})")
+    parser.add_argument("--cells", type=int, help="only so many worlds of the grid (default all)")
     parser.add_argument("--out", type=Path, default=Path("out/bench/deadline.json"))
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
     options = parser.parse_args(arguments)
@@ -213,6 +195,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:
         work = tasks(traces, options.starts, executor)
         cells = [cell for result in executor.map(run, work) for cell in result]
+        doubted = [
+            replace(task, starts=math.ceil(options.starts / STARTS_A_DOUBT))
+            for task in work
+            if task.changeover == _deadline_doubts.CHANGEOVER_MINUTES
+        ]
+        grid = _deadline_doubts.grid(doubted, executor.map, options.cells)
     short = sorted(set(traces) - {cell.pool for cell in cells})
     for name in short:
         print(f"{name}: shorter than the shortest deadline, left out")
@@ -224,6 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "table": " and ".join(sorted(tables)),
         "starts_per_pool": options.starts,
         **summary(cells),
+        "grid": grid,
         "seconds": round(time.monotonic() - began, 1),
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -262,7 +251,8 @@ def page_part(figures: Mapping[str, Any]) -> str:
             f"does. `{DEFAULT}` is below them by:",
             _page.table(["reading", *ratios], below),
             f"On the trace where it does worst it costs {figures['worst_vs_best_baseline']:.3f} × the best "
-            "baseline there. The table was fitted at a spot price of 0.3; single zones only.",
+            "baseline there. Single zones only.",
+            _deadline_doubts.page_part(figures["grid"]),
         )
     )
 
@@ -285,6 +275,8 @@ def report(figures: Mapping[str, Any]) -> None:
     below = ", ".join(f"{1 - value:.1%}" for value in figures["cost_vs_uniform_progress"].values())
     worst = figures["worst_vs_best_baseline"]
     print(f"below uniform-progress: {below}; at worst {worst:.3f} × the best baseline of a pool")
+    grid = figures["grid"]
+    print(", ".join(f"{name}: {value}" for name, value in grid.items() if name != "rows"))
 
 
 if __name__ == "__main__":

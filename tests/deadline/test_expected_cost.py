@@ -21,7 +21,7 @@ def state(left, slack, mode, up, age, boot_left=0.0):
 
 def tiny(**rows):
     """A table of one age bin but two for ``move``, one change-over of 10 minutes."""
-    entry = {"changeover": 10, "wait": [[60, 120]], "spot": [[20, 20], [20, 20]], **rows}
+    entry = {"spot_price": 0.3, "changeover": 10, "wait": [[60, 120]], "spot": [[20, 20], [20, 20]], **rows}
     entry = {"ripen": [[None, None]] * 2, "move": [[None, 200], [30, 60]], **entry}
     return parse({"grid": {"up": [0, 30], "down": [0], "compute": [60, 600]}, "tables": [entry]})
 
@@ -37,9 +37,31 @@ def test_between_change_overs_the_thresholds_are_mixed_and_above_the_last_scaled
     raw = {"grid": {"up": [0], "down": [0], "compute": [60]}, "tables": []}
     for changeover, least in ((10, 20), (20, 50)):
         rows = {name: [[least]] for name in ("wait", "ripen", "spot", "move")}
-        raw["tables"].append({"changeover": changeover, **rows})
+        raw["tables"].append({"spot_price": 0.3, "changeover": changeover, **rows})
     table = parse(raw)
-    assert [table.at(minutes).wait[0][0] for minutes in (5, 10, 15, 20, 40)] == [20, 20, 35, 50, 100]
+    assert [table.at(minutes, 0.3).wait[0][0] for minutes in (5, 10, 15, 20, 40)] == [20, 20, 35, 50, 100]
+
+
+def test_between_prices_the_thresholds_are_mixed_and_beyond_them_kept():
+    raw = {"grid": {"up": [0], "down": [0], "compute": [60]}, "tables": []}
+    for price, least in ((0.3, 20), (0.7, 60)):
+        rows = {name: [[least]] for name in ("wait", "ripen", "spot", "move")}
+        raw["tables"].append({"spot_price": price, "changeover": 10, **rows})
+    table = parse(raw)
+    found = [table.at(10, price).move[0][0] for price in (0.1, 0.3, 0.5, 0.7, 0.9)]
+    assert found == pytest.approx([20, 20, 40, 60, 60])
+
+
+def test_spot_that_saves_less_is_moved_to_with_more_slack():
+    policy = build(DEFAULT)
+
+    def chosen(price):
+        situation = state(24, 6, JobMode.ON_DEMAND, True, 90)
+        situation.price = price
+        return policy.choose(JOB, situation).mode
+
+    assert chosen(0.3) is JobMode.SPOT
+    assert chosen(0.9) is JobMode.ON_DEMAND
 
 
 def test_each_decision_reads_its_own_threshold():
@@ -85,7 +107,9 @@ def test_plenty_of_slack_waits_and_none_buys():
 
 def test_the_committed_table_is_whole():
     table = fitted()
-    for changeover, thresholds in table.by_changeover.items():
+    assert sorted(table.by_price) == [0.3, 0.7, 0.9]
+    tables = [item for by_changeover in table.by_price.values() for item in by_changeover.items()]
+    for changeover, thresholds in tables:
         for name, bins in (
             ("wait", table.grid.down),
             *((n, table.grid.up) for n in ("ripen", "spot", "move")),
@@ -103,7 +127,7 @@ def test_the_table_holds_no_samples_of_the_traces():
     raw = json.loads(
         resources.files("gpu_spot.market.deadline.policies").joinpath("thresholds.json").read_text()
     )
-    assert set(raw) == {"source", "fitted_on", "grid", "hazards_per_hour", "spot_price", "tables"}
+    assert set(raw) == {"source", "fitted_on", "grid", "hazards_per_hour", "tables"}
 
 
 def test_an_unknown_policy_is_named_with_the_allowed_ones():

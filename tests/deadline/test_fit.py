@@ -8,14 +8,21 @@ import pytest
 
 from bench.fit_deadline import (
     DOWN_EDGES,
+    SPOT_PRICES,
     STEPS,
+    TABLE,
     UP_EDGES,
     Hazards,
     compact,
+    difference,
     fingerprint,
     fit_hazards,
+    main,
+    read_traces,
+    shipped_hazards,
     solve,
     table,
+    thresholds,
 )
 from gpu_spot.market.deadline.policies.thresholds import parse
 from gpu_spot.market.deadline.pool import PoolRuns
@@ -146,8 +153,46 @@ def test_the_induction_decides_as_a_plain_recursion_over_what_can_happen():
 
 
 def test_the_table_can_be_written_and_read():
-    raw = table([pool_of(*([50, 40] * 40))], [20])
-    assert parse(json.loads(compact(raw))).at(20) == parse(raw).at(20)
+    raw = table([pool_of(*([50, 40] * 40))], [60], [0.3])
+    assert parse(json.loads(compact(raw))).at(60, 0.3) == parse(raw).at(60, 0.3)
+
+
+def test_what_is_shipped_is_what_the_shipped_hazards_come_to():
+    """Of 24 tables the three that are solved fastest; `make fit` solves all, and fits the hazards."""
+    shipped = json.loads(TABLE.read_text("utf-8"))
+    hazards = shipped_hazards(shipped["hazards_per_hour"])
+    for price in SPOT_PRICES:
+        solved = json.loads(json.dumps(thresholds(hazards, 60, price)))
+        assert solved in shipped["tables"], price
+
+
+def test_the_shipped_hazards_are_those_of_the_traces(traces):
+    if traces is None:
+        pytest.skip("GPU_SPOT_TRACES is not set")
+    pools = [PoolRuns.of_trace(trace) for trace in read_traces(traces).values()]
+    shipped = shipped_hazards(json.loads(TABLE.read_text("utf-8"))["hazards_per_hour"])
+    fitted = fit_hazards(pools)
+    assert fitted.lose.tolist() == shipped.lose.tolist()
+    assert fitted.regain.tolist() == shipped.regain.tolist()
+
+
+def test_a_difference_is_one_line_that_names_the_place():
+    shipped = {"grid": {"up": [0, 10]}, "tables": [{"wait": [[1, None]]}]}
+    assert difference(shipped, shipped) == ""
+    other = {**shipped, "tables": [{"wait": [[1, 5]]}]}
+    assert difference(shipped, other) == "the table / tables / 0 / wait / 0 / 1 is None, the fit says 5"
+    assert (
+        difference(shipped, {"grid": {"up": [0]}, "tables": []})
+        == "the table / grid / up / 1 is shipped only"
+    )
+
+
+def test_without_traces_the_fit_says_what_it_needs(monkeypatch, capsys):
+    monkeypatch.delenv("GPU_SPOT_TRACES", raising=False)
+    assert main([]) == 2
+    assert (
+        capsys.readouterr().err == "GPU_SPOT_TRACES is None, the folder of the traces to fit on is needed\n"
+    )
 
 
 def test_a_fingerprint_tells_traces_apart():

@@ -2,7 +2,8 @@
 
 A pool that has just begun to give spot often stops within minutes, one that has done so for hours goes on;
 a pool that has just stopped often gives again soon. So waiting for spot, taking it, and leaving on-demand for
-it each need a slack that depends on that age. The slacks are solved for beforehand (``thresholds``).
+it each need a slack that depends on that age, and on what spot saves. The slacks are solved for beforehand
+(``thresholds``).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class ExpectedJobCost:
         """See ``DeadlinePolicy``."""
         if state.mode is JobMode.SPOT:
             return Choice(JobMode.SPOT, reason="until it is lost")
-        thresholds = _for_changeover(self.table, job.changeover / 60)
+        thresholds = _thresholds(self.table, job.changeover / 60, round(state.price, 2))
         if state.up:
             if state.mode is JobMode.ON_DEMAND:
                 return self._move(thresholds, job, state)
@@ -76,9 +77,9 @@ class ExpectedJobCost:
         return max(job.tick, 60 * span)
 
 
-@lru_cache(maxsize=64)
-def _for_changeover(table: Table, minutes: float) -> Thresholds:
-    return table.at(minutes)
+@lru_cache(maxsize=256)
+def _thresholds(table: Table, minutes: float, price: float) -> Thresholds:
+    return table.at(minutes, price)
 
 
 def _bin(edges: Row, age: float) -> tuple[int, float]:

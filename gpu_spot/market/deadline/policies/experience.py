@@ -46,7 +46,7 @@ class Reckoning:
     """What a job has to reckon with.
 
     In seconds: a change-over on average, at best and at worst, and a refusal of on-demand at worst. ``pace``:
-    progress at worst, in parts of the plan; ``likely_pace``: the better of progress as it is now and as it was on average.
+    progress at worst, in parts of the plan; ``likely_pace``: as it is now or was on average, the better.
     """
 
     changeover: float

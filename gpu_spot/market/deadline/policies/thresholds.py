@@ -1,8 +1,8 @@
 """The fitted table of the policy ``expected-cost``: how much slack each decision needs.
 
 The numbers are derived parameters: optimal decisions of a model of spot pools whose chances to lose spot and
-to regain it depend on the age of the run, at a spot price of 0.3 (``bench/fit_deadline.py``; ``fitted_on``:
-fingerprints of the traces that they were derived from). All times are in minutes.
+to regain it depend on the age of the run (``bench/fit_deadline.py``; ``fitted_on``: fingerprints of the
+traces that they were derived from). All times are in minutes, prices in parts of on-demand.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Row = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """For one change-over: the least slack by age (bins of the grid) and compute left (points of the grid).
+    """For one change-over and price: the least slack by age (bins) and compute left (points of the grid).
 
     ``wait``: idle and no spot, wait rather than start on-demand. ``ripen``: idle with spot, wait for the pool
     to prove itself. ``spot``: idle with spot, take it rather than on-demand. ``move``: on-demand with spot,
@@ -46,25 +46,34 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Thresholds for several change-overs (minutes, rising), on one grid."""
+    """Thresholds by price of spot and by change-over in minutes, on one grid."""
 
     grid: Grid
-    by_changeover: Mapping[float, Thresholds]
+    by_price: Mapping[float, Mapping[float, Thresholds]]
 
-    def at(self, changeover: float) -> Thresholds:
-        """Return the thresholds for a change-over in minutes.
+    def at(self, changeover: float, price: float) -> Thresholds:
+        """Return the thresholds for a change-over in minutes and a price of spot.
 
-        Between two of the table in proportion; below the least the least; above the last that, scaled.
+        Between two of the table in proportion; beyond the first and the last theirs, but those for a
+        change-over above the last are scaled.
         """
-        known = sorted(self.by_changeover)
-        above = bisect_right(known, changeover)
-        if above == 0:
-            return self.by_changeover[known[0]]
-        low = known[above - 1]
-        if above == len(known):
-            return _mix(self.by_changeover[low], self.by_changeover[low], 0.0, changeover / low)
-        weight = (changeover - low) / (known[above] - low)
-        return _mix(self.by_changeover[low], self.by_changeover[known[above]], weight, 1.0)
+        low, high, weight = _between(sorted(self.by_price), price)
+        cheap = _at(self.by_price[low], changeover)
+        return cheap if weight == 0 else _mix(cheap, _at(self.by_price[high], changeover), weight, 1.0)
+
+
+def _at(by_changeover: Mapping[float, Thresholds], changeover: float) -> Thresholds:
+    known = sorted(by_changeover)
+    low, high, weight = _between(known, changeover)
+    scale = max(1.0, changeover / known[-1])
+    return _mix(by_changeover[low], by_changeover[high], weight, scale)
+
+
+def _between(known: Sequence[float], value: float) -> tuple[float, float, float]:
+    """Return the neighbours of a value and how far it is from the lower to the higher."""
+    above = bisect_right(known, value)
+    low, high = known[max(0, above - 1)], known[min(above, len(known) - 1)]
+    return low, high, (value - low) / (high - low) if low < value < high else 0.0
 
 
 def at(points: Row, row: Row, compute: float) -> float:
@@ -91,13 +100,12 @@ def fitted() -> Table:
 def parse(raw: Mapping[str, Any]) -> Table:
     """Return the table from its JSON form, in which ``null`` stands for *never*."""
     grid = Grid(*(_row(raw["grid"][field.name]) for field in fields(Grid)))
-    tables = {
-        float(entry["changeover"]): Thresholds(
+    by_price: dict[float, dict[float, Thresholds]] = {}
+    for entry in raw["tables"]:
+        by_price.setdefault(float(entry["spot_price"]), {})[float(entry["changeover"])] = Thresholds(
             *(tuple(_row(row) for row in entry[field.name]) for field in fields(Thresholds))
         )
-        for entry in raw["tables"]
-    }
-    return Table(grid, tables)
+    return Table(grid, by_price)
 
 
 def _row(values: Sequence[float | None]) -> Row:

@@ -1,0 +1,183 @@
+"""Jobs under a deadline in the worlds that a sceptic can name: the cells, and what the policies come to.
+
+The cells: nothing doubted, each doubt alone, and the fewest more of up to ``TOGETHER`` doubts that a greedy
+search finds until every two doubts of different axes stand in one cell.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from bench import _page
+from bench._deadline_jobs import Task
+from gpu_spot.market.deadline.doubts import Doubts
+from gpu_spot.market.deadline.measure import DoubtSum, measure_doubts, starts_in
+from gpu_spot.market.deadline.policies import DEFAULT
+from gpu_spot.market.deadline.pool import PoolRuns
+
+POLICIES = (DEFAULT, "uniform-progress-keep", "greedy")
+CHANGEOVER_MINUTES = 20
+TOGETHER = 4
+Axes = Mapping[str, str]
+"""A cell: the value on each axis that is doubted."""
+
+AXES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "change-overs": {"½ to 2 × as told": {"spread": 1.0}, "1.5 × as told": {"longer": 1.5}},
+    "on-demand": {
+        "refused with half of spot's ends": {"refused_with_spot": 0.5},
+        "refused twice a day": {"refusals_a_day": 2.0},
+    },
+    "progress": {
+        "0.7 to 1 of the plan, drifting": {"slowest": 0.7},
+        "0.7 to 1 of the plan, in steps": {"slowest": 0.7, "progress": "steps"},
+    },
+    "spot price": {
+        "0.7": {"prices": (0.7,)},
+        "1.0": {"prices": (1.0,)},
+        "0.3, 0.7 or 1.0": {"prices": (0.3, 0.7, 1.0)},
+    },
+    "interruptions": {"half unsaved, 30 min lost": {"saved": 0.5, "checkpoint": 1800.0}},
+    "looks": {"every 120 s": {"tick": 120.0}},
+    "earlier jobs": {"none": {"learned": False}},
+}
+_OF_THE_JOB = ("checkpoint", "tick")
+
+
+def cells() -> list[Axes]:
+    """Return all cells of the grid."""
+    values = [(axis, value) for axis, of_axis in AXES.items() for value in of_axis]
+    pairs = [pair for pair in itertools.combinations(values, 2) if pair[0][0] != pair[1][0]]
+    made: list[Axes] = [{}, *({axis: value} for axis, value in values)]
+    missing = dict.fromkeys(pairs)
+    while missing:
+        cell = dict(next(iter(missing)))
+        while len(cell) < TOGETHER:
+            more = [(axis, value) for axis, value in values if axis not in cell]
+            cell |= [max(more, key=lambda one: len(_new(missing, dict([*cell.items(), one]))))]
+        for pair in _new(missing, cell):
+            del missing[pair]
+        made.append(cell)
+    return made
+
+
+Pair = tuple[tuple[str, str], tuple[str, str]]
+
+
+def _new(missing: Iterable[Pair], cell: Axes) -> list[Pair]:
+    return [pair for pair in missing if all(cell.get(axis) == value for axis, value in pair)]
+
+
+@dataclass(frozen=True)
+class Played:
+    """The jobs of one policy in one cell and pool; ``plain``: what one costs on on-demand alone, as told."""
+
+    cell: Axes
+    policy: str
+    ratio: float
+    plain: float
+    sum: DoubtSum
+
+
+def play(task: Task, cell: Axes) -> list[Played]:
+    """Replay one task in one cell."""
+    changed = {key: value for axis, chosen in cell.items() for key, value in AXES[axis][chosen].items()}
+    learned = changed.pop("learned", True)
+    of_job = {name: changed.pop(name) for name in _OF_THE_JOB if name in changed}
+    pool = PoolRuns.of_trace(task.trace)
+    jobs = task.jobs(pool, **of_job)
+    if not jobs:
+        return []
+    starts = starts_in(pool, max(job.deadline for _, job in jobs), task.starts)
+    policies = task.policies(POLICIES)
+    sums = measure_doubts(
+        pool, [job for _, job in jobs], policies, starts, Doubts(**changed), learned=learned
+    )
+    return [
+        Played(cell, name, ratio, (job.compute + job.changeover) / 3600, sums[job, name])
+        for ratio, job in jobs
+        for name in policies
+    ]
+
+
+def grid(
+    tasks: Sequence[Task], run: Callable[..., Iterable[list[Played]]], most: int | None = None
+) -> dict[str, Any]:
+    """Return the grid's figures, of the first ``most`` cells; ``run`` is ``map``, perhaps over processes."""
+    chosen = cells()[:most]
+    work = [(task, cell) for cell in chosen for task in tasks]
+    played = [one for result in run(play, *zip(*work, strict=True)) for one in result]
+    rows = [_row(cell, name, played) for cell in chosen for name in POLICIES]
+    ours = [row for row in rows if row["policy"] == DEFAULT]
+    for row in ours:
+        row["dominated_by"] = [o["policy"] for o in rows if o["axes"] == row["axes"] and _dominates(o, row)]
+    return {
+        "cells": len(chosen),
+        **{name: sum(row[name] for row in ours) for name in ("jobs", "missed", "avoidable", "unsaid")},
+        "retracted": sum(row["retracted"] for row in ours),
+        "dominated": sum(bool(row["dominated_by"]) for row in ours),
+        "rows": rows,
+    }
+
+
+def _dominates(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Return whether another policy is cheaper by more than 0.5 % and misses no more."""
+    return bool(other["cost"] < 0.995 * row["cost"] and other["missed"] <= row["missed"])
+
+
+def _row(cell: Axes, policy: str, played: Sequence[Played]) -> dict[str, Any]:
+    these = [one for one in played if one.cell == cell and one.policy == policy]
+    sums = [one.sum for one in these]
+    missed = sum(s.misses for s in sums)
+    said = missed - sum(s.unsaid for s in sums)
+    return {
+        "axes": dict(cell),
+        "policy": policy,
+        "jobs": sum(s.jobs for s in sums),
+        "cost": round(fmean(one.sum.cost / one.sum.jobs / one.plain for one in these), 4),
+        "missed": missed,
+        "avoidable": sum(s.avoidable for s in sums),
+        "unsaid": missed - said,
+        "retracted": sum(s.retracted for s in sums),
+        "said_hours": round(sum(s.said_hours for s in sums) / said, 2) if said else None,
+        "said_hours_least": round(min(s.said_least for s in sums), 2) if said else None,
+    }
+
+
+def page_part(figures: Mapping[str, Any]) -> str:
+    """Return the grid's part of ``performance.md``."""
+    rows = figures["rows"]
+    ours = [row for row in rows if row["policy"] == DEFAULT]
+    costs = {(str(row["axes"]), row["policy"]): row["cost"] for row in rows}
+    table = [
+        [
+            "; ".join(f"{axis}: {value}" for axis, value in row["axes"].items()) or "nothing",
+            f"{row['missed'] / row['jobs']:.1%}",
+            str(row["avoidable"]),
+            f"{row['said_hours']:.1f}, {row['said_hours_least']:.1f}" if row["said_hours"] else "",
+            *(f"{costs[str(row['axes']), name]:.3f}" for name in POLICIES),
+        ]
+        for row in ours
+    ]
+    return "\n\n".join(
+        (
+            "### Under doubt",
+            f"{figures['cells']} worlds: none doubted, each doubt alone, every two in one; "
+            f"{figures['jobs']:,} replays of our policy at a change-over of {CHANGEOVER_MINUTES} min, spot at "
+            "0.3 where its price is not doubted. Unless there were none, earlier jobs have been in the pool, "
+            "in a world alike with other draws, and every policy keeps what they met in reserve. *Missed*: "
+            "of all jobs. *Avoidable*: of these, what somebody who knows all that will happen could have "
+            "met. *Said*: how many hours before the deadline it was said that it cannot be met, on average "
+            "and at least. Costs are in parts of on-demand alone, as told.",
+            _page.table(
+                ["doubted", "missed", "avoidable", "said", *(f"{name} costs" for name in POLICIES)], table
+            ),
+            f"In all: {figures['missed']:,} missed, of them {figures['avoidable']} avoidable and "
+            f"{figures['unsaid']} not said before; {figures['retracted']} said and met all the same. "
+            f"In {figures['dominated']} worlds another policy is cheaper by more than 0.5 % and misses no "
+            "more.",
+        )
+    )

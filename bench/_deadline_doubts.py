@@ -22,6 +22,7 @@ from gpu_spot.market.deadline.pool import PoolRuns
 POLICIES = (DEFAULT, "uniform-progress-keep", "greedy")
 CHANGEOVER_MINUTES = 20
 TOGETHER = 4
+COUNTS = ("jobs", "missed", "avoidable", "by_luck", "unsaid", "retracted")
 Axes = Mapping[str, str]
 """A cell: the value on each axis that is doubted."""
 
@@ -104,26 +105,24 @@ def play(task: Task, cell: Axes) -> list[Played]:
 
 
 def grid(
-    tasks: Sequence[Task], run: Callable[..., Iterable[list[Played]]], most: int | None = None
+    tasks: Sequence[Task], chosen: Sequence[Axes], run: Callable[..., Iterable[list[Played]]]
 ) -> dict[str, Any]:
-    """Return the grid's figures, of the first ``most`` cells; ``run`` is ``map``, perhaps over processes."""
-    chosen = cells()[:most]
+    """Return the figures of these cells; ``run`` is ``map``, perhaps over processes."""
     work = [(task, cell) for cell in chosen for task in tasks]
     played = [one for result in run(play, *zip(*work, strict=True)) for one in result]
     rows = [_row(cell, name, played) for cell in chosen for name in POLICIES]
     ours = [row for row in rows if row["policy"] == DEFAULT]
     for row in ours:
-        row["dominated_by"] = [o["policy"] for o in rows if o["axes"] == row["axes"] and _dominates(o, row)]
+        row["dominated_by"] = [o["policy"] for o in rows if o["axes"] == row["axes"] and dominates(o, row)]
     return {
         "cells": len(chosen),
-        **{name: sum(row[name] for row in ours) for name in ("jobs", "missed", "avoidable", "unsaid")},
-        "retracted": sum(row["retracted"] for row in ours),
+        **{name: sum(row[name] for row in ours) for name in COUNTS},
         "dominated": sum(bool(row["dominated_by"]) for row in ours),
         "rows": rows,
     }
 
 
-def _dominates(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+def dominates(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     """Return whether another policy is cheaper by more than 0.5 % and misses no more."""
     return bool(other["cost"] < 0.995 * row["cost"] and other["missed"] <= row["missed"])
 
@@ -140,6 +139,7 @@ def _row(cell: Axes, policy: str, played: Sequence[Played]) -> dict[str, Any]:
         "cost": round(fmean(one.sum.cost / one.sum.jobs / one.plain for one in these), 4),
         "missed": missed,
         "avoidable": sum(s.avoidable for s in sums),
+        "by_luck": sum(s.by_luck for s in sums),
         "unsaid": missed - said,
         "retracted": sum(s.retracted for s in sums),
         "said_hours": round(sum(s.said_hours for s in sums) / said, 2) if said else None,
@@ -157,7 +157,7 @@ def page_part(figures: Mapping[str, Any]) -> str:
             "; ".join(f"{axis}: {value}" for axis, value in row["axes"].items()) or "nothing",
             f"{row['missed'] / row['jobs']:.1%}",
             str(row["avoidable"]),
-            f"{row['said_hours']:.1f}, {row['said_hours_least']:.1f}" if row["said_hours"] else "",
+            f"{row['said_hours']:.1f}, {row['said_hours_least']:.1f}" if row["said_hours"] else "–",
             *(f"{costs[str(row['axes']), name]:.3f}" for name in POLICIES),
         ]
         for row in ours
@@ -166,16 +166,18 @@ def page_part(figures: Mapping[str, Any]) -> str:
         (
             "### Under doubt",
             f"{figures['cells']} worlds: none doubted, each doubt alone, every two in one; "
-            f"{figures['jobs']:,} replays of our policy at a change-over of {CHANGEOVER_MINUTES} min, spot at "
-            "0.3 where its price is not doubted. Unless there were none, earlier jobs have been in the pool, "
-            "in a world alike with other draws, and every policy keeps what they met in reserve. *Missed*: "
-            "of all jobs. *Avoidable*: of these, what somebody who knows all that will happen could have "
-            "met. *Said*: how many hours before the deadline it was said that it cannot be met, on average "
-            "and at least. Costs are in parts of on-demand alone, as told.",
+            f"{figures['jobs']:,} replays of our policy, change-overs told as {CHANGEOVER_MINUTES} min, "
+            "spot at 0.3 where its price is not doubted. Unless there were none, earlier jobs have been in "
+            "the pool, in a world alike with other draws, and every policy keeps what they met in reserve. "
+            "*Missed*: of all jobs. *Avoidable*: of these, what somebody who knows all that will happen "
+            "could have met, with change-overs of middle length. *Said*: how many hours before the deadline "
+            "it was said that it cannot be met, on average and at least. Costs are in parts of on-demand "
+            "alone, as told.",
             _page.table(
                 ["doubted", "missed", "avoidable", "said", *(f"{name} costs" for name in POLICIES)], table
             ),
-            f"In all: {figures['missed']:,} missed, of them {figures['avoidable']} avoidable and "
+            f"In all: {figures['missed']:,} missed, of them {figures['avoidable']} avoidable, "
+            f"{figures['by_luck']} by knowing beforehand when a change-over is short, and "
             f"{figures['unsaid']} not said before; {figures['retracted']} said and met all the same. "
             f"In {figures['dominated']} worlds another policy is cheaper by more than 0.5 % and misses no "
             "more.",

@@ -19,14 +19,16 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import repeat
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from bench import _deadline_doubts, _page
-from bench._deadline_jobs import RATIOS, Task
+from bench._deadline_jobs import RATIOS, SPOT_PRICE, Task
 from bench.fit_deadline import (
     DOWN_EDGES,
+    SPOT_PRICES,
     TABLE,
     UP_EDGES,
     fingerprint,
@@ -41,7 +43,7 @@ from gpu_spot.market.supply.trace import PoolTrace
 CHANGEOVER_MINUTES = (6, 20)
 FULL = 200
 """Start times a trace from which on figures are published."""
-STARTS_A_DOUBT = 50
+STARTS_A_DOUBT = 100
 """A start in a doubted world for so many in the friendly one."""
 DRAWN = {"poor": (1.6, 0.7), "middling": (1.0, 1.0), "good": (0.6, 1.5)}
 DRAWN_DAYS, DRAWN_GAP = 30, 300
@@ -87,13 +89,15 @@ def draw(name: str, seed: int) -> PoolTrace:
     return PoolTrace(f"{name}-{seed}", float(DRAWN_GAP), tuple(samples))
 
 
-def tasks(traces: Mapping[str, PoolTrace], starts: int, executor: ProcessPoolExecutor) -> list[Task]:
-    """Return the tasks, each with a table that was not fitted on its trace."""
+def tasks(
+    traces: Mapping[str, PoolTrace], starts: int, prices: Sequence[float], executor: ProcessPoolExecutor
+) -> list[Task]:
+    """Return the tasks, each with a table that was not fitted on its trace, for these prices of spot."""
     seen = set(json.loads(TABLE.read_text(encoding="utf-8"))["fitted_on"])
     groups = grouped(traces)
     folds = sorted({groups[name] for name, trace in traces.items() if fingerprint(trace) in seen})
     others = {fold: [t for name, t in traces.items() if groups[name] != fold] for fold in folds}
-    fitted = dict(zip(folds, executor.map(_fit, others.values()), strict=True))
+    fitted = dict(zip(folds, executor.map(_fit, others.values(), repeat(prices)), strict=True))
     return [
         Task(name, trace, changeover, starts, fitted[groups[name]] if fingerprint(trace) in seen else None)
         for name, trace in traces.items()
@@ -111,12 +115,12 @@ def grouped(traces: Iterable[str]) -> dict[str, str]:
     return {name: name for name in by_folder}
 
 
-def _fit(traces: Sequence[PoolTrace]) -> Mapping[str, Any]:
+def _fit(traces: Sequence[PoolTrace], prices: Sequence[float]) -> Mapping[str, Any]:
     if not traces:
         raise ValueError(
             "the table was fitted on the only trace given, a second one is needed to judge it by"
         )
-    return table([PoolRuns.of_trace(trace) for trace in traces], CHANGEOVER_MINUTES)
+    return table([PoolRuns.of_trace(trace) for trace in traces], CHANGEOVER_MINUTES, prices)
 
 
 def summary(cells: Sequence[Cell]) -> dict[str, Any]:
@@ -192,15 +196,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if not traces:
         parser.error(f"GPU_SPOT_TRACES is {root!r}, a folder with .json traces is needed")
+    worlds = _deadline_doubts.cells()[: options.cells]
+    prices = SPOT_PRICES if any("spot price" in world for world in worlds) else (SPOT_PRICE,)
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:
-        work = tasks(traces, options.starts, executor)
+        work = tasks(traces, options.starts, prices, executor)
         cells = [cell for result in executor.map(run, work) for cell in result]
         doubted = [
             replace(task, starts=math.ceil(options.starts / STARTS_A_DOUBT))
             for task in work
             if task.changeover == _deadline_doubts.CHANGEOVER_MINUTES
         ]
-        grid = _deadline_doubts.grid(doubted, executor.map, options.cells)
+        grid = _deadline_doubts.grid(doubted, worlds, executor.map)
     short = sorted(set(traces) - {cell.pool for cell in cells})
     for name in short:
         print(f"{name}: shorter than the shortest deadline, left out")

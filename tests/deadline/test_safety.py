@@ -116,3 +116,73 @@ def test_spot_is_not_held_where_there_is_none():
 def test_a_job_that_makes_no_sense_is_refused(kwargs, message):
     with pytest.raises(ValueError, match=message):
         Job(**{"compute": 3600.0, "deadline": 7200.0, "changeover": 360.0, **kwargs})
+
+
+LONG = Job(compute=36000, deadline=72000, changeover=360)
+REFUSED_FOR_AN_HOUR = Prudence(LONG, Reckoning(360, 360, 600, refusal=3600))
+
+
+@pytest.mark.parametrize(("slack", "late"), [(360, False), (359, True)])
+def test_a_deadline_that_cannot_be_met_is_said_as_soon_as_it_is_so(slack, late):
+    choice = decide(
+        told(LONG), JobSituation(3600, 3600 + slack, JobMode.IDLE, 0.0, True, 0), Always(JobMode.IDLE)
+    )
+    assert (choice.mode, choice.late) == (JobMode.ON_DEMAND, late)
+
+
+def test_at_a_slower_pace_it_cannot_be_met_sooner():
+    slow = Prudence(LONG, Reckoning(360, 360, 360, pace=0.7, likely_pace=0.8))
+    for remaining, late in ((4500, False), (4499, True)):
+        state = JobSituation(3600, remaining, JobMode.ON_DEMAND, 0.0, False, 0)
+        assert decide(slow, state, Always(JobMode.IDLE)).late is late
+
+
+@pytest.mark.parametrize("mode", [JobMode.SPOT, JobMode.ON_DEMAND])
+def test_a_job_that_is_late_keeps_what_it_holds(mode):
+    choice = decide(told(LONG), JobSituation(3600, 3000, mode, 0.0, True, 0), Always(JobMode.IDLE))
+    assert (choice.mode, choice.late) == (mode, True)
+
+
+@pytest.mark.parametrize(("up", "mode"), [(True, JobMode.SPOT), (False, JobMode.IDLE)])
+def test_where_on_demand_is_refused_spot_is_taken(up, mode):
+    state = JobSituation(3600, 3600 + 4000, JobMode.IDLE, 0.0, up, 0, refused=True)
+    assert decide(REFUSED_FOR_AN_HOUR, state, Always(JobMode.ON_DEMAND)).mode is mode
+
+
+def test_the_reserve_holds_a_refusal_the_longest_change_over_a_late_look_and_lost_work():
+    job = Job(36000, 72000, 360, tick=120, checkpoint=1800)
+    assert Prudence(job, Reckoning(360, 360, 600, refusal=3600)).reserve == 60 + 1800 + 3600 + 600
+
+
+def test_the_policy_is_told_of_less_time_and_of_more_work():
+    told_of = []
+
+    class Watcher:
+        name = "watcher"
+
+        def choose(self, job, state):
+            told_of.append((job.compute, job.deadline, state.left, state.remaining))
+            return Choice(JobMode.ON_DEMAND)
+
+    known = Reckoning(360, 360, 600, refusal=3600, pace=0.8)
+    decide(Prudence(LONG, known), JobSituation(20000, 60000, JobMode.IDLE, 0.0, True, 0), Watcher())
+    kept = 3600 + 600 - 360
+    assert told_of == [(45000, 72000 - kept, 25000, 60000 - kept)]
+
+
+@pytest.mark.parametrize(
+    ("slack", "boot_left", "mode"),
+    [
+        (4200, 0.0, JobMode.SPOT),
+        (4199, 0.0, JobMode.ON_DEMAND),
+        (600, 0.0, JobMode.ON_DEMAND),
+        (599, 0.0, JobMode.SPOT),
+        (4259, 60.0, JobMode.ON_DEMAND),
+        (599, 60.0, JobMode.SPOT),
+    ],
+)
+def test_spot_with_too_little_in_reserve_is_left_while_on_demand_is_sure_to_be_in_time(
+    slack, boot_left, mode
+):
+    state = JobSituation(3600, 3600 + slack, JobMode.SPOT, boot_left, True, 0)
+    assert decide(REFUSED_FOR_AN_HOUR, state, Always(JobMode.SPOT)).mode is mode

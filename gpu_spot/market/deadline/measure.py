@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -47,15 +48,17 @@ class Sum:
 class DoubtSum(Sum):
     """The same under doubts.
 
-    ``avoidable``: missed although it could have been met; ``unsaid``: missed and never said in advance;
+    ``avoidable``: missed although it could have been met with change-overs of middle length; ``by_luck``: by
+    no more than knowing beforehand when a change-over is short; ``unsaid``: missed and never said in advance;
     ``said_hours``: how long before, added up over those that were said, and ``said_least``: the shortest;
     ``retracted``: said that it cannot be met, and it was.
     """
 
     avoidable: int = 0
+    by_luck: int = 0
     unsaid: int = 0
     said_hours: float = 0.0
-    said_least: float = float("inf")
+    said_least: float = math.inf
     retracted: int = 0
 
 
@@ -109,23 +112,26 @@ def measure_doubts(
 ) -> dict[tuple[Job, str], DoubtSum]:
     """Replay every job from every start under every policy in a world of doubts.
 
-    ``learned``: jobs of the same policy have been there before; otherwise each job is the first.
+    ``learned``: jobs of the first policy have been there before; otherwise each job is the first.
     """
     sums = {(job, name): DoubtSum() for job in jobs for name in policies}
-    draws, could = Draws(doubts, pool), dict[tuple[Job, int], bool]()
-    for name, policy in policies.items():
-        known = learn(pool, jobs, policy, doubts) if learned else Experience()
+    draws, middling = Draws(doubts, pool), Draws(replace(doubts, spread=0.0), pool)
+    could: dict[tuple[Job, int], tuple[bool, bool]] = {}
+    known = learn(pool, jobs, next(iter(policies.values())), doubts) if learned else Experience()
+    for (job, name), total in sums.items():
         for start in starts:
-            for job in jobs:
-                outcome = simulate(pool, start, job, policy, draws, deepcopy(known))
-                total = sums[job, name]
-                total.add(outcome)
-                if outcome.late and (job, start) not in could:
-                    could[job, start] = feasible(draws, start, job)
-                total.avoidable += outcome.late and could[job, start]
-                total.unsaid += outcome.late and not outcome.said_hours
-                total.retracted += bool(outcome.said_hours) and not outcome.late
-                if outcome.late and outcome.said_hours:
-                    total.said_hours += outcome.said_hours
-                    total.said_least = min(total.said_least, outcome.said_hours)
+            outcome = simulate(pool, start, job, policies[name], draws, deepcopy(known))
+            total.add(outcome)
+            if not outcome.late:
+                total.retracted += bool(outcome.said_hours)
+                continue
+            total.unsaid += not outcome.said_hours
+            total.said_hours += outcome.said_hours
+            total.said_least = min(total.said_least, outcome.said_hours or math.inf)
+            if (job, start) not in could:
+                met = feasible(middling, start, job)
+                could[job, start] = met, not met and doubts.spread > 0 and feasible(draws, start, job)
+            avoidable, by_luck = could[job, start]
+            total.avoidable += avoidable
+            total.by_luck += by_luck
     return sums

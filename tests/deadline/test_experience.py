@@ -1,0 +1,134 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_spot.market.deadline.doubts import Doubts, Draws
+from gpu_spot.market.deadline.policies import NAMES, build
+from gpu_spot.market.deadline.policies.experience import (
+    ENOUGH,
+    PRIOR_LONGER,
+    PRIOR_PACE,
+    PRIOR_REFUSAL,
+    Experience,
+    Reckoning,
+    Seen,
+)
+from gpu_spot.market.deadline.policies.model import Choice, Job, JobMode
+from gpu_spot.market.deadline.policies.safety import Prudence
+from gpu_spot.market.deadline.pool import PoolRuns
+from gpu_spot.market.deadline.simulate import simulate
+
+JOB = Job(24 * 3600, 36 * 3600, 1200)
+
+
+def seen(*values: float) -> Seen:
+    found = Seen()
+    for value in values:
+        found.add(value)
+    return found
+
+
+def enough(**quantities: list[float]) -> Experience:
+    """All as told in ``ENOUGH`` cases, and these values on top."""
+    usual = {"changeovers": 1200.0, "refusals": 0.0, "paces": 1.0}
+    return Experience(
+        **{name: seen(*[value] * ENOUGH, *quantities.get(name, [])) for name, value in usual.items()}
+    )
+
+
+def test_before_anything_was_seen_the_priors_hold():
+    known = Experience().reckoning(JOB, 1.0)
+    assert (known.changeover, known.longest) == (1200, PRIOR_LONGER * 1200)
+    assert (known.refusal, known.pace) == (PRIOR_REFUSAL, PRIOR_PACE)
+
+
+def test_what_always_went_as_told_is_taken_as_told():
+    assert enough().reckoning(JOB, 1.0) == Reckoning.told(JOB)
+
+
+def test_one_case_too_few_leaves_the_prior():
+    few = Experience(changeovers=seen(*[1200.0] * (ENOUGH - 1)))
+    assert few.reckoning(JOB, 1.0).longest == PRIOR_LONGER * 1200
+
+
+def test_the_worst_that_was_seen_is_reckoned_with_and_a_quarter_of_the_spread():
+    known = enough(changeovers=[2000.0], paces=[0.8]).reckoning(JOB, 0.8)
+    assert known.longest == 2200
+    assert known.pace == pytest.approx(0.75)
+    assert 1200 < known.changeover < 1300
+    assert known.shortest == 1200
+
+
+def test_after_a_single_refusal_at_least_the_prior_holds():
+    assert enough(refusals=[60.0]).reckoning(JOB, 1.0).refusal == PRIOR_REFUSAL
+    assert enough(refusals=[7200.0]).reckoning(JOB, 1.0).refusal == 9000
+
+
+def test_something_worse_than_the_prior_counts_at_once():
+    known = Experience(changeovers=seen(5000.0), paces=seen(0.5)).reckoning(JOB, 1.0)
+    assert (known.longest, known.pace) == (5000, 0.5)
+
+
+def test_a_job_learns_from_what_it_meets():
+    pool = PoolRuns.of_ticks("pool", [True] * 200 + [False] * 30 + [True] * 3000)
+    experience = Experience()
+    draws = Draws(Doubts(longer=2.0, slowest=0.7), pool)
+    simulate(pool, 0, Job(20 * 3600, 45 * 3600, 600), build("greedy"), draws, experience)
+    assert experience.changeovers.least == experience.changeovers.most == 1200
+    assert 0.7 <= experience.paces.least < experience.paces.most <= 1
+    assert experience.paces.count >= 15
+
+
+class Whimsical:
+    """Wants anything but on-demand at any time."""
+
+    name = "whimsical"
+
+    def __init__(self, wants: list[JobMode]) -> None:
+        self.wants, self.looks = wants, 0
+
+    def choose(self, job, state):
+        self.looks += 1
+        return Choice(self.wants[self.looks % len(self.wants)], hold=job.tick)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 150), min_size=2, max_size=20),
+    first=st.booleans(),
+    compute=st.integers(1, 400),
+    more=st.integers(0, 400),
+    changeover=st.integers(1, 30),
+    doubts=st.builds(
+        Doubts,
+        seed=st.integers(1, 100),
+        spread=st.sampled_from([0.0, 1.0]),
+        refused_with_spot=st.sampled_from([0.0, 0.5, 1.0]),
+        slowest=st.sampled_from([0.7, 1.0]),
+        progress=st.sampled_from(["drift", "steps"]),
+        prices=st.sampled_from([(), (0.3, 1.0)]),
+        saved=st.sampled_from([0.0, 1.0]),
+    ),
+    tick=st.sampled_from([60.0, 120.0]),
+    wants=st.lists(st.sampled_from([JobMode.IDLE, JobMode.SPOT]), min_size=1, max_size=12),
+)
+def test_no_policy_misses_a_deadline_whose_reserve_covers_the_world(
+    lengths, first, compute, more, changeover, doubts, tick, wants
+):
+    told = changeover * 60.0
+    known = Experience(
+        seen(*[told] * ENOUGH, told / (1 + doubts.spread), told * (1 + doubts.spread)),
+        seen(*[0.0] * ENOUGH, *([3600.0] if doubts.refused_with_spot else [])),
+        seen(*[1.0] * ENOUGH, doubts.slowest),
+    )
+    asked = Job(compute * 60, 10**7, told, tick=tick, checkpoint=1800 * (1 - doubts.saved))
+    prudence = Prudence(asked, known.reckoning(asked, 1.0))
+    needed = asked.compute / prudence.reckoning.pace + prudence.reserve
+    deadline = 60 * (int(needed // 60) + 3 + more)
+    job = Job(asked.compute, deadline, told, tick=tick, checkpoint=asked.checkpoint)
+    ups = [(index % 2 == 0) == first for index, length in enumerate(lengths) for _ in range(length)]
+    pool = PoolRuns.of_ticks("pool", (ups * (deadline // 60 // len(ups) + 1))[: deadline // 60])
+    draws = Draws(doubts, pool)
+    for policy in (Whimsical(wants), *map(build, NAMES)):
+        outcome = simulate(pool, 0, job, policy, draws, known)
+        assert not outcome.late, policy.name
+        assert not outcome.said_hours, policy.name

@@ -43,7 +43,7 @@ from gpu_spot.market.supply.trace import PoolTrace
 CHANGEOVER_MINUTES = (6, 20)
 FULL = 200
 """Start times a trace from which on figures are published."""
-STARTS_A_DOUBT = 100
+STARTS_A_DOUBT = 50
 """A start in a doubted world for so many in the friendly one."""
 DRAWN = {"poor": (1.6, 0.7), "middling": (1.0, 1.0), "good": (0.6, 1.5)}
 DRAWN_DAYS, DRAWN_GAP = 30, 300

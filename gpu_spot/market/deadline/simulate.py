@@ -85,6 +85,7 @@ class _Run:
         self.run = pool.runs[self.index]
         self.pace, self.price = draws.pace(start), draws.price(start, job.spot_price)
         self.offered, self.offered_since = self._offers(), start
+        self.change = self._next_change()
         self.mode, self.boot, self.booted, self.worked = JobMode.IDLE, 0, 0, 0
         self.refused_since: int | None = None
         self.progress = _Progress()
@@ -115,6 +116,8 @@ class _Run:
 
     def _market(self) -> None:
         """Let happen what the market does at this tick."""
+        if self.now < self.change:
+            return
         if self.now >= self.run.end:
             self.index += 1
             self.run = self.pool.runs[self.index]
@@ -126,6 +129,10 @@ class _Run:
             self.price = self.draws.price(self.now, self.job.spot_price)
         if self._offers() != self.offered:
             self.offered, self.offered_since = not self.offered, self.now
+        self.change = self._next_change()
+
+    def _next_change(self) -> int:
+        return min(self.run.end, self.end, self.pace.until, self.price.until)
 
     def _offers(self) -> bool:
         """Return whether the pool gives spot that saves something."""
@@ -184,8 +191,7 @@ class _Run:
 
     def _pass(self, span: int) -> None:
         """Let up to ``span`` ticks pass, fewer where something changes before."""
-        span = min(span, *(until - self.now for until in (self.run.end, self.end, self.pace.until)))
-        span = min(span, self.price.until - self.now)
+        span = min(span, self.change - self.now)
         if self.mode is not JobMode.IDLE:
             span = self._boots(span) if self.booted < self.boot else self._works(span)
             if self.mode is JobMode.SPOT:

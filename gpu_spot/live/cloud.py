@@ -107,6 +107,12 @@ class LocalCloud:
             found |= {instance.id for instance in holder.instances()} - self._let_go(holder)
         return found
 
+    def counted(self, group: str, side: Side) -> int:
+        """Return for how much the instances count that run on a side."""
+        weights = self.group(group).weights
+        running = (self._instances.instance(one) for one in self.alive(group, side))
+        return sum(weights.get(instance.instance_type, 1) for instance in running)
+
     def launch(self, group: str, side: Side, instance_type: str, zone: str, market: Market) -> str:
         """Launch an instance that the market grants; return its id. Desired capacity is untouched."""
         holder = self._instances.holder(self.group(group).side(side))

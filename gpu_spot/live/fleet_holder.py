@@ -52,6 +52,7 @@ class SpotFleetHolder:
                 override.get("InstanceType", ""),
                 tuple(part.strip() for part in str(override.get("SubnetId", "")).split(",")),
                 version_of(template["LaunchTemplateSpecification"]),
+                int(override.get("WeightedCapacity", 1)),
             )
             for template in self.fleet.config["LaunchTemplateConfigs"]
             for override in template.get("Overrides") or [{}]

@@ -121,7 +121,7 @@ class CloudFleet:
         """Return what a side wants as far as it launches: who is suspended has what it has."""
         if desired == 0 or not self.cloud.suspended(self.group, side):
             return desired
-        return min(desired, len(self.cloud.alive(self.group, side)))
+        return min(desired, self.cloud.counted(self.group, side))
 
     def _finish(self) -> None:
         """Let those go that were released and whose workers have stopped."""

@@ -21,11 +21,13 @@ class LaunchOption:
         instance_type: the type; empty where the template or requirements decide.
         subnets: subnet ids.
         template: id and version of the launch template.
+        weight: for how much an instance of it counts.
     """
 
     instance_type: str
     subnets: tuple[str, ...]
     template: tuple[str, str]
+    weight: int = 1
 
 
 class Holder(Protocol):
@@ -38,7 +40,7 @@ class Holder(Protocol):
 
     @property
     def desired(self) -> int:
-        """How many instances it shall hold."""
+        """How much it shall hold, in the unit of its options' weights."""
         ...
 
     @property
@@ -136,6 +138,7 @@ class ScalingGroupHolder:
                 override.get("InstanceType", ""),
                 subnets,
                 version_of(override.get("LaunchTemplateSpecification") or default),
+                int(override.get("WeightedCapacity", 1)),
             )
             for override in template.get("Overrides") or [{}]
         )

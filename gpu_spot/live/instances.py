@@ -87,6 +87,10 @@ class Instances:
         named = (option.instance_type or self._own_type(option) for option in holder.options)
         return tuple(dict.fromkeys(name for name in named if name))
 
+    def weights(self, holder: Holder) -> dict[str, int]:
+        """Return for how much an instance of each type counts that a holder names."""
+        return {option.instance_type: option.weight for option in holder.options if option.instance_type}
+
     def zones(self, holder: Holder) -> tuple[str, ...]:
         """Return the availability zones that a holder may launch in."""
         subnets = (subnet for option in holder.options for subnet in option.subnets)

@@ -160,15 +160,17 @@ def _fleet(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rules
 def _scene(wishes: Wishes, view: GroupView, group: GroupSettings, rules: Rules) -> Scene:
     source: Literal["model"] | tuple[str, ...]
     if wishes.traces is None:
-        source, traces = "model", model.draw(len(view.zones), wishes.hours, wishes.seed)
+        source, types = "model", view.sizes
+        traces = model.draw(len(view.zones) * len(types), wishes.hours, wishes.seed)
     else:
+        types = view.instance_types
         source, traces = tuple(str(path) for path in wishes.files), wishes.traces
-    pools = placement.assign([t.name for t in traces], sorted(view.zones), view.instance_types)
+    pools = placement.assign([t.name for t in traces], sorted(view.zones), types)
     market = SpotMarket(traces, rules, wishes.pool_size)
     ticks = min(market.ticks, round(wishes.hours * 3600 / TICK_SECONDS))
     if ticks <= rules.warm_up_ticks:
         raise LocalCloudError(
             f"hours is {ticks / 60:g}, more than the first hour (warm-up, not counted) is needed"
         )
-    shape = GroupShape(pools, group.group.base, group.group.spot_percentage)
+    shape = GroupShape(pools, group.group.base, group.group.spot_percentage, weights=view.weights)
     return Scene(source, market, shape, group.group.target, ticks)

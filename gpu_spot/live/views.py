@@ -23,6 +23,7 @@ class GroupView:
         fallback: the on-demand Auto Scaling group behind it, None where there is none.
         zones: availability zones it may launch in.
         instance_types: types it may launch, in order of preference.
+        weights: for how much of a capacity an instance counts, by type; 1 where none is named.
         slots: workers on an instance, by type.
         on_demand_prices: what on-demand in the place of an instance costs (US dollars an hour), by type.
         drain_seconds: how long before a deadline workers stop taking work.
@@ -33,6 +34,7 @@ class GroupView:
     fallback: str | None
     zones: tuple[str, ...]
     instance_types: tuple[str, ...]
+    weights: Mapping[str, int]
     slots: Mapping[str, int]
     on_demand_prices: Mapping[str, float]
     drain_seconds: float
@@ -43,6 +45,12 @@ class GroupView:
         if name is None:
             raise LocalCloudError(f"group {self.name!r} has no {side}")
         return name
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The first type of each weight."""
+        first = {self.weights.get(name, 1): name for name in reversed(self.instance_types)}
+        return tuple(name for name in self.instance_types if name in first.values())
 
     @property
     def holders(self) -> tuple[str, ...]:
@@ -81,6 +89,7 @@ def _read_group(name: str, config: GroupConfig, instances: Instances) -> GroupVi
         zones=instances.zones(primary),
         # A group by requirements names no types; its slots do.
         instance_types=instances.instance_types(primary) or tuple(config.slots),
+        weights=instances.weights(primary),
         slots=config.slots,
         on_demand_prices=config.on_demand_prices,
         drain_seconds=config.drain_seconds,

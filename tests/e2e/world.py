@@ -61,17 +61,21 @@ class World:
 
     def replay(self, fleet: Fleet, hours: float, files: Sequence[Path] = (), pool_size: int = 8) -> Replay:
         """Return a replay of the files, or of a market drawn from the fitted model where there are none."""
-        traces = trace.load(files) if files else model.draw(len(self.view.zones), hours, self.seed)
+        view = self.view
+        drawn = len(view.zones) * len(view.sizes)
+        traces = trace.load(files) if files else model.draw(drawn, hours, self.seed)
         rules = Rules(
             seed=self.seed,
             warm_instances=self.group.group.target,
-            warm_reuse=self.cloud.takes_back(self.view.name),
+            warm_reuse=self.cloud.takes_back(view.name),
             **{**HOSTILE, "warm_refusal": 0.3},  # a day has few warm starts
         )
         market = SpotMarket(traces, rules, pool_size)
-        pools = placement.assign([t.name for t in traces], sorted(self.view.zones), self.view.instance_types)
-        shape = GroupShape(pools, self.group.group.base, self.group.group.spot_percentage)
-        return Replay(market, rules, fleet, shape, self.group.group.target, start=START)
+        types = view.instance_types if files else view.sizes
+        pools = placement.assign([t.name for t in traces], sorted(view.zones), types)
+        group = self.group.group
+        shape = GroupShape(pools, group.base, group.spot_percentage, weights=view.weights)
+        return Replay(market, rules, fleet, shape, group.target, start=START)
 
 
 def load(stack: str, overrides: Mapping[str, Any] | None = None) -> stackfile.StackConfig:

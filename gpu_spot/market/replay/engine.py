@@ -19,7 +19,7 @@ from gpu_spot.market.replay.groups import (
     SPOT_REFUSAL,
     GroupShape,
     HeldInstance,
-    quietest,
+    on_demand_pools,
 )
 from gpu_spot.market.replay.ledger import Happening, Ledger, Span
 from gpu_spot.market.replay.primary import PrimaryGroup
@@ -70,9 +70,8 @@ class Replay:
             changed = self._play(tick)
             following = min(end, tick + 1 if changed else self._next(tick))
             span = self._span(tick, following - tick)
-            self.ledger.add(
-                span, sum(not h.ready for h in self.held) + max(0, span.ready - self.ledger.target)
-            )
+            booting = sum(h.slots for h in self.held if not h.ready)
+            self.ledger.add(span, booting + max(0, span.ready - self.ledger.target))
             if on_tick is not None:
                 on_tick(tick, span)
             self.played += 1
@@ -226,11 +225,11 @@ class Replay:
         return self._refuse(Side.PRIMARY, SPOT_REFUSAL, self._primary.short, tick) or launched
 
     def _launch_fallback(self, tick: int) -> bool:
-        live = sum(h.side is Side.FALLBACK for h in self.held)
+        live = sum(h.slots for h in self.held if h.side is Side.FALLBACK)
         heapq.heappush(self._agenda, self._warm.follow(live, tick))
         missing = self._orders.desired[Side.FALLBACK] - live
         refused = False
-        for attempt in range(missing):
+        for attempt, pool in enumerate(on_demand_pools(self.shape, self.held, missing)):
             if self.market.on_demand_is_dry(tick) or self._by_chance(
                 self.rules.on_demand_refusal, f"on-demand {attempt}", tick
             ):
@@ -242,9 +241,7 @@ class Replay:
                 self._note(tick, "warm-refusal", 1, "")
                 self.fleet.warm_lost()
                 warm = False
-            self._launch(
-                tick, quietest(self.shape.pools, self.held), Market.ON_DEMAND, Side.FALLBACK, warm=warm
-            )
+            self._launch(tick, pool, Market.ON_DEMAND, Side.FALLBACK, warm=warm)
         self._refuse(Side.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
         return missing > 0
 
@@ -258,6 +255,7 @@ class Replay:
             pool=pool if market is Market.SPOT else None,
             healthy_tick=tick + ticks(HEALTH_SECONDS),
             ready_tick=ready_tick,
+            slots=self.shape.slots_of(pool),
         )
         self.held.append(held)
         heapq.heappush(self._agenda, held.healthy_tick)
@@ -288,15 +286,17 @@ class Replay:
 
     def _span(self, tick: int, length: int) -> Span:
         now = self.start + tick * TICK_SECONDS
-        prices = [self.market.price(h.pool, tick) for h in self.held if h.pool is not None]
-        spot, on_demand = len(prices), len(self.held) - len(prices)
+        bought = [h for h in self.held if h.pool is not None]
+        spot = sum(h.slots for h in bought)
+        on_demand = sum(h.slots for h in self.held) - spot
+        paid = sum(self.market.price(h.pool, tick) * h.slots for h in bought if h.pool is not None)
         return Span(
             tick=tick,
             ticks=length,
-            ready=sum(self._serves(h, now) for h in self.held),
+            ready=sum(h.slots for h in self.held if self._serves(h, now)),
             spot=spot,
             on_demand=on_demand,
-            cost=sum(prices) + on_demand,
+            cost=paid + on_demand,
             refused=self._refused[Side.PRIMARY],
             standby=self._warm.cost(tick),
         )

@@ -105,11 +105,15 @@ class SelfReporting(Protocol):
 
 @dataclass(slots=True)
 class LightFleet:
-    """A fleet in memory that asks ``decide()`` directly: thousands of looks a second."""
+    """A fleet in memory that asks ``decide()`` directly: thousands of looks a second.
+
+    ``weights`` as in ``GroupShape``.
+    """
 
     group: Group
     policy: Policy
     memory: Memory = field(default_factory=Memory)
+    weights: Mapping[str, int] = field(default_factory=dict)
     _now: float = 0.0
     _instances: dict[str, Instance] = field(default_factory=dict)
     _desired: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
@@ -130,7 +134,8 @@ class LightFleet:
         if side not in self._refusing:
             self._refusals.pop(side, None)
         instance_id = f"i-{next(self._serial):08d}"
-        self._instances[instance_id] = Instance(instance_id, pool, market, side, self._now)
+        slots = self.weights.get(pool.instance_type, 1)
+        self._instances[instance_id] = Instance(instance_id, pool, market, side, self._now, slots=slots)
         return instance_id
 
     def ready(self, instance_ids: Iterable[str]) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from gpu_spot.market.supply.spot import SpotMarket
@@ -31,6 +31,7 @@ class HeldInstance:
 
     ``healthy_tick`` is when it passes EC2's health check, long before its workers are ready; ``at_risk`` says
     that EC2 recommends to replace it; ``rebalanced`` that its group ends it for that, at its ``deadline``.
+    ``slots`` is for how much of a capacity it counts, and how much it costs.
     """
 
     id: str
@@ -43,6 +44,7 @@ class HeldInstance:
     at_risk: bool = False
     rebalanced: bool = False
     deadline: float | None = None
+    slots: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,8 @@ class GroupShape:
 
     ``pools`` to buy in, ``base`` and ``spot_percentage`` for the on-demand share of the primary group,
     ``capacity_rebalance`` whether it replaces a spot instance at a recommendation or its notice rather than
-    after its end, and how it allocates: ``allocation`` makes a fresh one for each run.
+    after its end, and how it allocates: ``allocation`` makes a fresh one for each run. ``weights`` are slots
+    of an instance by its type, 1 where none is named.
     """
 
     pools: tuple[Pool, ...]
@@ -117,6 +120,11 @@ class GroupShape:
     spot_percentage: int = 100
     capacity_rebalance: bool = False
     allocation: Callable[[], Allocation] = Spread
+    weights: Mapping[str, int] = field(default_factory=dict)
+
+    def slots_of(self, pool: int) -> int:
+        """Return for how much an instance of a pool counts."""
+        return self.weights.get(self.pools[pool].instance_type, 1)
 
     def on_demand_of(self, desired: int) -> int:
         """Return the primary group's own on-demand share."""
@@ -150,8 +158,18 @@ def offers(pools: Sequence[Pool], held: Iterable[HeldInstance], market: SpotMark
     ]
 
 
-def quietest(pools: Iterable[Pool], held: Iterable[HeldInstance]) -> int:
-    """Return where the next on-demand instance goes: zones in turn, by how many of ours they hold."""
+def on_demand_pools(shape: GroupShape, held: Iterable[HeldInstance], missing: int) -> Iterator[int]:
+    """Yield where one on-demand instance after the other goes, until ``missing`` slots are reached.
+
+    Zones in turn, by how many of ours they hold. Each instance stands in ``held`` before the next.
+    """
+    while missing > 0:
+        pool = _quietest(shape.pools, held)
+        missing -= shape.slots_of(pool)
+        yield pool
+
+
+def _quietest(pools: Iterable[Pool], held: Iterable[HeldInstance]) -> int:
     zones: dict[str, int] = {}
     for index, pool in enumerate(pools):
         zones.setdefault(pool.zone, index)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A run of equal ticks: who served, and who was paid for.
+    """A run of equal ticks: who served, and who was paid for, in slots.
 
-    ``cost`` and ``standby`` are in on-demand instances a tick; ``standby``, the warm pool's, is no part of
+    ``cost`` and ``standby`` are in on-demand slots a tick; ``standby``, the warm pool's, is no part of
     ``cost``.
     """
 

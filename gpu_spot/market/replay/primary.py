@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from gpu_spot.market.replay.groups import GroupShape, HeldInstance, offers, quietest
+from gpu_spot.market.replay.groups import GroupShape, HeldInstance, offers, on_demand_pools
 from gpu_spot.market.rules import Rules, ticks
 from gpu_spot.market.supply.spot import SpotMarket
 from lambdas.core.model import Market, Side
@@ -24,7 +24,7 @@ class PrimaryGroup:
         self.retry_tick = 0
         self.short = False
         self._allocation = shape.allocation()
-        self._unnoticed: list[int] = []
+        self._unnoticed: list[tuple[int, int]] = []
         self._tried = 0
 
     def lost(self, taken: Iterable[HeldInstance], tick: int) -> int:
@@ -34,7 +34,7 @@ class PrimaryGroup:
             if instance.pool is not None:
                 self._allocation.lost(instance.pool)
             if not self._is_replaced(instance):
-                self._unnoticed.append(found)
+                self._unnoticed.append((found, instance.slots))
         return found
 
     def ending(self, held: Iterable[HeldInstance], desired: int, tick: int) -> list[HeldInstance]:
@@ -48,24 +48,25 @@ class PrimaryGroup:
     def buys(self, held: Sequence[HeldInstance], desired: int, tick: int) -> Iterator[tuple[int, Market]]:
         """Yield pool and market of one launch after the other; each stands in ``held`` before the next."""
         kept = [h for h in held if h.side is Side.PRIMARY and not self._is_replaced(h)]
-        self._unnoticed = [found for found in self._unnoticed if found > tick]
-        missing = desired - len(kept) - len(self._unnoticed)
-        on_demand = self.shape.on_demand_of(desired) - sum(h.market is Market.ON_DEMAND for h in kept)
-        for _ in range(min(missing, on_demand)):
-            yield quietest(self.shape.pools, held), Market.ON_DEMAND
-            missing -= 1
+        self._unnoticed = [lost for lost in self._unnoticed if lost[0] > tick]
+        missing = desired - sum(h.slots for h in kept) - sum(slots for _, slots in self._unnoticed)
+        owned = sum(h.slots for h in kept if h.market is Market.ON_DEMAND)
+        on_demand = self.shape.on_demand_of(desired) - owned
+        for pool in on_demand_pools(self.shape, held, min(missing, on_demand)):
+            yield pool, Market.ON_DEMAND
+            missing -= self.shape.slots_of(pool)
         if missing > 0 and tick < self.retry_tick and desired == self._tried:
             return
         while missing > 0:
             offered = offers(self.shape.pools, held, self.market, tick)
-            pool = self._allocation.pick(offered)
-            if pool is None:
+            picked = self._allocation.pick(offered)
+            if picked is None:
                 break
-            if offered[pool].room < 1:
-                self._allocation.refused(pool)
+            if offered[picked].room < 1:
+                self._allocation.refused(picked)
                 continue
-            yield pool, Market.SPOT
-            missing -= 1
+            yield picked, Market.SPOT
+            missing -= self.shape.slots_of(picked)
         self._tried = desired
         self.short = missing > 0
         self.retry_tick = tick + ticks(self.rules.retry_seconds) if self.short else 0

@@ -67,4 +67,6 @@ def _orders(actions: Iterable[Action], seen: Observation) -> dict[Side, Order]:
 def _beside(order: Order, side: Side, maximum: int, seen: Observation) -> Order:
     """Return the order as far as it fits beside another side that stays as it is."""
     others = sum(seen.desired(other) for other in Side if other is not side)
-    return replace(order, capacity=min(order.capacity, max(order.before, maximum - others)))
+    # Raised to what stands already, ahead of a release, it launches nothing.
+    room = max(order.before, seen.counted(side), maximum - others)
+    return replace(order, capacity=min(order.capacity, room))

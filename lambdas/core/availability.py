@@ -116,7 +116,9 @@ def _settled(
         if move.side in settling:
             continue
         if settling and isinstance(move, SetDesired):
-            room = max(observation.desired(move.side), observation.group.maximum - sum(settling.values()))
+            # Raised to what stands already, ahead of a release, it launches nothing.
+            held = max(observation.desired(move.side), observation.counted(move.side))
+            room = max(held, observation.group.maximum - sum(settling.values()))
             move = replace(move, capacity=min(move.capacity, room))
         kept.append(move)
     return kept

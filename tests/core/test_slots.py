@@ -103,6 +103,18 @@ def test_a_group_that_is_to_be_empty_is_emptied_whatever_was_asked_for() -> None
     assert carried_out(state, decision).primary_desired == 0
 
 
+def test_beside_a_side_that_takes_no_order_a_release_still_ends_at_what_is_wanted() -> None:
+    state = observe(
+        *(spot(f"i-{n}") for n in range(4)),
+        sized(on_demand("i-od"), 4),
+        primary_desired=8,
+        fallback_desired=1,
+    )
+    decision = look(replace(state, frozen=frozenset({Side.PRIMARY})))
+    assert released(decision.actions) == ("i-od",)
+    assert carried_out(state, decision).fallback_desired == 0
+
+
 def test_the_base_is_kept_in_slots() -> None:
     members = [sized(on_demand(f"i-{n}", side=Side.PRIMARY), 4) for n in range(2)]
     state = observe(*members, sized(spot("i-spot"), 4), group=group(target=6, maximum=12, base=5))

@@ -19,7 +19,7 @@ from lambdas.aws.settings import parse
 from lambdas.aws.side import NotReleasedError, Order
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.memory import Memory
-from lambdas.core.model import Alarm, Observation, Release, SetDesired, Side
+from lambdas.core.model import Alarm, Instance, Market, Observation, Pool, Release, SetDesired, Side
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, PLACE, ROOT, actions, activity, config, controller, only
 
@@ -165,6 +165,20 @@ def test_a_side_that_cannot_be_lowered_leaves_the_other_what_room_there_is(aws: 
     assert [aws.groups[side]["DesiredCapacity"] for side in ("primary", "fallback")] == [4, 1]
     controller(aws).run()
     assert [aws.groups[side]["DesiredCapacity"] for side in ("primary", "fallback")] == [1, 4]
+
+
+def test_a_side_beside_a_stuck_one_is_still_raised_to_what_stands_ahead_of_a_release(aws: FakeAws) -> None:
+    settings = parse("inference", {"config": config(), "target": "4"})
+    aws.throttled["set_desired_capacity"] = 1
+    pool = Pool("g5.12xlarge", "us-west-2a")
+    big = Instance("i-big", pool, Market.ON_DEMAND, Side.FALLBACK, NOW, slots=4)
+    # One slot was asked for, and an instance of four came: its release takes four off.
+    seen = Observation(settings.group, 8, 1, (big,))
+    moves = [SetDesired(Side.PRIMARY, 4, "why"), SetDesired(Side.FALLBACK, 4, "why")]
+    moves.append(Release(Side.FALLBACK, ("i-big",), "why", 4))
+    [failure] = controller(aws).actor.perform(moves, settings, seen)
+    assert failure.side is Side.PRIMARY
+    assert aws.groups["fallback"]["DesiredCapacity"] == 4
 
 
 def test_a_release_that_was_throttled_is_not_believed(aws: FakeAws) -> None:

@@ -79,6 +79,15 @@ def test_who_has_ended_and_is_still_listed_works_no_more_but_counts_for_aws(aws:
     assert actions(outcome) == (SetDesired(Side.PRIMARY, 4, outcome.decision.reason),)
 
 
+def test_a_member_counts_for_its_weight(aws: FakeAws) -> None:
+    first, second, *_ = aws.groups["primary"]["Instances"]
+    first["WeightedCapacity"] = second["WeightedCapacity"] = "4"
+    second["LifecycleState"] = "Terminating:Wait"
+    situation = seen(aws)
+    assert situation.ready == 10
+    assert situation.counted[Side.PRIMARY] == 6
+
+
 def test_a_member_that_the_group_ends_works_until_its_deadline(aws: FakeAws) -> None:
     aws.groups["primary"]["Instances"][0]["LifecycleState"] = "Terminating:Wait"
     aws.groups["primary"]["Instances"][1]["HealthStatus"] = "Unhealthy"

@@ -58,6 +58,25 @@ def test_scaling_in_lowers_the_target_before_it_terminates_the_chosen(aws: FakeA
     assert len(aws.instances) == 3
 
 
+def test_a_member_counts_for_its_types_weight(aws: FakeAws) -> None:
+    settings = aws.fleets[FLEET]["SpotFleetRequestConfig"]
+    settings["LaunchTemplateConfigs"] = [
+        {
+            "Overrides": [
+                {"InstanceType": kind, "WeightedCapacity": 4.0} for kind in ("g5.12xlarge", "g5.xlarge")
+            ]
+        }
+    ]
+    settings["TargetCapacity"] = 16
+    aws.parameters[f"{ROOT}/inference/config"] = config(kind="spot-fleet", primary=FLEET, base=1, max=32)
+    aws.parameters[f"{ROOT}/inference/target"] = "9"
+    outcome = only(controller(aws).run())
+    assert outcome.decision is not None
+    assert outcome.decision.situation.ready == 16
+    # One of four, not more: two would leave eight of nine. The base of one slot is an instance of four.
+    assert (targets(aws), len(aws.instances)) == ((12, 1), 3)
+
+
 def test_lowering_and_releasing_is_one_modification(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/target"] = "3"
     aws.fleets[FLEET]["SpotFleetRequestConfig"]["TargetCapacity"] = 6  # two more are asked for, and refused

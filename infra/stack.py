@@ -66,6 +66,7 @@ def declare() -> None:
             state,
             settings.log_retention_days,
             fleets=any(capacity.kind == "spot-fleet" for capacity in kept.values()),
+            blocks=any(job.capacity_block is not None for job in settings.training),
             ready_after=list(groups.values()),
         ),
     )

@@ -198,10 +198,11 @@ def controller(
     registry_arn: pulumi.Input[str],
     log_group_arn: pulumi.Input[str],
     fleets: bool,
+    blocks: bool,
 ) -> list[Statement]:
     """What the controller may do: hear, remember, look, and move the capacity of this stack's groups.
 
-    ``fleets``: whether some of the groups are Spot Fleets.
+    ``fleets``: whether some of the groups are Spot Fleets; ``blocks``: whether some have a Capacity Block.
     """
     parameters = names.parameter_root(scope.stack)
     allowed = [
@@ -233,7 +234,6 @@ def controller(
             [
                 "autoscaling:DescribeAutoScalingGroups",
                 "autoscaling:DescribeScalingActivities",
-                "ec2:DescribeCapacityReservations",
                 "ec2:DescribeInstances",
                 "ec2:DescribeSpotInstanceRequests",
                 "ec2:DescribeSpotPriceHistory",
@@ -252,6 +252,8 @@ def controller(
         ),
     ]
     allowed += with_key(scope, ["dynamodb", "lambda", "sqs"])
+    if blocks:
+        allowed.append(Statement("ReadBlocks", ["ec2:DescribeCapacityReservations"], ANY_RESOURCE))
     return [*allowed, *_move_fleets(scope)] if fleets else allowed
 
 

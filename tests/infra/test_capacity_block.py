@@ -11,9 +11,7 @@ import pytest
 from infra.settings import SettingsError
 from tests.infra.declared import Run
 from tests.infra.test_refusals import ONE, settings, training
-from tests.infra.training import stack
-
-BLOCK = {"reservation": "cr-0123456789abcdef0", "instanceType": "g6e.48xlarge", "zone": "us-west-2b"}
+from tests.infra.training import BLOCK, stack
 
 
 def declared(tmp_path: Path, **changes: Any) -> Run:

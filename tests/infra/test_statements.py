@@ -75,7 +75,7 @@ BY_AWS = {
 
 
 TRAINING = "training"
-"""Not a stack that ships: dev with a training job, and an image for its service."""
+"""Not a stack that ships: dev with a training job in a Capacity Block, and an image for its service."""
 FILES = "files"
 """The same of prod, with the job's checkpoints on the file system."""
 
@@ -87,7 +87,7 @@ def declared(stack: str) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         if stack == FILES:
             return training.stack(Path(folder), "prod", checkpoints="checkpoints")
-        return training.stack(Path(folder))
+        return training.stack(Path(folder), capacityBlock=training.BLOCK)
 
 
 def documents(stack: str) -> list[tuple[str, dict[str, Any]]]:
@@ -157,6 +157,12 @@ def test_an_instance_sends_metrics_only_into_its_own_namespace() -> None:
     assert the("SendMetrics")["Condition"] == {"StringEquals": {"cloudwatch:namespace": "gpu-spot/instances"}}
 
 
+def test_only_a_stack_with_a_block_may_read_reservations() -> None:
+    assert OF_BLOCKS in called_operations()
+    assert the("ReadBlocks", TRAINING)["Action"] == [OF_BLOCKS]
+    assert "ReadBlocks" not in {statement["Sid"] for _, statement in statements_of("dev")}
+
+
 def test_only_a_stack_with_a_fleet_may_move_fleets() -> None:
     assert not [s for _, s in statements_of("dev") if "Fleet" in s["Sid"]]
     ended = the("EndFleetInstances", "fleet")
@@ -206,8 +212,11 @@ def granted_to_the_controller(stack: str) -> set[str]:
     }
 
 
+OF_BLOCKS = "ec2:DescribeCapacityReservations"
+
+
 def test_the_controller_may_call_what_it_calls_and_nothing_else() -> None:
-    called = called_operations()
+    called = called_operations() - {OF_BLOCKS}
     assert granted_to_the_controller("fleet") - BY_AWS == called
     assert granted_to_the_controller("dev") - BY_AWS == {
         action for action in called if "Fleet" not in action and action != "ec2:TerminateInstances"

@@ -10,6 +10,8 @@ from tests.infra.declared import ROOT, Run, run, variant
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 IMAGE = f"210987654321.dkr.ecr.us-west-2.amazonaws.com/team/worker@sha256:{'0' * 64}"
 
+BLOCK = {"reservation": "cr-0123456789abcdef0", "instanceType": "g6e.48xlarge", "zone": "us-west-2b"}
+
 
 def job(**changes: Any) -> dict[str, Any]:
     return {

@@ -28,13 +28,14 @@ SERVICE: Final = "controller"
 class ControllerArgs:
     """``ready_after``: what must exist before the first wake-up, and be gone only after the last one.
 
-    ``fleets``: whether some of the groups are Spot Fleets.
+    ``fleets``: whether some of the groups are Spot Fleets; ``blocks``: whether some have a Capacity Block.
     """
 
     scope: Scope
     state: State
     log_retention_days: int
     fleets: bool
+    blocks: bool
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -75,6 +76,7 @@ class Controller(pulumi.ComponentResource):
                     registry_arn=args.state.registry.arn,
                     log_group_arn=log.arn,
                     fleets=args.fleets,
+                    blocks=args.blocks,
                 ),
             ),
             child,

@@ -82,14 +82,18 @@ class Situation:
 
         Those that are not there yet, or that AWS takes back, are the policy's to cover like others.
         """
-        lasting = [i for i in reversed(self.release_order(self.fallback)) if not self.is_doomed(i)]
-        held = {i.id for i in lasting[: self.reserved]}
-        group = self.group
+        held: set[str] = set()
+        left = self.reserved
+        for instance in reversed(self.release_order(self.fallback)):
+            if instance.slots <= left and not self.is_doomed(instance):
+                held.add(instance.id)
+                left -= instance.slots
+        group, taken = self.group, self.reserved - left
         return replace(
             self,
-            group=replace(group, target=group.target - len(held), maximum=group.maximum - len(held)),
+            group=replace(group, target=group.target - taken, maximum=group.maximum - taken),
             fallback=tuple(i for i in self.fallback if i.id not in held),
-            fallback_desired=max(0, self.fallback_desired - len(held)),
+            fallback_desired=max(0, self.fallback_desired - taken),
         )
 
     def drain_at(self, instance: Instance) -> float | None:

@@ -72,6 +72,14 @@ def test_what_aws_takes_back_is_covered_like_any_other(policy: Policy) -> None:
     assert found[Side.FALLBACK] >= 2
 
 
+def test_an_instance_of_several_slots_takes_as_many_of_it(policy: Policy) -> None:
+    big, bigger = (replace(PAID[0], id=f"o-{n}", slots=n) for n in (2, 4))
+    seen = observe(*SPOT[:2], big, group=RESERVED, primary_desired=2, fallback_desired=2)
+    assert decide(seen, policy, Memory(), NOW).actions == ()
+    # What does not fit into the reservation is not in it.
+    assert len(released(policy, observe(*SPOT, bigger, group=RESERVED, fallback_desired=4))) == 0
+
+
 def test_limits_withhold_no_reservation(policy: Policy) -> None:
     limit = refusal("VcpuLimitExceeded: You have requested more vCPU capacity than your current limit")
     seen = observe(*SPOT[:2], group=RESERVED, refusals=(limit,))

@@ -18,6 +18,7 @@ from pulumi_on_moto import sandbox
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups.members import join, warm_instances, warm_size
+from pulumi_on_moto.fixes.spot_prices import quote
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
@@ -25,6 +26,8 @@ from pulumi_on_moto.sandbox import ACCOUNT
 
 _START: Final = 1_767_571_200.0
 _RUN: Final = "rehearsal"
+_PRICE: Final = 0.0016
+"""Of the small type on spot, in US dollars an hour; any will do."""
 _MODIFYING_SECONDS: Final = 3.0
 """As kubernetes-retired/kube-aws#843 saw it."""
 
@@ -79,4 +82,6 @@ def rehearsed(region: str) -> Iterator[Lab]:
     with simulated(_START) as time, sandbox(region) as clients:
         modifying_takes(ec2_backends[ACCOUNT][region], _MODIFYING_SECONDS)
         EventBus(region, FunctionRuntime(clients, {}))  # from now on it brings what rules match
-        yield Lab(clients, PlayedClock(clients, region, time), _RUN)
+        lab = Lab(clients, PlayedClock(clients, region, time), _RUN)
+        quote(ec2_backends[ACCOUNT][region], {(INSTANCE_TYPE, zone): _PRICE for zone in lab.subnets})
+        yield lab

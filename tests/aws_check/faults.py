@@ -174,6 +174,11 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
         edited(lambda answer: answer["Activities"][0].update(Description="Starting an instance")),
     ),
     "suspended-process": (ASG, "suspend_processes", asked(ScalingProcesses=["AZRebalance", "Launch"])),
+    "spot-price-of-now": (
+        EC2,
+        "describe_spot_price_history",
+        edited(lambda answer: answer["SpotPriceHistory"].append(answer["SpotPriceHistory"][0])),
+    ),
     "described-soon": (EC2, "describe_instances", skipped({"Reservations": []})),
     "launch-hook-holds": (ASG, GROUPS, members(lambda one: one.update(LifecycleState="InService"))),
     "no-active-action": (ASG, "complete_lifecycle_action", skipped()),

@@ -30,6 +30,11 @@ PRIOR_NOTICES: Final = 20.0
 PATIENCE: Final = 120.0
 """After so many seconds without a launch, a group below its desired capacity counts as refused: a Spot Fleet
 says nothing when spot is short, and both kinds launch within seconds when it is not."""
+STORM_SECONDS: Final = 300.0
+"""For so long after a loss the rest of a pool is in danger, and what goes then belongs to the same drop."""
+STORM_PRIOR: Final = 600.0
+"""The prior: in such a time an instance is lost once in so many seconds. In the public traces that tell the
+sizes of pools 0.2–0.6 of the drops that leave some are followed by another within five minutes."""
 _KEPT: Final = 0.95
 """What a loss leaves of the weight of those before: about the newest twenty count."""
 _MOST_POOLS: Final = 64
@@ -41,13 +46,18 @@ class PoolRecord:
 
     ``since`` (epoch seconds) is when its run was first seen, ``None`` while nothing of ours lives there, and
     ``start_age`` how many seconds old it was then; ``losses`` of runs stand against the losses ``expected``
-    over them, both fading.
+    over them, both fading. ``lost_at`` is when it last lost instances of ours, ``None`` before it ever did.
     """
 
     since: float | None = None
     start_age: float = 0.0
     losses: float = 0.0
     expected: float = 0.0
+    lost_at: float | None = None
+
+    def is_failing(self, now: float) -> bool:
+        """Say whether it has lost instances so lately that what is left may follow."""
+        return self.lost_at is not None and now - self.lost_at < STORM_SECONDS
 
     def age(self, now: float) -> float:
         """Return the age of the current run in seconds, 0 if there is none."""
@@ -60,7 +70,9 @@ class History:
 
     ``living`` is the pool of each spot instance of the primary group seen last; ``refused`` whether spot was
     short then; ``waiting_since`` (epoch seconds) is when the group last launched, or began to lack instances,
-    ``None`` where it lacks none; ``losses`` and ``unannounced`` count pool losses, fading.
+    ``None`` where it lacks none; ``losses`` and ``unannounced`` count pool losses, fading. ``storm_losses``
+    are the instances lost within ``STORM_SECONDS`` of their pool's last loss, ``storm_seconds`` the seconds
+    that instances lived there then, both fading.
     """
 
     pools: Mapping[str, PoolRecord] = field(default_factory=dict)
@@ -69,20 +81,25 @@ class History:
     waiting_since: float | None = None
     losses: float = 0.0
     unannounced: float = 0.0
+    storm_losses: float = 0.0
+    storm_seconds: float = 0.0
+
+    @property
+    def storm_rate(self) -> float:
+        """How many times a second an instance is lost whose pool has just lost others."""
+        return (self.storm_losses + 1.0) / (self.storm_seconds + STORM_PRIOR)
 
     def record(self, pool: object) -> PoolRecord:
         """Return what is known of a pool."""
         return self.pools.get(str(pool), PoolRecord())
 
-    def factor(self, pool: object = None) -> float:
-        """Return how much more often than a typical pool this one is lost; ``None``: a pool not yet seen."""
-        losses = expected = PRIOR_LOSSES
-        for record in self.pools.values():
-            losses += record.losses
-            expected += record.expected
-        group = losses / expected
-        if pool is None:
-            return group
+    def factor(self) -> float:
+        """Return how much more often than a typical one a pool of the group is lost, none in particular."""
+        losses = PRIOR_LOSSES + sum(record.losses for record in self.pools.values())
+        return losses / (PRIOR_LOSSES + sum(record.expected for record in self.pools.values()))
+
+    def factor_of(self, pool: object, group: float) -> float:
+        """Return the same of one pool, where ``group`` is ``factor()``."""
         own = self.record(pool)
         return (own.losses + PRIOR_LOSSES * group) / (own.expected + PRIOR_LOSSES)
 
@@ -119,15 +136,21 @@ def follow(
         return history
     pools = dict(history.pools)
     losses, unannounced = history.losses, history.unannounced
+    storm_losses, storm_seconds = history.storm_losses, history.storm_seconds
     gone = {i: pool for i, pool in history.living.items() if i not in living}
     for pool in sorted(set(gone.values())):
         taken = [i for i, at in gone.items() if at == pool and i not in released]
         survivors = pool in living.values()
+        before = pools.get(pool, PoolRecord())
         if taken:
             losses = losses * _KEPT + 1
             unannounced = unannounced * _KEPT + all(i not in doomed for i in taken)
+            if before.lost_at is not None and before.lost_at == before.since:  # some were left then
+                exposed = sum(at == pool for at in history.living.values())
+                storm_losses = storm_losses * _KEPT + len(taken) * before.is_failing(now)
+                storm_seconds = storm_seconds * _KEPT + exposed * min(STORM_SECONDS, now - before.lost_at)
         if taken or not survivors:
-            pools[pool] = _ended(pools.get(pool, PoolRecord()), now, lost=bool(taken), survivors=survivors)
+            pools[pool] = _ended(before, now, lost=bool(taken), survivors=survivors)
     for instance in observation.instances:
         pool = living.get(instance.id, "")
         if pool and pools.get(pool, PoolRecord()).since is None:
@@ -135,7 +158,9 @@ def follow(
             pools[pool] = replace(
                 pools.get(pool, PoolRecord()), since=min(now, instance.launched_at), start_age=start_age
             )
-    return History(_bounded(pools), living, refused, waiting_since, losses, unannounced)
+    return History(
+        _bounded(pools), living, refused, waiting_since, losses, unannounced, storm_losses, storm_seconds
+    )
 
 
 def _waiting_since(
@@ -165,12 +190,14 @@ def _ended(record: PoolRecord, now: float, *, lost: bool, survivors: bool) -> Po
     expected = 0.0
     if record.since is not None:
         expected = expected_losses(record.start_age, record.age(now))
-    kept = _KEPT if lost else 1.0
+    drops = lost and not record.is_failing(now)  # one drop is one loss, however many looks it takes
+    kept = _KEPT if drops else 1.0
     return PoolRecord(
         since=now if survivors else None,
         start_age=record.age(now) if survivors else 0.0,
-        losses=record.losses * kept + lost,
+        losses=record.losses * kept + drops,
         expected=record.expected * kept + expected,
+        lost_at=now if lost else record.lost_at,
     )
 
 
@@ -189,6 +216,8 @@ def to_json(history: History) -> dict[str, Any]:
         "waiting_since": history.waiting_since,
         "losses": history.losses,
         "unannounced": history.unannounced,
+        "storm_losses": history.storm_losses,
+        "storm_seconds": history.storm_seconds,
     }
 
 
@@ -201,14 +230,17 @@ def from_json(raw: Mapping[str, Any]) -> History:
         waiting_since=None if raw.get("waiting_since") is None else number(raw["waiting_since"]),
         losses=max(0.0, number(raw["losses"])),
         unannounced=max(0.0, number(raw["unannounced"])),
+        storm_losses=max(0.0, number(raw.get("storm_losses", 0.0))),
+        storm_seconds=max(0.0, number(raw.get("storm_seconds", 0.0))),
     )
 
 
 def _record(raw: Mapping[str, Any]) -> PoolRecord:
-    since = raw["since"]
+    since, lost_at = raw["since"], raw.get("lost_at")
     return PoolRecord(
         since=None if since is None else number(since),
         start_age=max(0.0, number(raw["start_age"])),
         losses=max(0.0, number(raw["losses"])),
         expected=max(0.0, number(raw["expected"])),
+        lost_at=None if lost_at is None else number(lost_at),
     )

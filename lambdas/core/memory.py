@@ -30,6 +30,8 @@ SETTLE_SECONDS: Final = 60.0
 """How long a Spot Fleet may show its old target after it was modified (jenkinsci/ec2-fleet-plugin, pull
 request 159, says that it does; the time is an estimate)."""
 BOOT_SAMPLES: Final = 20
+UNKNOWN_BOOT: Final = 180.0
+"""The boot time in seconds to plan with before any was seen: from nothing, typically."""
 LONGEST_BOOT: Final = 1800.0
 """What takes longer is no boot but a worker that has been started again on an old instance."""
 PLAIN_LENGTH: Final = 64_000
@@ -65,9 +67,10 @@ class Memory:
     spot_prices: Mapping[str, float] = field(default_factory=dict)
     priced_at: float | None = None
 
-    def boot_seconds(self, market: Market, default: float) -> float:
-        """Return the boot time to plan with: the longest of the newest launches, ``default`` before any."""
-        return max(self.boots.get(market, ()), default=default)
+    def boot_seconds(self, market: Market) -> float:
+        """Return how long a boot takes: the mean of the newest launches, ``UNKNOWN_BOOT`` before any."""
+        boots = self.boots.get(market, ())
+        return sum(boots) / len(boots) if boots else UNKNOWN_BOOT
 
 
 def ask(

@@ -15,6 +15,7 @@ from lambdas.core.memory import (
     BOOT_SAMPLES,
     FORGET_SECONDS,
     RELEASE_SECONDS,
+    UNKNOWN_BOOT,
     Memory,
     dump,
     learn,
@@ -32,8 +33,9 @@ def test_boot_times_are_learned_once_for_each_instance_and_bounded() -> None:
     for _ in range(3):
         memory = learn(memory, observe(*fleet, spot("s"), spot("boots", ready=False)), NOW)
     assert memory.boots == {Market.ON_DEMAND: (60.0,) * BOOT_SAMPLES, Market.SPOT: (180.0,)}
-    assert memory.boot_seconds(Market.ON_DEMAND, default=999.0) == 60.0
-    assert Memory().boot_seconds(Market.ON_DEMAND, default=999.0) == 999.0
+    assert memory.boot_seconds(Market.ON_DEMAND) == 60.0
+    assert Memory().boot_seconds(Market.ON_DEMAND) == UNKNOWN_BOOT
+    assert Memory(boots={Market.SPOT: (100.0, 200.0)}).boot_seconds(Market.SPOT) == 150.0
 
 
 def test_a_worker_started_again_on_an_old_instance_is_no_boot() -> None:

@@ -9,7 +9,7 @@ import pytest
 from lambdas.core.availability import Decision, decide
 from lambdas.core.events import ScheduledChange
 from lambdas.core.memory import FORGET_SECONDS, LONGEST_BOOT, RETIRE_SECONDS, Memory, note
-from lambdas.core.model import Alarm, Instance, Market, Observation, SetDesired, Side
+from lambdas.core.model import Alarm, Instance, Observation, SetDesired, Side
 from lambdas.core.policies import build
 from lambdas.core.policies.ready_handover import ReadyHandover
 from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
@@ -50,14 +50,12 @@ def test_before_it_retires_its_successor_is_bought_and_then_it_is_let_go() -> No
     assert released(run(back, second.memory, now + 400).actions) == ("o",)
 
 
-def test_the_default_policy_buys_for_a_retirement_just_in_time() -> None:
-    policy = build("expected-cost")
-    memory = replace(heard("a"), boots={Market.ON_DEMAND: (60.0,)})
-    early = decide(observe(*fleet()), policy, memory, RETIRES - RETIRE_SECONDS)
-    assert early.actions == ()
-    assert early.wake_at == RETIRES - 60
-    late = decide(observe(*fleet()), policy, early.memory, RETIRES - 60)
-    assert desired(late.actions, Side.FALLBACK) == 1
+def test_the_default_policy_has_a_successor_before_aws_retires_anybody() -> None:
+    policy, at = build("expected-cost"), RETIRES - RETIRE_SECONDS
+    first = decide(observe(*fleet()), policy, heard("a"), at)
+    assert desired(first.actions, Side.FALLBACK) == 1
+    serves = observe(*fleet(on_demand("o")), fallback_desired=1)
+    assert released(decide(serves, policy, first.memory, at + 120).actions) == ("a",)
 
 
 def test_it_is_not_let_go_before_another_serves() -> None:

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from lambdas.core.availability import Decision, decide
+from lambdas.core.history import History
 from lambdas.core.memory import Memory
-from lambdas.core.model import Instance, Observation, Release, SetDesired, Side
+from lambdas.core.model import Instance, Market, Observation, Release, SetDesired, Side
 from lambdas.core.policies import NAMES, build
 from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
 
@@ -28,8 +29,8 @@ def test_a_lost_instance_of_four_slots_is_replaced_by_four_on_demand(policy: str
     group_ = group(target=8, maximum=16)
     doomed = sized(spot("i-doomed", deadline=DEADLINE), 4)
     state = observe(sized(spot("i-stays"), 4), doomed, group=group_)
-    # Boots unknown yet: everything starts at once.
-    assert desired(look(state, policy).actions, Side.FALLBACK) == 4
+    memory = Memory(boots={Market.ON_DEMAND: (60.0,)}, history=History(storm_seconds=1e6))
+    assert desired(decide(state, build(policy), memory, NOW).actions, Side.FALLBACK) == 4
 
 
 @pytest.mark.parametrize("policy", NAMES)

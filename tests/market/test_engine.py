@@ -66,18 +66,11 @@ def test_an_announced_drop_is_told_two_minutes_ahead() -> None:
     assert ready(ledger)[3:] == [1, 1, 1, 1, 2, 1, 1, 1, 1, 1, 1, 1, 1]  # its successor is there at 7
 
 
-def test_just_in_time_the_successor_comes_at_the_drain_and_not_before() -> None:
-    # The first boot is learned while spot boots; the successor is then started a boot before the end.
+def test_the_successor_starts_at_the_notice() -> None:
     ledger = run("expected-cost@10", trace(*[1] * 10, *[0] * 8), notice=1.0)
     assert told(ledger, "notice") == [(8, 1)]
-    assert told(ledger, "launch-on-demand") == [(0, 1), (9, 1)]
-    assert ready(ledger)[3:] == [1] * 15
-
-
-def test_draining_brings_the_end_forward() -> None:
-    ledger = run("expected-cost@10", trace(*[1] * 10, *[0] * 8), notice=1.0, drain_seconds=60.0)
     assert told(ledger, "launch-on-demand") == [(0, 1), (8, 1)]
-    assert min(ready(ledger)[3:]) == 1
+    assert ready(ledger)[3:] == [1, 1, 1, 1, 1, 1, 2, *[1] * 8]  # it is there at 9, the other goes at 10
 
 
 def test_a_pool_that_calls_back_is_not_bought_in() -> None:

@@ -1,4 +1,4 @@
-"""The capacity policies, a module each, and the one place that knows their names."""
+"""The capacity policies, a module each, what they reckon with, and the one place that knows their names."""
 
 from __future__ import annotations
 

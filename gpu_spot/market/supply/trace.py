@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -36,6 +36,11 @@ class PoolTrace:
     def seconds(self) -> float:
         """The length of the trace."""
         return self.gap_seconds * len(self.samples)
+
+    def first(self, seconds: float) -> PoolTrace:
+        """Return its beginning, all of it where it is shorter."""
+        count = math.ceil(seconds / self.gap_seconds)
+        return replace(self, samples=self.samples[:count], prices=self.prices and self.prices[:count])
 
 
 def load(paths: Iterable[Path | str]) -> tuple[PoolTrace, ...]:

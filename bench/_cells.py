@@ -1,0 +1,47 @@
+"""The cells of a grid of doubts: nothing doubted, each doubt alone, and every two doubts together somewhere."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeAlias
+
+Axes: TypeAlias = Mapping[str, Mapping[str, Mapping[str, Any]]]
+"""By axis and by value of the axis: what is other than in the world as told."""
+Cell: TypeAlias = Mapping[str, str]
+"""The value on each axis that is doubted."""
+_Pair: TypeAlias = tuple[tuple[str, str], tuple[str, str]]
+
+
+def cells(axes: Axes, together: int) -> list[Cell]:
+    """Return the cells of a grid, each with at most ``together`` doubts.
+
+    After the single doubts a greedy search makes cells until every two of different axes stand in one.
+    """
+    values = [(axis, value) for axis, of_axis in axes.items() for value in of_axis]
+    pairs = [pair for pair in itertools.combinations(values, 2) if pair[0][0] != pair[1][0]]
+    made: list[Cell] = [{}, *({axis: value} for axis, value in values)]
+    missing = dict.fromkeys(pairs)
+    while missing:
+        cell = dict(next(iter(missing)))
+        while len(cell) < together:
+            more = [(axis, value) for axis, value in values if axis not in cell]
+            cell |= [max(more, key=lambda one: len(_new(missing, dict([*cell.items(), one]))))]
+        for pair in _new(missing, cell):
+            del missing[pair]
+        made.append(cell)
+    return made
+
+
+def changed(axes: Axes, cell: Cell) -> dict[str, Any]:
+    """Return what is other in a cell."""
+    return {key: value for axis, chosen in cell.items() for key, value in axes[axis][chosen].items()}
+
+
+def title(cell: Cell) -> str:
+    """Return how a cell is called."""
+    return ", ".join(f"{axis} {value}" for axis, value in cell.items()) or "as told"
+
+
+def _new(missing: Iterable[_Pair], cell: Cell) -> list[_Pair]:
+    return [pair for pair in missing if all(cell.get(axis) == value for axis, value in pair)]

@@ -1,0 +1,60 @@
+"""Plot each policy's regret in every world: a row for a policy, a dot for a world."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+
+_WIDTH, _ROW, _TOP, _BOTTOM = 760, 34, 40, 44
+_LEFT, _RIGHT = 150, 24
+_OURS, _OTHERS = "#0b7a75", "#b3541e"
+_LEAST: Final = 0.001
+"""The regret that is drawn for none at all, and for less: the axis is logarithmic."""
+
+
+def write(path: Path, by_policy: Mapping[str, Sequence[tuple[str, float]]]) -> None:
+    """Write an SVG picture of ``(world, regret)`` by policy, ours first; a regret is a fraction."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(svg(by_policy), encoding="utf-8")
+
+
+def svg(by_policy: Mapping[str, Sequence[tuple[str, float]]]) -> str:
+    """Return the picture."""
+    most = max((regret for marks in by_policy.values() for _, regret in marks), default=_LEAST)
+    decades = max(1, math.ceil(math.log10(max(most, _LEAST) / _LEAST)))
+    height = _TOP + _ROW * len(by_policy) + _BOTTOM
+
+    def x(regret: float) -> float:
+        return _LEFT + math.log10(max(regret, _LEAST) / _LEAST) / decades * (_WIDTH - _LEFT - _RIGHT)
+
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
+        'font-family="sans-serif" font-size="11">',
+        f'<rect width="{_WIDTH}" height="{height}" fill="#fff"/>',
+        f'<text x="{_LEFT}" y="20" font-size="14">Cost above the cheapest way to the same availability</text>',
+    ]
+    for power in range(decades + 1):
+        regret = _LEAST * 10**power
+        told = f"≤ {100 * regret:g} %" if power == 0 else f"{100 * regret:g} %"
+        parts.append(
+            f'<path d="M{x(regret):.1f} {_TOP - 8}V{height - _BOTTOM}" stroke="#ddd"/>'
+            f'<text x="{x(regret):.1f}" y="{height - _BOTTOM + 16}" text-anchor="middle">{told}</text>'
+        )
+    for number, (policy, marks) in enumerate(by_policy.items()):
+        y, colour = _TOP + _ROW * (number + 0.5), _OTHERS if number else _OURS
+        parts.append(
+            f'<text x="{_LEFT - 12}" y="{y + 4:.1f}" text-anchor="end" fill="{colour}">{escape(policy)}</text>'
+        )
+        for place, (world, regret) in enumerate(marks):
+            # Neighbours are set apart a little, so that many of one value are seen as many.
+            parts.append(
+                f'<circle cx="{x(regret):.1f}" cy="{y + (place % 7 - 3) * 3:.1f}" r="3" fill="{colour}" '
+                f'fill-opacity="0.55"><title>{escape(world)}: {100 * regret:.2f} %</title></circle>'
+            )
+    parts.append(
+        f'<text x="{_LEFT}" y="{height - 8}">a dot is a world; the policy at its own defaults</text></svg>'
+    )
+    return "\n".join(parts)

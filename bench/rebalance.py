@@ -92,7 +92,8 @@ class Outcome:
 def play(task: tuple[str, str, Scenario, int]) -> Outcome:
     """Replay one scenario in one world with one owner."""
     world, owner, scenario, seed = task
-    rules = Rules(**{"seed": seed, "warm_instances": scenario.target, **HOSTILE, **WORLDS[world]})  # type: ignore[arg-type]
+    pool = {"warm_instances": scenario.target, "warm_reuse": True}
+    rules = Rules(**{"seed": seed, **pool, **HOSTILE, **WORLDS[world]})  # type: ignore[arg-type]
     market = SpotMarket(scenario.traces, rules, scenario.pool_size)
     rebalances, policy = OWNERS[owner]
     target = scenario.target

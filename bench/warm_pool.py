@@ -161,7 +161,7 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     ]
     text = (
         "## Warm pools\n\n"
-        f"{len(result['scenarios'])} scenarios, seeds 1 to {result['seeds']}, notice 0.9, a ceiling of "
+        f"{len(result['scenarios'])} scenarios, {_seeds(result['seeds'])}, notice 0.9, a ceiling of "
         f"{Rules().ceiling:g} × the target; ready in {warm_pool.WARM_BOOT:.0f} s from the pool and in "
         f"{warm_pool.COLD_BOOT:.0f} s without; who is released returns to the pool; a stopped instance costs "
         f"{warm_pool.WARM_PRICE:g} of a running one. What a user pays and misses (the run, the pool, the "
@@ -180,6 +180,10 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
         )
     )
     replace_part(docs / "performance.md", "warm-pool", text)
+
+
+def _seeds(count: int) -> str:
+    return "seed 1" if count == 1 else f"seeds 1 to {count}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""A warm pool shows the instances that wait in it."""
+"""A warm pool shows the instances that wait in it, and takes members back (``leaving``)."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _describe_warm_pool(response: AutoScalingResponse) -> ActionResult:
 
 WARM_POOL: Final = Fix(
     "warm pool",
-    moto="DescribeWarmPool never shows an instance",
-    aws="shows those that wait; here those of ``members.warm_instances``",
+    moto="DescribeWarmPool never shows an instance; a scale-in ends members whatever the reuse policy says",
+    aws="shows those that wait; with a reuse policy a scale-in stops members and puts them back",
     patches=((AutoScalingResponse, "describe_warm_pool", _describe_warm_pool),),
 )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.aws.budget import Budget
-from lambdas.aws.registry import RegistryReader, deadline, ready_since, standing_by
+from lambdas.aws.registry import SKEW_SECONDS, RegistryReader, deadline, ready_since, standing_by
 from lambdas.aws.settings import GroupSettings
 from lambdas.aws.side import CapacityService, Member, SideView
 from lambdas.core import names
@@ -168,6 +168,8 @@ def _instance(
     else:
         zone, launched_at = detail["Placement"]["AvailabilityZone"], detail["LaunchTime"].timestamp()
         market = Market.SPOT if detail.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND
+        # EC2 dates the launch anew when a warm pool's instance starts: rows may be of its service before.
+        heard = [worker for worker in heard if worker.heartbeat > launched_at - SKEW_SECONDS]
     ends = now + NOTICE_SECONDS if member.given_up else None
     known = (ends, deadline(heard, now))
     return Instance(

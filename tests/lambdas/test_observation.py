@@ -37,6 +37,17 @@ def test_an_instance_whose_workers_fell_silent_is_not_ready(aws: FakeAws, age: f
     assert only(controller(aws).run()).decision.situation.ready == ready
 
 
+@pytest.mark.parametrize(("started", "ready"), [(NOW - 30, True), (NOW + 30, False)])
+def test_rows_of_an_earlier_service_of_a_warm_instance_say_nothing(
+    aws: FakeAws, started: float, ready: bool
+) -> None:
+    # Its workers could not take themselves off the registry before it was stopped.
+    aws.add_group("fallback", desired=1)
+    aws.add_instance("fallback", "i-od", spot=False, launched=started, heartbeat=NOW, since=NOW - 900)
+    [instance] = seen(aws, NOW + 60).fallback
+    assert (instance.ready_since is not None) is ready
+
+
 def test_every_expected_slot_must_be_heard(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/inference/config"] = config(slots={"g5.xlarge": 2})
     assert only(controller(aws).run()).decision.situation.ready == 0

@@ -18,6 +18,7 @@ from pulumi_on_moto import sandbox
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups.members import join, warm_instances, warm_size
+from pulumi_on_moto.fixes.groups.weights import capacity
 from pulumi_on_moto.fixes.spot_prices import quote
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.running.events import EventBus
@@ -57,7 +58,7 @@ class PlayedClock:
     def _play(self, group: FakeAutoScalingGroup) -> None:
         """Fill a group, out of its warm pool first, then the pool."""
         warm = warm_instances(group)
-        while len(group.instance_states) < int(group.desired_capacity or 0):
+        while capacity(group.instance_states) < int(group.desired_capacity or 0):
             if warm:
                 instance = warm.pop()
                 self._clients("ec2").start_instances(InstanceIds=[instance.id])

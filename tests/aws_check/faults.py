@@ -160,6 +160,7 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
     "max-lowers-desired": (ASG, "update_auto_scaling_group", skipped()),
     "release": (ASG, TERMINATE, asked(ShouldDecrementDesiredCapacity=False)),
     "release-of-a-protected": (ASG, TERMINATE, refused("ValidationError", "protected from scale in")),
+    "release-by-weight": (ASG, TERMINATE, asked(ShouldDecrementDesiredCapacity=False)),
     "release-of-a-gone": (ASG, TERMINATE, refused("ValidationError", "no such thing")),
     "protection-is-inherited": (ASG, GROUPS, members(lambda one: one.update(ProtectedFromScaleIn=False))),
     "protected-are-spared": (ASG, "set_desired_capacity", _lost),

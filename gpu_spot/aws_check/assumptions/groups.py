@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from gpu_spot.aws_check.assumption import Assumption
-from gpu_spot.aws_check.lab import TAG, Falsified, Lab
+from gpu_spot.aws_check.lab import INSTANCE_TYPE, TAG, Falsified, Lab
 
 _PROTECTION: Final = 'Auto Scaling guide, "Use instance scale-in protection"'
 _ACT: Final = "lambdas/aws/auto_scaling.py"
@@ -63,6 +63,35 @@ def _release_unknown(lab: Lab) -> str:
         ),
         "not found",
     )
+
+
+def _release_by_weight(lab: Lab) -> str:
+    group, client = lab.name("weighed"), lab.clients("autoscaling")
+    template = {"LaunchTemplateId": lab.template("weighed"), "Version": "$Latest"}
+    overrides: list[Any] = [{"InstanceType": INSTANCE_TYPE, "WeightedCapacity": "2"}]
+    client.create_auto_scaling_group(
+        AutoScalingGroupName=group,
+        MinSize=0,
+        MaxSize=2,
+        DesiredCapacity=1,
+        MixedInstancesPolicy={
+            "LaunchTemplate": {"LaunchTemplateSpecification": template, "Overrides": overrides}
+        },
+        VPCZoneIdentifier=",".join(lab.subnets.values()),
+        Tags=[{**tag, "PropagateAtLaunch": True} for tag in lab.tags],
+    )
+    lab.until(lambda: "InService" in lab.states(group).values(), "an instance in service")
+    [member] = lab.described(group)["Instances"]
+    if member.get("WeightedCapacity") != "2":
+        raise Falsified(f"its weight is {member.get('WeightedCapacity')}")
+    client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=2)
+    client.terminate_instance_in_auto_scaling_group(
+        InstanceId=member["InstanceId"], ShouldDecrementDesiredCapacity=True
+    )
+    desired = lab.described(group)["DesiredCapacity"]
+    if desired != 0:
+        raise Falsified(f"the desired capacity is {desired}")
+    return "one of weight 2 for a desired capacity of 1, and 2 became 0 with it"
 
 
 def _inherit(lab: Lab) -> str:
@@ -168,6 +197,16 @@ ASSUMPTIONS: Final = (
         _ACT,
         "other words",
         _release_unknown,
+    ),
+    Assumption(
+        "release-by-weight",
+        "An instance with a weight is launched where less is missing, and takes its whole weight off the "
+        "desired capacity.",
+        'Auto Scaling guide, "Configure an Auto Scaling group to use instance weights"',
+        _ACT,
+        "the desired capacity is lowered by one, or the weight is not shown",
+        _release_by_weight,
+        instances=1,
     ),
     Assumption(
         "protection-is-inherited",

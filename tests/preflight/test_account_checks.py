@@ -63,6 +63,16 @@ def test_a_spot_quota_is_judged_by_target_and_max(clients: AwsClients, value: fl
     assert statuses(remarks(quotas, stack(), clients)) == {SPOT: status, ON_DEMAND: "ok"}
 
 
+# Eight GPUs are eight g6.xlarge with 32 vCPUs, sixteen (the default max) four g6.12xlarge with 192.
+@pytest.mark.parametrize(("value", "status"), [(31, "failure"), (32, "warning"), (192, "ok")])
+def test_where_gpus_are_counted_a_bigger_type_needs_fewer_instances(
+    clients: AwsClients, value: float, status: str
+) -> None:
+    vcpus(clients, {SPOT: value, ON_DEMAND: 1000})
+    sizes = stack({"unit": "gpus", "target": 8, "instanceTypes": ["g6.xlarge", "g6.12xlarge"]})
+    assert statuses(remarks(quotas, sizes, clients))[SPOT] == status
+
+
 def test_a_fallback_needs_on_demand_for_the_whole_target(clients: AwsClients) -> None:
     vcpus(clients, {SPOT: 1000, ON_DEMAND: 15})
     assert statuses(remarks(quotas, stack(), clients))[ON_DEMAND] == "failure"

@@ -153,10 +153,26 @@ def test_slow_work_takes_longer_and_is_paid():
     assert 20 * 60 <= done < 20 * 60 + 1
 
 
+def test_neither_on_demand_that_is_refused_nor_spot_that_is_gone_could_have_been_used():
+    # Spot for ticks 0 to 4, 10 to 29, and from 40 on; on-demand is refused from 5 to 64.
+    pool, told = pool_of(5, 5, 20, 10, 60), 4 * 60.0
+    refused, had = Draws(Doubts(refused_with_spot=1.0), pool), Draws(Doubts(), pool)
+    assert refused.refusals == ((5, 65),)
+
+    def could(draws, compute):
+        return feasible(draws, 10, Job(compute * 60, 40 * 60, told))
+
+    assert could(had, 36)
+    assert not could(had, 37)
+    # Two boots of four ticks, and nothing for ten.
+    assert could(refused, 22)
+    assert not could(refused, 23)
+
+
 @given(
-    runs=st.lists(st.integers(1, 6), min_size=1, max_size=6),
+    runs=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     first=st.booleans(),
-    compute=st.integers(1, 14),
+    compute=st.integers(1, 12),
     changeover=st.integers(0, 3),
     spread=st.sampled_from([0.0, 1.0]),
     refused=st.sampled_from([0.0, 0.5, 1.0]),
@@ -189,5 +205,4 @@ def test_what_could_have_been_met_is_what_a_plain_search_finds(
                 options.append(most(tick + 1, start, took - 1) if took else 1 + most(tick + 1, start, 0))
         return max(options)
 
-    if end <= 12:
-        assert feasible(draws, 0, job) == (most(0, JobMode.IDLE, 0) >= compute)
+    assert feasible(draws, 0, job) == (most(0, JobMode.IDLE, 0) >= compute)

@@ -49,6 +49,9 @@ def test_what_always_went_as_told_is_taken_as_told():
 def test_one_case_too_few_leaves_the_prior():
     few = Experience(changeovers=seen(*[1200.0] * (ENOUGH - 1)))
     assert few.reckoning(JOB, 1.0).longest == PRIOR_LONGER * 1200
+    few = Experience(refusals=seen(*[0.0] * (ENOUGH - 1)), paces=seen(*[1.0] * (ENOUGH - 1)))
+    assert few.reckoning(JOB, 1.0).refusal == PRIOR_REFUSAL
+    assert few.reckoning(JOB, 1.0).pace == PRIOR_PACE
 
 
 def test_the_worst_that_was_seen_is_reckoned_with_and_a_quarter_of_the_spread():

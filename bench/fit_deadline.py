@@ -14,9 +14,11 @@ Prices: at 0.7 a table of that price costs 0.5 to 1.5 % less than that of 0.3, a
 
 What did not pay, on traces that it was not fitted on: a finer step; ages watched from before the job's start;
 tables for two to four classes of pools, weighted by how well each explains the runs seen so far; leaving
-on-demand to wait; any of the thresholds scaled up or down. There is little left to learn of a pool: a table
-fitted on the very pool that it is judged on costs 1.078, 1.061, 1.052 and 1.054 × the clairvoyant at deadline ÷
-compute 1.15, 1.3, 1.5 and 2, where that of other folders costs 1.085, 1.066, 1.059 and 1.057 (20 starts a pool).
+on-demand to wait; any of the thresholds scaled up or down.
+
+There is little left to learn of a pool: a table fitted on the very pool that it is judged on costs 1.078,
+1.061, 1.052 and 1.054 × the clairvoyant at deadline ÷ compute 1.15, 1.3, 1.5 and 2; that of other folders
+1.085, 1.066, 1.059 and 1.057 (20 starts a pool).
 """
 
 from __future__ import annotations

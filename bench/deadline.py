@@ -41,7 +41,7 @@ from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.supply.trace import PoolTrace
 
 CHANGEOVER_MINUTES = (6, 20)
-FULL = 200
+FULL = 40
 """Start times a trace from which on figures are published."""
 STARTS_A_DOUBT = 50
 """A start in a doubted world for so many in the friendly one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 import botocore.session
 from botocore import xform_name
@@ -13,15 +13,20 @@ from botocore.model import ServiceModel
 from botocore.validate import ParamValidator
 from moto import mock_aws
 
+from pulumi_on_moto.fixes.everything import SPEED_UPS
 from pulumi_on_moto.fixes.fix import patched
 from pulumi_on_moto.fixes.parameters import PARAMETERS, REFUSED, faults
+from pulumi_on_moto.fixes.speedups.answers import ANSWERS
+
+# Not the remembered answers: who changes moto by itself would have to say so.
+_PATCHES: Final = (*PARAMETERS.patches, *(one for one in SPEED_UPS if one is not ANSWERS))
 
 
 @contextlib.contextmanager
 def moto() -> Iterator[None]:
     """moto, for what needs no deployment; at its end no call may have been refused."""
     REFUSED.clear()
-    with mock_aws(), patched(PARAMETERS.patches):
+    with patched(_PATCHES), mock_aws():
         yield
     assert not REFUSED, REFUSED
 

@@ -16,6 +16,7 @@ from tests import models
 from tests.node import configs
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeNvml
+from tests.node.jobs import IMAGE
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from userdata.agent import cli
@@ -102,9 +103,8 @@ def test_volumes_are_told_apart_by_the_instance_that_has_them() -> None:
         volume = client.create_volume(AvailabilityZone="us-west-2a", Size=1)["VolumeId"]
         snapshot = client.create_snapshot(VolumeId=volume)["SnapshotId"]
         disk = {"DeviceName": "/dev/sdk", "Ebs": {"SnapshotId": snapshot, "DeleteOnTermination": True}}
-        image = client.describe_images()["Images"][0]["ImageId"]
         started = client.run_instances(
-            ImageId=image, MinCount=2, MaxCount=2, BlockDeviceMappings=[disk]  # type: ignore[list-item]
+            ImageId=IMAGE, MinCount=2, MaxCount=2, BlockDeviceMappings=[disk]  # type: ignore[list-item]
         )  # fmt: skip
         mine, other = (attached(client, one["InstanceId"]) for one in started["Instances"])
         assert mine["/dev/sdk"].snapshot == other["/dev/sdk"].snapshot == snapshot

@@ -15,6 +15,7 @@ import pytest
 
 from tests import models
 from tests.node.clocks import FakeClock
+from tests.node.jobs import IMAGE
 from tests.node.world import World, WorldLease
 from userdata.agent.config.model import Volume as VolumeConfig
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
@@ -100,10 +101,9 @@ def ebs(**config: Any) -> AwsEbs:
 
 def test_a_volume_goes_through_its_life_in_ec2() -> None:
     client, adapter = boto3.client("ec2", region_name=REGION), ebs(size_gib=7)
-    image = client.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
     placement = {"AvailabilityZone": f"{REGION}a"}
     run = client.run_instances(
-        ImageId=image, MinCount=1, MaxCount=1, Placement=placement, InstanceType="t3.micro"
+        ImageId=IMAGE, MinCount=1, MaxCount=1, Placement=placement, InstanceType="t3.micro"
     )
     instance = run["Instances"][0]["InstanceId"]
     home = adapter.create_volume(f"{REGION}a", 4, None, None)

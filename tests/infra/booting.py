@@ -1,7 +1,7 @@
 """A machine's first boot, played with real bash: a metadata service and doubles of what is not here.
 
 The AWS CLI is a double that notes what it is asked. After a boot that is checked against botocore's models: a
-a parameter that AWS does not have fails the test.
+parameter that AWS does not have fails the test.
 """
 
 from __future__ import annotations

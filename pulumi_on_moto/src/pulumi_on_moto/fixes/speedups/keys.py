@@ -6,10 +6,9 @@ from functools import cached_property
 from typing import Any, Final
 
 from moto.kms import models
+from moto.kms.utils import generate_private_key
 
 from pulumi_on_moto.fixes.fix import Patch
-
-_generate = models.generate_private_key
 
 
 class _PrivateKey:
@@ -18,7 +17,7 @@ class _PrivateKey:
 
     @cached_property
     def _made(self) -> Any:
-        return _generate(self._key_spec)
+        return generate_private_key(self._key_spec)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._made, name)

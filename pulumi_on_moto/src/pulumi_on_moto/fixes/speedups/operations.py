@@ -6,7 +6,8 @@ from functools import cache
 from typing import Final
 
 from moto.core import responses
+from moto.core.utils import method_names_from_class
 
 from pulumi_on_moto.fixes.fix import Patch
 
-OPERATIONS: Final[Patch] = (responses, "method_names_from_class", cache(responses.method_names_from_class))
+OPERATIONS: Final[Patch] = (responses, "method_names_from_class", cache(method_names_from_class))

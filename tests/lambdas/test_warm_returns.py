@@ -43,7 +43,7 @@ def member(aws: FakeAws, number: int) -> dict[str, Any]:
 
 
 def test_whom_the_pool_takes_back_goes_by_scale_in_and_nobody_is_terminated(pooled: FakeAws) -> None:
-    move(pooled, Order(3, 3, ("i-1", "i-2")))
+    move(pooled, Order(3, 3, ("i-1", "i-2"), freed=2))
     assert left(pooled) == (1, ["i-0"])
     assert pooled.calls["set_desired_capacity"] == pooled.calls["set_instance_protection"] == 1
     assert pooled.calls["terminate_instance_in_auto_scaling_group"] == 0
@@ -54,7 +54,7 @@ def test_so_many_are_opened_to_it_as_a_call_takes(pooled: FakeAws) -> None:
     for name in many:
         pooled.add_instance("fallback", name, spot=False, launched=NOW, heartbeat=NOW)
     pooled.groups["fallback"]["DesiredCapacity"] = 120
-    move(pooled, Order(120, 120, tuple(many)))
+    move(pooled, Order(120, 120, tuple(many), freed=117))
     assert left(pooled) == (3, ["i-0", "i-1", "i-2"])
     assert pooled.calls["set_instance_protection"] == 3
 
@@ -91,20 +91,20 @@ def test_where_scale_in_could_take_another_or_nobody_it_is_terminated(
 ) -> None:
     otherwise(pooled)
     before = pooled.groups["fallback"]["DesiredCapacity"]
-    move(pooled, Order(before, before, ("i-2",)))
+    move(pooled, Order(before, before, ("i-2",), freed=1))
     assert left(pooled) == (before - 1, ["i-0", "i-1"])
     assert pooled.calls["set_instance_protection"] == 0
 
 
 def test_who_is_replaced_is_terminated_and_does_not_come_back(pooled: FakeAws) -> None:
-    move(pooled, Order(3, 4, ("i-2",)))
+    move(pooled, Order(3, 4, ("i-2",), freed=1))
     assert left(pooled) == (3, ["i-0", "i-1"])
     assert pooled.calls["terminate_instance_in_auto_scaling_group"] == 1
 
 
 def test_a_scale_in_that_fails_half_way_is_done_by_the_next_pass(pooled: FakeAws) -> None:
     pooled.throttled["set_desired_capacity"] = 1
-    order = Order(3, 3, ("i-1",))
+    order = Order(3, 3, ("i-1",), freed=1)
     with pytest.raises(ClientError, match="Throttling"):
         move(pooled, order)
     assert left(pooled) == (3, ["i-0", "i-1", "i-2"])

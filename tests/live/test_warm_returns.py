@@ -47,7 +47,7 @@ def release(running: Running, *going: str) -> None:
     """As the controller does."""
     desired = running.cloud.desired("inference")[1]
     AutoScalingService(running.clients("autoscaling")).move(
-        name(running), Order(desired, desired, going), GROUP
+        name(running), Order(desired, desired, going, freed=len(going)), GROUP
     )
 
 

@@ -1,4 +1,4 @@
-"""The cells of a grid of doubts: nothing doubted, each doubt alone, and every two doubts together somewhere."""
+"""The cells of a grid of doubts: nothing doubted, each doubt alone, and every two together somewhere."""
 
 from __future__ import annotations
 

@@ -1,18 +1,14 @@
-"""Jobs under a deadline in the worlds that a sceptic can name: the cells, and what the policies come to.
-
-The cells: nothing doubted, each doubt alone, and the fewest more of up to ``TOGETHER`` doubts that a greedy
-search finds until every two doubts of different axes stand in one cell.
-"""
+"""Jobs under a deadline in the worlds that a sceptic can name: the doubts, and what the policies come to."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
 from bench import _page
+from bench._cells import Axes, Cell, changed
 from bench._deadline_jobs import Task
 from gpu_spot.market.deadline.doubts import Doubts
 from gpu_spot.market.deadline.measure import DoubtSum, measure_doubts, starts_in
@@ -23,10 +19,7 @@ POLICIES = (DEFAULT, "uniform-progress-keep", "greedy")
 CHANGEOVER_MINUTES = 20
 TOGETHER = 4
 COUNTS = ("jobs", "missed", "avoidable", "by_luck", "unsaid", "retracted")
-Axes = Mapping[str, str]
-"""A cell: the value on each axis that is doubted."""
-
-AXES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+AXES: Axes = {
     "change-overs": {"½ to 2 × as told": {"spread": 1.0}, "1.5 × as told": {"longer": 1.5}},
     "on-demand": {
         "refused with half of spot's ends": {"refused_with_spot": 0.5},
@@ -48,55 +41,29 @@ AXES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 _OF_THE_JOB = ("checkpoint", "tick")
 
 
-def cells() -> list[Axes]:
-    """Return all cells of the grid."""
-    values = [(axis, value) for axis, of_axis in AXES.items() for value in of_axis]
-    pairs = [pair for pair in itertools.combinations(values, 2) if pair[0][0] != pair[1][0]]
-    made: list[Axes] = [{}, *({axis: value} for axis, value in values)]
-    missing = dict.fromkeys(pairs)
-    while missing:
-        cell = dict(next(iter(missing)))
-        while len(cell) < TOGETHER:
-            more = [(axis, value) for axis, value in values if axis not in cell]
-            cell |= [max(more, key=lambda one: len(_new(missing, dict([*cell.items(), one]))))]
-        for pair in _new(missing, cell):
-            del missing[pair]
-        made.append(cell)
-    return made
-
-
-Pair = tuple[tuple[str, str], tuple[str, str]]
-
-
-def _new(missing: Iterable[Pair], cell: Axes) -> list[Pair]:
-    return [pair for pair in missing if all(cell.get(axis) == value for axis, value in pair)]
-
-
 @dataclass(frozen=True)
 class Played:
     """The jobs of one policy in one cell and pool; ``plain``: what one costs on on-demand alone, as told."""
 
-    cell: Axes
+    cell: Cell
     policy: str
     ratio: float
     plain: float
     sum: DoubtSum
 
 
-def play(task: Task, cell: Axes) -> list[Played]:
+def play(task: Task, cell: Cell) -> list[Played]:
     """Replay one task in one cell."""
-    changed = {key: value for axis, chosen in cell.items() for key, value in AXES[axis][chosen].items()}
-    learned = changed.pop("learned", True)
-    of_job = {name: changed.pop(name) for name in _OF_THE_JOB if name in changed}
+    world = changed(AXES, cell)
+    learned = world.pop("learned", True)
+    of_job = {name: world.pop(name) for name in _OF_THE_JOB if name in world}
     pool = PoolRuns.of_trace(task.trace)
     jobs = task.jobs(pool, **of_job)
     if not jobs:
         return []
     starts = starts_in(pool, max(job.deadline for _, job in jobs), task.starts)
     policies = task.policies(POLICIES)
-    sums = measure_doubts(
-        pool, [job for _, job in jobs], policies, starts, Doubts(**changed), learned=learned
-    )
+    sums = measure_doubts(pool, [job for _, job in jobs], policies, starts, Doubts(**world), learned=learned)
     return [
         Played(cell, name, ratio, (job.compute + job.changeover) / 3600, sums[job, name])
         for ratio, job in jobs
@@ -105,7 +72,7 @@ def play(task: Task, cell: Axes) -> list[Played]:
 
 
 def grid(
-    tasks: Sequence[Task], chosen: Sequence[Axes], run: Callable[..., Iterable[list[Played]]]
+    tasks: Sequence[Task], chosen: Sequence[Cell], run: Callable[..., Iterable[list[Played]]]
 ) -> dict[str, Any]:
     """Return the figures of these cells; ``run`` is ``map``, perhaps over processes."""
     work = [(task, cell) for cell in chosen for task in tasks]
@@ -127,7 +94,7 @@ def dominates(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
     return bool(other["cost"] < 0.995 * row["cost"] and other["missed"] <= row["missed"])
 
 
-def _row(cell: Axes, policy: str, played: Sequence[Played]) -> dict[str, Any]:
+def _row(cell: Cell, policy: str, played: Sequence[Played]) -> dict[str, Any]:
     these = [one for one in played if one.cell == cell and one.policy == policy]
     sums = [one.sum for one in these]
     missed = sum(s.misses for s in sums)

@@ -24,7 +24,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench import _deadline_doubts, _page
+from bench import _cells, _deadline_doubts, _page
 from bench._deadline_jobs import RATIOS, SPOT_PRICE, Task
 from bench.fit_deadline import (
     DOWN_EDGES,
@@ -196,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if not traces:
         parser.error(f"GPU_SPOT_TRACES is {root!r}, a folder with .json traces is needed")
-    worlds = _deadline_doubts.cells()[: options.cells]
+    worlds = _cells.cells(_deadline_doubts.AXES, _deadline_doubts.TOGETHER)[: options.cells]
     prices = SPOT_PRICES if any("spot price" in world for world in worlds) else (SPOT_PRICE,)
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:
         work = tasks(traces, options.starts, prices, executor)

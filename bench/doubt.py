@@ -199,14 +199,14 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     ]
     others = ", ".join(f"{name} {100 * regret:.1f} %" for name, regret in result["regret_of"].items())
     told = (
-        f"{result['cells']} worlds × {len(result['scenarios'])} scenarios of {result['days']} days × "
+        f"{result['cells']} worlds × {len(result['scenarios'])} scenarios of {result['days']:g} days × "
         f"{result['seeds']} seed{'s' if result['seeds'] > 1 else ''}: nothing doubted, each doubt alone, and "
-        f"up to {TOGETHER} at once until every two stand in one world. *Regret* is what a policy costs at the "
-        "default's availability, straight between its own settings and the ends spot-only and on-demand, above "
-        "the cheapest of all; costs are with the warm pool. The default policy's mean regret is "
-        f"**{100 * result['mean_regret']:.2f} %**, at worst {100 * result['worst_regret']:.2f} %; it is beaten "
-        f"(another is no dearer and no less available) in **{result['dominated']}** worlds. Mean regret of "
-        f"the others: {others}."
+        f"up to {TOGETHER} at once until every two stand in one world. *Regret* is what a policy costs at "
+        "the default's availability, straight between its own settings and the ends spot-only and "
+        "on-demand, above the cheapest of all; costs are with the warm pool. The default policy's mean "
+        f"regret is **{100 * result['mean_regret']:.2f} %**, at worst {100 * result['worst_regret']:.2f} %; "
+        "it is beaten (another is no dearer and no less available) in "
+        f"**{result['dominated']}** worlds. Mean regret of the others: {others}."
     )
     text = ["## In any world", told, "![regret by world](img/regret.svg)", table(head, lines)]
     replace_part(docs / "performance.md", "doubt", "\n\n".join(text))
@@ -246,9 +246,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         document(args.docs, result)
     for row in rows:
         if row["policy"] == policies.DEFAULT:
+            cost, regret = row["cost_with_everything"], 100 * row["regret"]
             print(
-                f"{title(row['axes'])}: {100 * row['availability']:.3f} % for {row['cost_with_everything']:.4f}, "
-                f"regret {100 * row['regret']:.2f} % {row['dominated_by'] or ''}"
+                f"{title(row['axes'])}: {100 * row['availability']:.3f} % for {cost:.4f}, "
+                f"regret {regret:.2f} % {row['dominated_by'] or ''}"
             )
     told = {key: value for key, value in result.items() if key not in ("rows", "scenarios")}
     print(f"{json.dumps(told)}\n{len(rows)} rows in {time.monotonic() - started:.0f} s → {args.out}")

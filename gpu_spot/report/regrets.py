@@ -11,6 +11,7 @@ from typing import Final
 _WIDTH, _ROW, _TOP, _BOTTOM = 760, 34, 40, 44
 _LEFT, _RIGHT = 150, 24
 _OURS, _OTHERS = "#0b7a75", "#b3541e"
+_TITLE: Final = "Cost above the cheapest way to the same availability"
 _LEAST: Final = 0.001
 """The regret that is drawn for none at all, and for less: the axis is logarithmic."""
 
@@ -34,7 +35,7 @@ def svg(by_policy: Mapping[str, Sequence[tuple[str, float]]]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
         'font-family="sans-serif" font-size="11">',
         f'<rect width="{_WIDTH}" height="{height}" fill="#fff"/>',
-        f'<text x="{_LEFT}" y="20" font-size="14">Cost above the cheapest way to the same availability</text>',
+        f'<text x="{_LEFT}" y="20" font-size="14">{_TITLE}</text>',
     ]
     for power in range(decades + 1):
         regret = _LEAST * 10**power
@@ -46,7 +47,8 @@ def svg(by_policy: Mapping[str, Sequence[tuple[str, float]]]) -> str:
     for number, (policy, marks) in enumerate(by_policy.items()):
         y, colour = _TOP + _ROW * (number + 0.5), _OTHERS if number else _OURS
         parts.append(
-            f'<text x="{_LEFT - 12}" y="{y + 4:.1f}" text-anchor="end" fill="{colour}">{escape(policy)}</text>'
+            f'<text x="{_LEFT - 12}" y="{y + 4:.1f}" text-anchor="end" fill="{colour}">'
+            f"{escape(policy)}</text>"
         )
         for place, (world, regret) in enumerate(marks):
             # Neighbours are set apart a little, so that many of one value are seen as many.

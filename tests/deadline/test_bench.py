@@ -3,7 +3,8 @@ import json
 
 import pytest
 
-from bench._deadline_doubts import AXES, cells, dominates, grid
+from bench._cells import cells
+from bench._deadline_doubts import AXES, TOGETHER, dominates, grid
 from bench._deadline_jobs import RATIOS, Task
 from bench.deadline import draw, grouped, main, tasks
 from bench.fit_deadline import TABLE, fingerprint
@@ -32,7 +33,7 @@ def test_the_default_policy_holds_its_figures_on_traces_that_it_was_not_fitted_o
 
 
 def test_the_grid_holds_every_doubt_alone_and_every_two_in_one():
-    made = cells()
+    made = cells(AXES, TOGETHER)
     values = [(axis, value) for axis, of_axis in AXES.items() for value in of_axis]
     assert made[0] == {}
     assert [dict([value]) for value in values] == made[1 : len(values) + 1]

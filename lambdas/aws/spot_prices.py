@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.aws.settings import GroupSettings
-from lambdas.core.memory import Memory
+from lambdas.core.memory import PRICE_SECONDS, Memory
 from lambdas.core.model import Pool
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
-PRICE_SECONDS: Final = 600.0
-"""How long a price is believed. Prices "are adjusted gradually" (EC2 guide, "Spot Instances")."""
 _PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 """Accounts that once had EC2-Classic are told of their networks under the second name: experience."""
 

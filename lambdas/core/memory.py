@@ -29,6 +29,8 @@ RETIRE_SECONDS: Final = 3600.0
 SETTLE_SECONDS: Final = 60.0
 """How long a Spot Fleet may show its old target after it was modified (jenkinsci/ec2-fleet-plugin, pull
 request 159, says that it does; the time is an estimate)."""
+PRICE_SECONDS: Final = 600.0
+"""How long a price is believed. Prices "are adjusted gradually" (EC2 guide, "Spot Instances")."""
 BOOT_SAMPLES: Final = 20
 UNKNOWN_BOOT: Final = 180.0
 """The boot time in seconds to plan with before any was seen: from nothing, typically."""
@@ -143,6 +145,11 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
     at_risk = {i: at for i, at in memory.at_risk.items() if i in present or at + FORGET_SECONDS > now}
     boots = {market: list(samples) for market, samples in memory.boots.items()}
     booted = set(memory.booted & present)
+    released = {i: at for i, at in memory.released.items() if abs(now - at) < RELEASE_SECONDS}
+    for instance in observation.instances:
+        # A warm pool takes back whom we release, and may have started it again.
+        if instance.id in released and instance.described and instance.launched_at > released[instance.id]:
+            del released[instance.id]
     unheard = [i for i in observation.instances if i.ready_since is None and not i.standing_by]
     silent = {i.id: memory.silent.get(i.id, now) for i in unheard}
     for instance in observation.instances:
@@ -158,7 +165,7 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
         doomed=doomed,
         at_risk=at_risk,
         retiring=retiring,
-        released={i: at for i, at in memory.released.items() if abs(now - at) < RELEASE_SECONDS},
+        released=released,
         boots={market: tuple(samples[-BOOT_SAMPLES:]) for market, samples in boots.items()},
         booted=frozenset(booted),
         silent=silent,

@@ -58,6 +58,14 @@ def test_a_release_that_did_not_happen_is_noticed() -> None:
     assert learn(memory, observe(on_demand("o")), NOW + RELEASE_SECONDS).released == {}
 
 
+def test_who_comes_out_of_the_warm_pool_again_is_not_leaving() -> None:
+    memory = Memory(released={"o": NOW})
+    again = replace(on_demand("o"), launched_at=NOW + 200)
+    assert learn(memory, observe(again), NOW + 200).released == {}
+    # What is not described yet has no launch time of its own.
+    assert learn(memory, observe(replace(again, described=False)), NOW + 200).released == {"o": NOW}
+
+
 def test_the_earlier_of_two_deadlines_counts() -> None:
     memory = note(Memory(), [InterruptionNotice("i-1", NOW + 120)], NOW)
     assert learn(memory, observe(spot("i-1", deadline=NOW + 100)), NOW).doomed == {"i-1": NOW + 100}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lambdas.aws.spot_prices import PRICE_SECONDS
+from lambdas.core.memory import PRICE_SECONDS
 from lambdas.core.situation import UNKNOWN_SPOT_PRICE
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, ROOT, config, controller, only

@@ -64,8 +64,10 @@ class CloudFleet:
         return instance_id
 
     def ready(self, instance_ids: Iterable[str]) -> None:
-        """See ``Fleet``."""
-        self._working.update(dict.fromkeys(instance_ids))
+        """See ``Fleet``: workers are heard from then on, whether the controller looks or not."""
+        first = dict.fromkeys(instance_ids)
+        self._working.update(first)
+        self.cloud.heartbeat(first)
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
         """See ``Fleet``."""

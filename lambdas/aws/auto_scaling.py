@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from lambdas.aws.side import GoneError, Member, NotReleasedError, Order, SideView
 from lambdas.core.model import Group, Refusal, RefusalKind, Side
 from lambdas.core.names import SUSPENDED_BY_US
-from lambdas.core.refusals import classify, known
+from lambdas.core.refusals import REFUSAL_SECONDS, classify, known
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
@@ -30,9 +30,6 @@ _REFILL: Final = "into warm pool"
 """A launch that only fills the pool up again says nothing of one that is wanted now (from others' logs)."""
 _REFUSED: Final = ("Failed", "Cancelled")
 """``Cancelled`` is a launch that was given up; without a known text it counts like lack of capacity."""
-REFUSAL_SECONDS: Final = 1800.0
-"""How long a refused launch says that the next would be refused. A group that lacks instances tries again
-about every ten minutes (from others' logs); one that lacks none keeps its last refusal for weeks."""
 _THROTTLED: Final = ("Throttling", "ThrottlingException", "RequestLimitExceeded")
 _MOST_AT_ONCE: Final = 50
 """How many instances SetInstanceProtection takes (its API reference)."""

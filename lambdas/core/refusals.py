@@ -13,6 +13,10 @@ from typing import Final
 
 from lambdas.core.model import RefusalKind
 
+REFUSAL_SECONDS: Final = 1800.0
+"""How long a refused launch says that the next would be refused. A group that lacks instances tries again
+about every ten minutes (from others' logs); one that lacks none keeps its last refusal for weeks."""
+
 _WORDS: Final[dict[RefusalKind, tuple[str, ...]]] = {
     RefusalKind.LIMIT: (
         "VcpuLimitExceeded",

@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from lambdas.aws.alarm_clock import LONGEST_DELAY, AlarmClock
-from lambdas.aws.auto_scaling import REFUSAL_SECONDS, AutoScalingService
+from lambdas.aws.auto_scaling import AutoScalingService
 from lambdas.aws.budget import BudgetError
 from lambdas.aws.controller import MOST_LOOKS, build
 from lambdas.aws.memory import ConflictError, MemoryStore
@@ -20,6 +20,7 @@ from lambdas.aws.side import NotReleasedError, Order
 from lambdas.core.events import InterruptionNotice
 from lambdas.core.memory import Memory
 from lambdas.core.model import Alarm, Instance, Market, Observation, Pool, Release, SetDesired, Side
+from lambdas.core.refusals import REFUSAL_SECONDS
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, PLACE, ROOT, actions, activity, config, controller, only
 

@@ -19,7 +19,7 @@ from gpu_spot.market.supply import placement
 from gpu_spot.market.supply.model import draw
 from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace, TraceError
-from lambdas.core.model import Group, Pool
+from lambdas.core.model import Group, Pool, Side
 from lambdas.core.policies import build
 from lambdas.core.policies.expected_cost import ExpectedCost
 from tests.fleets import RecordingFleet, SilentFleet
@@ -154,16 +154,31 @@ def test_real_prices_count_where_they_are_asked_for() -> None:
         run("spot-only", trace(1, 1), on_demand_price=4.0)
 
 
-def test_the_controller_knows_what_spot_costs_from_the_moment_it_does() -> None:
-    priced = PoolTrace("us-west-2a_g5.xlarge", 60.0, (1,) * 6, prices=(1.0, 1.0, 2.0, 2.0, 4.0, 1.0))
-    constant = PoolTrace("us-west-2b_g5.xlarge", 60.0, (1,) * 6, prices=(3.0,) * 6)
+def test_the_controller_hears_of_a_price_once_it_reads_them_again() -> None:
+    priced = PoolTrace("us-west-2a_g5.xlarge", 60.0, (1,) * 40, prices=(1.0,) * 2 + (2.0,) * 28 + (4.0,) * 10)
+    constant = PoolTrace("us-west-2b_g5.xlarge", 60.0, (1,) * 40, prices=(3.0,) * 40)
     sold, rules = market(priced, constant, on_demand_price=4.0)
     fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
     shape = GroupShape(placement.named(sold.names))
     Replay(sold, rules, fleet, shape, 1).run()
     seen = {now / 60: decision.situation.spot_price for now, decision in fleet.decisions}
-    assert seen[0] == 0.25
-    assert (seen[2], seen[4], seen[5]) == (0.5, 0.75, 0.25)
+    assert [seen[tick] for tick in (0, 2, 12, 30)] == [0.25, 0.25, 0.5, 0.75]
+
+
+def test_a_notice_is_heard_though_the_instance_ends_before_the_next_look() -> None:
+    sold, rules = market(trace(*[1] * 14, *[0] * 4), notice=1.0, look_seconds=300.0)
+    fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
+    Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 1).run()
+    assert fleet.memory.history.losses == 1
+    assert fleet.memory.history.unannounced == 0
+
+
+def test_on_demand_that_is_refused_is_tried_again_each_tick_and_each_try_is_told() -> None:
+    sold, rules = market(trace(*[0] * 40), on_demand_episodes=1.0)
+    fleet = RecordingFleet(Group("replay", 1, 4), build("ready-handover"))
+    Replay(sold, rules, fleet, GroupShape((Pool("any", "a"),)), 1).run()
+    told = [o.at for o in fleet._refusals.values() if o.side is Side.FALLBACK]
+    assert told == [39 * 60.0]
 
 
 def test_zones_are_balanced_and_within_them_the_cheapest_type_is_bought() -> None:

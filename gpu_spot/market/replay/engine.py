@@ -26,6 +26,7 @@ from gpu_spot.market.replay.primary import PrimaryGroup
 from gpu_spot.market.replay.warm_pool import WarmPool
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
 from gpu_spot.market.supply.spot import SpotMarket, draw
+from lambdas.core.memory import PRICE_SECONDS
 from lambdas.core.model import Market, Side
 
 
@@ -83,6 +84,7 @@ class Replay:
         self.fleet.tick(now)
         if quoted := self.market.quotes(tick):
             self.fleet.priced(dict(zip(self.shape.pools, quoted, strict=True)))
+            heapq.heappush(self._agenda, tick + ticks(PRICE_SECONDS))  # read by then
         changed = self._take(tick, now)
         changed |= self._ripen(tick)
         changed |= self._announce(tick, now)
@@ -242,6 +244,8 @@ class Replay:
                 self.fleet.warm_lost()
                 warm = False
             self._launch(tick, pool, Market.ON_DEMAND, Side.FALLBACK, warm=warm)
+        if refused and self._refused[Side.FALLBACK]:
+            self.fleet.refused(Side.FALLBACK, ON_DEMAND_REFUSAL)
         self._refuse(Side.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
         return missing > 0
 

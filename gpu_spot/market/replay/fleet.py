@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from lambdas.core.availability import Decision, decide
-from lambdas.core.events import RebalanceRecommendation
-from lambdas.core.memory import Memory, note
+from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation
+from lambdas.core.memory import PRICE_SECONDS, Memory, note
 from lambdas.core.model import (
     Group,
     Instance,
@@ -22,7 +22,7 @@ from lambdas.core.model import (
     Side,
 )
 from lambdas.core.plan import Policy
-from lambdas.core.refusals import classify
+from lambdas.core.refusals import REFUSAL_SECONDS, classify
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +119,7 @@ class LightFleet:
     _desired: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
     _refusals: dict[Side, Refusal] = field(default_factory=dict)
     _spot_prices: dict[str, float] = field(default_factory=dict)
+    _events: list[Event] = field(default_factory=list)
     _refusing: set[Side] = field(default_factory=set)
     _launched: set[Side] = field(default_factory=set)
     _serial: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
@@ -144,14 +145,14 @@ class LightFleet:
             self._instances[instance_id] = replace(self._instances[instance_id], ready_since=self._now)
 
     def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
-        """See ``Fleet``."""
+        """See ``Fleet``; the event is still heard if the instance ends before the next look."""
         for instance_id in instance_ids:
             self._instances[instance_id] = replace(self._instances[instance_id], deadline=deadline)
+            self._events.append(InterruptionNotice(instance_id, deadline))
 
     def recommended(self, instance_ids: Iterable[str]) -> None:
         """See ``Fleet``."""
-        events = [RebalanceRecommendation(instance_id) for instance_id in instance_ids]
-        self.memory = note(self.memory, events, self._now)
+        self._events += [RebalanceRecommendation(instance_id) for instance_id in instance_ids]
 
     def died(self, instance_ids: Iterable[str]) -> None:
         """See ``Fleet``."""
@@ -186,6 +187,8 @@ class LightFleet:
     def look(self) -> Orders:
         """See ``Fleet``: the end of whom it releases is an event, and wakes the controller once more."""
         released: list[str] = []
+        self.memory = note(self.memory, self._events, self._now)
+        self._events.clear()
         while True:
             decision = self.decide()
             gone = self._carry_out(decision)
@@ -210,14 +213,20 @@ class LightFleet:
         return released
 
     def decide(self) -> Decision:
-        """Return what the controller decides about the group as it is, and remember what it will."""
+        """Return what the controller decides about the group as it is, and remember what it will.
+
+        Prices and refusals are as old, and as soon forgotten, as where they are read from AWS.
+        """
+        priced_at = self.memory.priced_at
+        if priced_at is None or self._now - priced_at >= PRICE_SECONDS:
+            self.memory = replace(self.memory, spot_prices=self._spot_prices, priced_at=self._now)
         observation = Observation(
             group=self.group,
             primary_desired=self._desired[Side.PRIMARY],
             fallback_desired=self._desired[Side.FALLBACK],
             instances=tuple(self._instances.values()),
-            refusals=tuple(self._refusals.values()),
-            spot_prices=self._spot_prices,
+            refusals=tuple(r for r in self._refusals.values() if r.at > self._now - REFUSAL_SECONDS),
+            spot_prices=self.memory.spot_prices,
         )
         decision = decide(observation, self.policy, self.memory, self._now)
         self.memory = decision.memory

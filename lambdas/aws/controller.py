@@ -193,7 +193,7 @@ class Controller:
         """Set the alarm clock; return what may be remembered as set, and what went wrong.
 
         It goes before the memory: a wake-up that is remembered has been sent. What is due between two minutes
-        of the schedule hangs on it: a just-in-time start, the end of a drain.
+        of the schedule hangs on it: cover that pays no longer, the end of a drain.
         """
         if wake_at is None or wake_at == sent:
             return wake_at, []

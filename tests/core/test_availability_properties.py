@@ -235,7 +235,7 @@ def test_one_look_covers_every_shortage_that_money_and_the_ceiling_allow(
     standing_by = situation.lasting(situation.primary)  # where one works at a time
     serving = slots(i for i in situation.primary if situation.is_ready(i) or i in standing_by)
     room = max(0, group.maximum - max(group.base, slots(state.on(Side.PRIMARY))))
-    later = decision.wake_at is not None  # a policy may start just in time, and says when
+    later = decision.wake_at is not None  # a policy may start later, and says when
     booked = max(after.fallback_desired, slots(after.on(Side.FALLBACK)))
     assert later or serving + booked >= min(group.target, serving + room)
 

@@ -18,7 +18,7 @@ from lambdas.core.model import Pool
 from lambdas.core.plan import Policy
 from lambdas.core.policies.expected_cost import ExpectedCost
 
-FRONTIER: Final = (0.0, 1.2, 3.0, 10.0, 30.0, 55.0, 80.0, 100.0, 150.0, 200.0, 250.0, 300.0, 500.0, 1000.0)
+FRONTIER: Final = (0.0, 3.0, 30.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
 """The values of ``shortageCost`` at which ``all`` replays our policy."""
 
 

@@ -50,12 +50,15 @@ class Risk:
         late = max(0.0, boot + situation.group.drain_seconds - NOTICE_SECONDS)
         outage = history.unannounced_share * boot + (1 - history.unannounced_share) * late
         serving: Counter[str] = Counter()
+        failing: set[str] = set()
         for instance in situation.primary:
-            if instance.market is Market.SPOT and not situation.is_doomed(instance):
-                serving[str(instance.pool)] += instance.slots if situation.is_up(instance) else 0
-        # Who is retired by schedule says nothing of the pool's capacity.
-        taken = (i for i in situation.primary if situation.is_doomed(i) and i.id not in memory.retiring)
-        failing = {str(i.pool) for i in taken}
+            pool = history.living.get(instance.id)
+            if instance.id not in memory.doomed:
+                if pool is not None:
+                    serving[pool] += instance.slots if situation.is_up(instance) else 0
+            elif instance.id not in memory.retiring:
+                # Who is retired by schedule says nothing of the pool's capacity.
+                failing.add(str(instance.pool))
         factor, pools, storm, ends = history.factor(), [], 0.0, math.inf
         for pool, slots in serving.items():
             record = history.record(pool)

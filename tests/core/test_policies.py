@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from lambdas.core.availability import decide
 from lambdas.core.history import (
+    PATIENCE,
     STORM_SECONDS,
     UNKNOWN_AGE,
     History,
@@ -195,6 +196,22 @@ def test_a_cheap_shortage_buys_no_cover_for_spot_that_boots() -> None:
     overdue = decide(state, ExpectedCost(1.2), LEARNED, NOW + 170)
     assert desired(overdue.actions, Side.FALLBACK) == 1
     assert decide(observe(group=ROOMY), ExpectedCost(0.0), LEARNED, NOW).actions == ()
+
+
+def test_a_cheap_shortage_waits_for_spot_to_be_launched_until_it_counts_as_refused() -> None:
+    policy = ExpectedCost(1.2)
+    state = observe(*fleet(NOW + 120, None, None, None), group=ROOMY)
+    first = decide(state, policy, LEARNED, NOW)
+    assert first.actions == ()
+    assert desired(decide(state, ExpectedCost(2.0), LEARNED, NOW).actions, Side.FALLBACK) == 1
+    short = replace(state, refusals=(refusal(NO_ROOM_TO_GROW),))
+    assert desired(decide(short, policy, LEARNED, NOW).actions, Side.FALLBACK) == 1
+    state = observe(*fleet(None, None, None), primary_desired=4, group=ROOMY)
+    first = decide(state, policy, LEARNED, NOW)
+    assert first.actions == ()
+    assert first.wake_at == NOW + PATIENCE
+    late = decide(state, policy, first.memory, first.wake_at)
+    assert desired(late.actions, Side.FALLBACK) == 1
 
 
 def test_losses_teach_how_long_pools_last() -> None:

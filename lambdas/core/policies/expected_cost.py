@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import ClassVar, Final
 
-from lambdas.core.history import OFFSET, SCALE, UNKNOWN_AGE
-from lambdas.core.model import Market, slots
+from lambdas.core.history import OFFSET, PATIENCE, SCALE, UNKNOWN_AGE
+from lambdas.core.model import Instance, Market, slots
 from lambdas.core.plan import Plan
 from lambdas.core.policies.risk import Risk
 from lambdas.core.situation import Situation
@@ -47,14 +47,19 @@ class ExpectedCost:
         """Return what to hold now."""
         now, target, lasting = situation.now, situation.group.target, situation.lasting_primary
         risk = Risk.of(situation)
-        primary, moments = self._primary(situation, risk)
-        arrivals = sorted(self._arrivals(situation, primary))
+        taken = situation.memory.doomed
+        staying = [i for i in situation.primary if i.id not in taken]
+        held = slots(staying)
+        primary, moments = self._primary(situation, risk, held)
+        arrivals = sorted(self._arrivals(situation, staying, held - primary))
         cover = 0 if situation.group.break_before_make else self._worth(risk.missing, target)
         if cover:
             calm = risk.calm_at(self.shortage_cost * risk.missing(cover), now)
             moments.append(max(calm, now + _LEAST_WAIT))
-        wanted = self._successors(situation, lasting, arrivals) + cover - max(0, lasting - target)
-        doomed = slots(i for i in situation.primary if situation.is_doomed(i))
+        missing = _missing(situation, lasting)
+        wanted = self._successors(situation, missing, arrivals, primary - held)
+        wanted += cover - max(0, lasting - target)
+        doomed = slots(situation.primary) - held
         return Plan(
             on_demand=min(target, max(0, wanted)),
             reason=f"target {target}, {lasting} primary ready and staying, {doomed} doomed, {cover} as cover",
@@ -66,38 +71,45 @@ class ExpectedCost:
         """Return how many standing by are worth on-demand's price, each with what it alone would spare."""
         return bisect_left(range(1, most + 1), True, key=lambda n: self.shortage_cost * missing(n) <= 1)
 
-    def _successors(self, situation: Situation, lasting: int, arrivals: list[float]) -> int:
-        """Return the on-demand slots for places that stand empty, or will."""
+    def _successors(
+        self, situation: Situation, missing: Sequence[float], arrivals: Sequence[float], lacking: int
+    ) -> int:
+        """Return the on-demand slots for places that stand empty, or will.
+
+        The primary group is to launch ``lacking`` slots more than it has.
+        """
         if self.shortage_cost <= 1:
             return 0
         now, memory = situation.now, situation.memory
         boot, spot_boot = memory.boot_seconds(Market.ON_DEMAND), memory.boot_seconds(Market.SPOT)
-        wanted = 0
-        for missing, due in zip(
-            _missing(situation, lasting), chain(arrivals, repeat(math.inf)), strict=False
-        ):
+        seconds_won = []
+        for since, due in zip(missing, arrivals, strict=False):
             # Reckoned from its launch, so that the answer stays as long as it boots.
             launched = due - spot_boot
-            won = due - max(launched + boot, missing if missing > now else launched)
-            wanted += due == math.inf or self.shortage_cost * won > spot_boot
-        return wanted
+            seconds_won.append(due - max(launched + boot, since if since > now else launched))
+        # What is not launched yet may be refused, and for so long nobody would know.
+        seconds_won += [PATIENCE] * (0 if memory.history.refused else lacking)
+        seconds_won += [math.inf] * (len(missing) - len(seconds_won))
+        return sum(self.shortage_cost * won > spot_boot for won in seconds_won[: len(missing)])
 
-    def _arrivals(self, situation: Situation, primary: int) -> Iterator[float]:
-        """Yield when each primary slot is due that boots; what is not launched yet may be refused."""
+    def _arrivals(self, situation: Situation, staying: Sequence[Instance], surplus: int) -> Iterator[float]:
+        """Yield when each primary slot is due that boots."""
         now, memory = situation.now, situation.memory
-        staying = [i for i in situation.primary if not situation.is_doomed(i)]
         # Who is about to be let go arrives for nobody, and who is overdue may never.
-        going = {i.id for i in situation.first_to_go(staying, slots(staying) - primary)}
+        going = {i.id for i in situation.first_to_go(staying, surplus)}
         for instance in staying:
-            due = instance.launched_at + memory.boot_seconds(instance.market)
-            if instance.id not in going and not situation.is_up(instance) and due > now:
-                yield from repeat(due, instance.slots)
+            if not situation.is_up(instance) and instance.id not in going:
+                due = instance.launched_at + memory.boot_seconds(instance.market)
+                if due > now:
+                    yield from repeat(due, instance.slots)
 
-    def _primary(self, situation: Situation, risk: Risk) -> tuple[int, list[float]]:
-        """Return the primary group's capacity, and when pools that are tried have lasted long enough."""
+    def _primary(self, situation: Situation, risk: Risk, staying: int) -> tuple[int, list[float]]:
+        """Return the primary group's capacity, and when pools that are tried have lasted long enough.
+
+        ``staying`` is how many slots it has without a notice.
+        """
         group, now, boot_seconds = situation.group, situation.now, situation.memory.boot_seconds
         price, boot = situation.spot_price, boot_seconds(Market.SPOT)
-        staying = slots(i for i in situation.primary if not situation.is_doomed(i))
         losses = SCALE / (OFFSET + UNKNOWN_AGE)
         if self.shortage_cost > 1 and 1 - price <= losses * (boot_seconds(Market.ON_DEMAND) + price * boot):
             return min(group.target, staying), []
@@ -117,10 +129,11 @@ class ExpectedCost:
 
 def _missing(situation: Situation, lasting: int) -> list[float]:
     """Return from when each place of the target stands empty that no lasting instance fills."""
+    doomed, drain = situation.memory.doomed, situation.group.drain_seconds
     ends = sorted(
-        drain_at
+        at - drain
         for i in situation.primary
-        if situation.is_ready(i) and (drain_at := situation.drain_at(i)) is not None
+        if (at := doomed.get(i.id)) is not None and situation.is_ready(i)
         for _ in range(i.slots)
     )
     empty = max(0, situation.group.target - lasting)

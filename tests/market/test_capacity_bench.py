@@ -22,11 +22,13 @@ def test_the_frontier_is_at_least_as_good_as_the_baselines(tmp_path: Path, trace
     result = json.loads(out.read_text())
     assert result["source"] == ("traces" if traces else "model")
     usual = result["summary"]["notice 0.9, on-demand 60 s"]["expected-cost"]
-    # The model's markets are scarcer than the traces: there is less spot to be saved on.
-    assert usual["cost_vs_bound"] <= (1.02 if traces else 1.03)
-    assert usual["worst_cost_vs_bound"] <= 1.04
+    assert usual["cost_vs_bound"] <= 1.03
+    assert usual["worst_cost_vs_bound"] <= (1.05 if traces else 1.04)
+    assert usual["availability"] >= 0.9995
+    assert usual["worst_availability"] >= 0.999
     assert usual["slowest_seconds"] < 60
     for setting, found in result["findings"].items():
+        # The model's markets are scarcer than the traces: there is less spot to be saved on.
         assert found["cheaper_than_spothedge_ideal"]["by"] >= (0.15 if traces else 0.05), setting
         assert max(found["frontier_cost_over_baseline"].values()) <= 1 + 1e-9, setting
     assert not (tmp_path / "docs").exists()  # a reduced count is not published

@@ -1,4 +1,4 @@
-"""Replay every capacity policy over all scenarios: how ready, for how much money.
+"""Replay capacity policies as a default stack runs them, over all scenarios: how ready, for how much money.
 
     GPU_SPOT_TRACES=… python -m bench.capacity [--out FILE] [--seeds 3] [--docs docs]
 
@@ -21,145 +21,150 @@ from typing import Any
 from bench._page import replace_part, table
 from bench._scenarios import Scenario, chosen, parser
 from gpu_spot.market.comparison.contenders import BASELINES, Contender, named
+from gpu_spot.market.comparison.regret import Mark, cheapest
 from gpu_spot.market.comparison.runs import compare
 from gpu_spot.market.rules import Rules
 from gpu_spot.report.frontier import Point, curve, write
+from lambdas.core import policies
 
-SETTINGS: Mapping[str, dict[str, float]] = {
-    "notice 0.9, on-demand 60 s": {"notice": 0.9, "on_demand_cold_start": 60.0},
-    "notice 0.9, on-demand 180 s": {"notice": 0.9, "on_demand_cold_start": 180.0},
-    "no notice, on-demand 60 s": {"notice": 0.0, "on_demand_cold_start": 60.0},
-}
 _IDEAL = "spothedge-ideal"
+_ENDS = ("on-demand", "spot-only")
+_MEANS = (
+    "cost_vs_bound",
+    "everything_vs_bound",
+    "availability",
+    "launches_per_day",
+    "interruptions_per_day",
+    "wasted_fraction",
+)
 
 
-def run_one(task: tuple[Scenario, str, int, tuple[str, ...]]) -> list[dict[str, Any]]:
-    """Return the outcomes of the named policies on one scenario, in one setting, with one seed."""
-    scenario, setting, seed, names = task
-    rules = Rules(seed=seed, **SETTINGS[setting])  # type: ignore[arg-type]
+def run_one(task: tuple[Scenario, int, tuple[str, ...]]) -> list[dict[str, Any]]:
+    """Return the outcomes of the named policies on one scenario with one seed.
+
+    As told: notice 0.9, a ceiling of twice the target, a warm pool of it that takes back whom it gave.
+    """
+    scenario, seed, names = task
+    rules = Rules(seed=seed, warm_instances=scenario.target, warm_reuse=True)
     contenders: list[Contender] = [c for name in names for c in named(name)]
     outcomes = compare(scenario.traces, rules, contenders, scenario.target, scenario.pool_size)
-    return [{"setting": setting, "scenario": scenario.name, "seed": seed, **asdict(o)} for o in outcomes]
+    return [
+        {
+            "scenario": scenario.name,
+            "seed": seed,
+            **asdict(o),
+            "everything_vs_bound": o.cost_with_everything / o.bound,
+        }
+        for o in outcomes
+    ]
 
 
 def measure(
     scenarios: Sequence[Scenario], seeds: Iterable[int], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Return all outcomes, in a fixed order whatever ran first."""
-    tasks = list(product(scenarios, SETTINGS, seeds, [tuple(names)]))
+    tasks = list(product(scenarios, seeds, [tuple(names)]))
     with ProcessPoolExecutor() as pool:
         return [outcome for outcomes in pool.map(run_one, tasks) for outcome in outcomes]
 
 
-def summarise(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return by setting and policy the means over scenarios, and the worst; seeds are averaged first."""
-    summary: dict[str, dict[str, dict[str, float]]] = {}
-    for setting in dict.fromkeys(o["setting"] for o in outcomes):
-        here = [o for o in outcomes if o["setting"] == setting]
-        for policy in dict.fromkeys(o["policy"] for o in here):
-            rows = [o for o in here if o["policy"] == policy]
-            names = dict.fromkeys(o["scenario"] for o in rows)
-            cost = [fmean(o["cost_vs_bound"] for o in rows if o["scenario"] == name) for name in names]
-            ready = [fmean(o["availability"] for o in rows if o["scenario"] == name) for name in names]
-            summary.setdefault(setting, {})[policy] = {
-                "cost_vs_bound": fmean(cost),
-                "worst_cost_vs_bound": max(cost),
-                "availability": fmean(ready),
-                "worst_availability": min(ready),
-                "launches_per_day": fmean(o["launches_per_day"] for o in rows),
-                "interruptions_per_day": fmean(o["interruptions_per_day"] for o in rows),
-                "wasted_fraction": fmean(o["wasted_fraction"] for o in rows),
-                "slowest_seconds": max(o["seconds"] for o in rows),
-            }
+def by_scenario(outcomes: Sequence[Mapping[str, Any]], policy: str) -> dict[str, dict[str, float]]:
+    """Return the means of one policy over the seeds, by scenario."""
+    rows = [o for o in outcomes if o["policy"] == policy]
+    return {
+        name: {key: fmean(o[key] for o in rows if o["scenario"] == name) for key in _MEANS}
+        for name in dict.fromkeys(o["scenario"] for o in rows)
+    }
+
+
+def summarise(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, float]]:
+    """Return by policy the means over scenarios, and the worst of them."""
+    summary: dict[str, dict[str, float]] = {}
+    for policy in dict.fromkeys(o["policy"] for o in outcomes):
+        rows = by_scenario(outcomes, policy).values()
+        summary[policy] = {key: fmean(row[key] for row in rows) for key in _MEANS} | {
+            "worst_cost_vs_bound": max(row["cost_vs_bound"] for row in rows),
+            "worst_availability": min(row["availability"] for row in rows),
+            "slowest_seconds": max(o["seconds"] for o in outcomes if o["policy"] == policy),
+        }
     return summary
 
 
-def points(by_policy: Mapping[str, Mapping[str, float]]) -> list[Point]:
+def points(summary: Mapping[str, Mapping[str, float]]) -> list[Point]:
     """Return one point a policy."""
-    return [Point(name, row["cost_vs_bound"], row["availability"]) for name, row in by_policy.items()]
+    return [Point(name, row["cost_vs_bound"], row["availability"]) for name, row in summary.items()]
 
 
-def frontier_cost(by_policy: Mapping[str, Mapping[str, float]], availability: float) -> float:
-    """Return what our frontier costs at an availability, straight between its points and the two ends."""
-    ends = [p for p in points(by_policy) if p.name in ("on-demand", "spot-only")]
-    path = sorted([*curve(points(by_policy)), *ends], key=lambda p: (p.availability, p.cost))
-    best = min((p.cost for p in path if p.availability >= availability), default=float("inf"))
-    for low, high in ((a, b) for a in path for b in path if a.availability < availability <= b.availability):
-        share = (availability - low.availability) / (high.availability - low.availability)
-        best = min(best, low.cost + share * (high.cost - low.cost))
-    return best
-
-
-def findings(summary: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
-    """Return, by setting, how our frontier stands against each baseline and against the ideal SpotHedge."""
-    found: dict[str, Any] = {}
-    for setting, by_policy in summary.items():
-        baselines = [c.name for c in BASELINES if c.name in by_policy]
-        entry: dict[str, Any] = {
-            "frontier_cost_over_baseline": {
-                name: frontier_cost(by_policy, by_policy[name]["availability"])
-                / by_policy[name]["cost_vs_bound"]
-                for name in baselines
-            }
+def findings(summary: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
+    """Return how our frontier stands against each baseline and against the ideal SpotHedge."""
+    ours = [Mark(p.name, policies.DEFAULT, p.availability, p.cost) for p in curve(points(summary))]
+    ends = [
+        Mark(name, name, row["availability"], row["cost_vs_bound"])
+        for name, row in summary.items()
+        if name in _ENDS
+    ]
+    found: dict[str, Any] = {
+        "frontier_cost_over_baseline": {
+            c.name: cheapest([*ours, *ends], _ENDS, summary[c.name]["availability"])
+            / summary[c.name]["cost_vs_bound"]
+            for c in BASELINES
+            if c.name in summary
         }
-        if _IDEAL in by_policy:
-            ideal = by_policy[_IDEAL]
-            as_ready = [
-                (row["cost_vs_bound"] / ideal["cost_vs_bound"], name)
-                for name, row in by_policy.items()
-                if "@" in name and row["availability"] >= ideal["availability"]
-            ]
-            if as_ready:
-                ratio, name = min(as_ready)
-                entry["cheaper_than_spothedge_ideal"] = {"policy": name, "by": 1 - ratio}
-        found[setting] = entry
+    }
+    if _IDEAL in summary:
+        ideal = summary[_IDEAL]
+        as_ready = [(m.cost, m.policy) for m in ours if m.availability >= ideal["availability"]]
+        if as_ready:
+            cost, name = min(as_ready)
+            by = 1 - cost / ideal["cost_vs_bound"]
+            found["cheaper_than_spothedge_ideal"] = {"policy": name, "by": by}
     return found
 
 
 def document(docs: Path, result: Mapping[str, Any]) -> None:
-    """Write the tables into ``performance.md`` and the plots beside it."""
+    """Write the tables into ``performance.md`` and the plot beside it."""
+    picture, summary = docs / "img" / "frontier.svg", result["summary"]
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    shown = [p for p in points(summary) if p.name not in ("spot-only", "static-mix", "on-demand")]
+    write(picture, [p for p in shown if 0.9 < p.cost < 1.7], "notice 0.9, on-demand ready in 60 s")
+    numbers = ("cost ÷ bound", "with the pool", "available %", "launches a day", "wasted %")
+
+    def row(name: str, of: Mapping[str, float]) -> tuple[str, ...]:
+        return (
+            name,
+            f"{of['cost_vs_bound']:.3f}",
+            f"{of['everything_vs_bound']:.3f}",
+            f"{100 * of['availability']:.3f}",
+            f"{of['launches_per_day']:.0f}",
+            f"{100 * of['wasted_fraction']:.1f}",
+        )
+
+    default = result["by_scenario"]
+    ratios = ", ".join(
+        f"{name} {ratio:.3f}" for name, ratio in result["findings"]["frontier_cost_over_baseline"].items()
+    )
+    seeds = len(result["seeds"])
     parts = [
-        "## Service fleets",
-        f"{len(result['scenarios'])} scenarios on real traces, {len(result['seeds'])} seeds each, spot at "
-        "0.3 of on-demand and ready in 180 s. Cost is in multiples of a clairvoyant bound with the same "
-        "cold starts; *worst* is the worst scenario. `expected-cost@V` is our policy at `shortageCost: V`; "
-        "without a value it is the default. What the policy does, and which ideas did not pay: "
-        "[decision 0010](adr/0010-spend-on-demand-by-expected-cost.md).",
+        "## Eight markets as a default stack meets them",
+        f"The traces whole, seeds 1 to {seeds}: notice 0.9, spot at 0.3 of on-demand and ready in 180 s, "
+        "on-demand always had, ready in 60 s from a warm pool of the target that takes back whom it gave, in "
+        "180 s beyond it; a ceiling of twice the target. Cost is in multiples of a clairvoyant bound with the "
+        "same cold starts, without and with the pool. What the policy does, and which ideas did not pay: "
+        "[decision 0023](adr/0023-reckon-with-what-is-missing-at-once.md).",
+        table(("market", *numbers), [row(name, of) for name, of in default.items()]),
+        "The mean of the eight, by policy; `expected-cost@V` is ours at `shortageCost: V`, without a value "
+        "the default:",
+        table(
+            ("policy", *numbers),
+            [row(f"**{name}**" if name == policies.DEFAULT else name, of) for name, of in summary.items()],
+        ),
+        f"![cost against shortage](img/{picture.name})",
+        "What our frontier, straight between its points and ending in spot-only and on-demand, costs at each "
+        f"baseline's availability ÷ what the baseline costs: {ratios}.",
+        "What no policy can do here: one loss in ten comes without a notice, and whoever is lost so is "
+        "missing for a minute, the boot of on-demand, unless another stands by, and is paid, all the time "
+        "before.",
     ]
-    for number, (setting, by_policy) in enumerate(result["summary"].items(), 1):
-        picture = docs / "img" / f"frontier-{number}.svg"
-        picture.parent.mkdir(parents=True, exist_ok=True)
-        shown = [p for p in points(by_policy) if p.name not in ("spot-only", "static-mix", "on-demand")]
-        write(picture, [p for p in shown if 0.9 < p.cost < 1.7], setting)
-        rows = [
-            (
-                f"**{name}**" if name == result["default"] else name,
-                f"{row['cost_vs_bound']:.3f}",
-                f"{row['worst_cost_vs_bound']:.3f}",
-                f"{100 * row['availability']:.3f}",
-                f"{100 * row['worst_availability']:.3f}",
-                f"{row['launches_per_day']:.0f}",
-                f"{100 * row['wasted_fraction']:.1f}",
-            )
-            for name, row in by_policy.items()
-        ]
-        head = ("policy", "cost ÷ bound", "worst", "available %", "worst %", "launches a day", "wasted %")
-        found = result["findings"][setting]
-        lines = [f"### {setting[0].upper()}{setting[1:]}", f"![cost against shortage](img/{picture.name})"]
-        if "cheaper_than_spothedge_ideal" in found:
-            cheaper = found["cheaper_than_spothedge_ideal"]
-            lines.append(
-                f"`{cheaper['policy']}` is {100 * cheaper['by']:.1f} % cheaper than `{_IDEAL}` at no lower "
-                "mean availability."
-            )
-        ratios = ", ".join(
-            f"{name} {ratio:.3f}" for name, ratio in found["frontier_cost_over_baseline"].items()
-        )
-        lines.append(
-            "What our frontier, straight between its points and ending in spot-only and on-demand, costs at "
-            f"each baseline's availability ÷ what the baseline costs: {ratios}."
-        )
-        parts += [*lines, table(head, rows)]
     replace_part(docs / "performance.md", "capacity", "\n\n".join(parts))
 
 
@@ -169,37 +174,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
     taken.add_argument("--policy", default="all", metavar="NAME[,NAME…]|all")
     args = taken.parse_args(arguments)
     source, scenarios = chosen(args.scenarios)
-    names = args.policy.split(",")
     started = time.monotonic()
     seeds = list(range(1, args.seeds + 1))
-    outcomes = measure(scenarios, seeds, names)
+    outcomes = measure(scenarios, seeds, args.policy.split(","))
     summary = summarise(outcomes)
     result = {
         "source": source,
-        "settings": SETTINGS,
         "scenarios": [s.name for s in scenarios],
         "seeds": seeds,
-        "default": next((o["policy"] for o in outcomes if o["default"]), None),
         "summary": summary,
-        "frontier": {
-            setting: [asdict(p) for p in curve(points(by_policy))] for setting, by_policy in summary.items()
-        },
+        "by_scenario": by_scenario(outcomes, policies.DEFAULT),
+        "frontier": [asdict(p) for p in curve(points(summary))],
         "findings": findings(summary),
         "outcomes": outcomes,
     }
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    whole = source == "traces" and args.policy == "all" and args.scenarios is None
-    if whole:
+    if source == "traces" and args.policy == "all" and args.scenarios is None:
         document(args.docs, result)
-    for setting, by_policy in summary.items():
-        print(setting)
-        for name, row in by_policy.items():
-            print(
-                f"  {name:24} {row['cost_vs_bound']:.4f} (worst {row['worst_cost_vs_bound']:.4f}) × bound, "
-                f"{100 * row['availability']:.4f} (worst {100 * row['worst_availability']:.4f}) % available"
-            )
-        print(f"  {json.dumps(result['findings'][setting])}")
+    for name, row in summary.items():
+        print(
+            f"  {name:24} {row['cost_vs_bound']:.4f} (worst {row['worst_cost_vs_bound']:.4f}) × bound, "
+            f"{row['everything_vs_bound']:.4f} with the pool, "
+            f"{100 * row['availability']:.4f} (worst {100 * row['worst_availability']:.4f}) % available"
+        )
+    print(f"  {json.dumps(result['findings'])}")
     print(f"{len(outcomes)} replays in {time.monotonic() - started:.0f} s → {args.out}")
 
 

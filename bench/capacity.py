@@ -147,9 +147,9 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     parts = [
         "## Eight markets as a default stack meets them",
         f"The traces whole, seeds 1 to {seeds}: notice 0.9, spot at 0.3 of on-demand and ready in 180 s, "
-        "on-demand always had, ready in 60 s from a warm pool of the target that takes back whom it gave, in "
-        "180 s beyond it; a ceiling of twice the target. Cost is in multiples of a clairvoyant bound with the "
-        "same cold starts, without and with the pool. What the policy does, and which ideas did not pay: "
+        "on-demand always had, ready in 60 s from a warm pool of the target that takes back whom it gave, "
+        "in 180 s beyond it; a ceiling of twice the target. Cost is in multiples of a clairvoyant bound with "
+        "the same cold starts, without and with the pool. What the policy does, and which ideas did not pay: "
         "[decision 0023](adr/0023-reckon-with-what-is-missing-at-once.md).",
         table(("market", *numbers), [row(name, of) for name, of in default.items()]),
         "The mean of the eight, by policy; `expected-cost@V` is ours at `shortageCost: V`, without a value "

@@ -29,8 +29,6 @@ from lambdas.core.model import Group
 from lambdas.core.plan import Plan, Policy
 from lambdas.core.situation import Situation
 
-CEILING = 2
-"""The group's maximum in targets, as in the stack files."""
 DAYS = 10
 """How much of each trace is replayed."""
 SHORT_LEADS = {"early": 0.9, "false_alarms": 0.0, "shortest_lead_seconds": 180.0}
@@ -97,7 +95,9 @@ def play(task: tuple[str, str, Scenario, int]) -> Outcome:
     market = SpotMarket(scenario.traces, rules, scenario.pool_size)
     rebalances, policy = OWNERS[owner]
     target = scenario.target
-    fleet = LightFleet(Group("bench", target, CEILING * target, drain_seconds=rules.drain_seconds), policy)
+    fleet = LightFleet(
+        Group("bench", target, int(rules.ceiling * target), drain_seconds=rules.drain_seconds), policy
+    )
     shape = GroupShape(placement.named(market.names), capacity_rebalance=rebalances)
     ledger = Replay(market, rules, fleet, shape, target, keep_spans=False).run(DAYS * 1440)
     days = ledger.counted / 1440

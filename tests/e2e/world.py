@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from gpu_spot.live.views import GroupView
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.fleet import Fleet
 from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.rules import HOSTILE, Rules
+from gpu_spot.market.rules import Rules
 from gpu_spot.market.supply import model, placement, trace
 from gpu_spot.market.supply.spot import SpotMarket
 from lambdas.aws import settings
@@ -28,6 +28,7 @@ from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.sandbox import AwsClients, sandbox
+from tests.e2e.doubts import HOSTILE_AWS, Doubt
 
 REPOSITORY = Path(__file__).parents[2]
 START = 1_767_571_200.0
@@ -59,20 +60,31 @@ class World:
         store = MemoryStore(self.clients("dynamodb"), self.deployment.outputs["memoryTable"])
         return CloudFleet(self.cloud, self.view.name, store)
 
-    def replay(self, fleet: Fleet, hours: float, files: Sequence[Path] = (), pool_size: int = 8) -> Replay:
+    def replay(
+        self,
+        fleet: Fleet,
+        hours: float,
+        files: Sequence[Path] = (),
+        pool_size: int = 8,
+        doubt: Doubt = HOSTILE_AWS,
+    ) -> Replay:
         """Return a replay of the files, or of a market drawn from the fitted model where there are none."""
         view = self.view
-        drawn = len(view.zones) * len(view.sizes)
-        traces = trace.load(files) if files else model.draw(drawn, hours, self.seed)
         rules = Rules(
             seed=self.seed,
-            warm_instances=self.group.group.target,
+            warm_instances=len(self.cloud.warm(view.name)),
             warm_reuse=self.cloud.takes_back(view.name),
-            **{**HOSTILE, "warm_refusal": 0.3},  # a day has few warm starts
+            **doubt.rules,
         )
-        market = SpotMarket(traces, rules, pool_size)
-        types = view.instance_types if files else view.sizes
-        pools = placement.assign([t.name for t in traces], sorted(view.zones), types)
+        kinds = view.instance_types if files or rules.types > 1 else view.sizes
+        if files:
+            traces = trace.load(files)
+        else:
+            traces = model.draw(len(view.zones) * len(kinds) // rules.types, hours, self.seed)
+        if rules.types > 1:  # those of a zone share its trace
+            traces = tuple(replace(t, name=zone) for t, zone in zip(traces, sorted(view.zones), strict=True))
+        market = SpotMarket([doubt.seen(t) for t in traces], rules, pool_size)
+        pools = placement.assign(market.names, sorted(view.zones), kinds)
         group = self.group.group
         shape = GroupShape(pools, group.base, group.spot_percentage, weights=view.weights)
         return Replay(market, rules, fleet, shape, group.target, start=START)

@@ -1,0 +1,63 @@
+"""Worlds of doubt in which both fleets are compared: what AWS does there that nobody was told of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from gpu_spot.market.rules import HOSTILE
+from gpu_spot.market.supply.trace import PoolTrace
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """One world.
+
+    ``rules`` are those of the market, ``capacity`` settings of the group; ``happens`` names what must occur
+    in a run, or the world shows nothing. A sample of a drawn trace holds for ``gap`` ticks; ``prices`` (US
+    dollars an hour) take turns of three hours each.
+    """
+
+    rules: Mapping[str, Any]
+    happens: tuple[str, ...] = ()
+    capacity: Mapping[str, Any] = field(default_factory=dict)
+    gap: int = 1
+    prices: tuple[float, ...] = ()
+
+    def seen(self, trace: PoolTrace) -> PoolTrace:
+        """Return a trace as it is in this world."""
+        samples, gap = trace.samples[:: self.gap], trace.gap_seconds * self.gap
+        turns = [int(index * gap // _TURN) for index in range(len(samples))]
+        prices = tuple(self.prices[turn % len(self.prices)] for turn in turns) if self.prices else None
+        return replace(trace, samples=samples, gap_seconds=gap, prices=prices)
+
+
+_TURN: Final = 3 * 3600.0
+HOSTILE_AWS: Final = Doubt({**HOSTILE, "warm_refusal": 0.3})  # a day has few warm starts
+WORLDS: Final[Mapping[str, Doubt]] = {
+    "notices late, and of half of the losses": Doubt(
+        {"notice": 0.5, "shortest_notice_seconds": 0.0}, ("notice", "unannounced")
+    ),
+    "on-demand refused by chance, and while there is no spot": Doubt(
+        {"on_demand_refusal": 0.3, "on_demand_episodes": 1.0, "warm_refusal": 0.3},
+        ("refusal of fallback", "warm-refusal"),
+    ),
+    "a look each two minutes, of which some fail": Doubt(
+        {"look_seconds": 120.0, "api_failure": 0.05}, ("interruption",)
+    ),
+    "boots that vary, drops one by one": Doubt(
+        {"boot_spread": 0.3, "drop_spread": 1.0}, ("interruption",), gap=10
+    ),
+    "two types that fail together, spot dear for hours": Doubt(
+        {"types": 2, "on_demand_price": 1.0},
+        ("interruption",),
+        {"instanceTypes": ["g5.xlarge", "g6.xlarge"]},
+        prices=(0.3, 1.0, 0.7),
+    ),
+    "what AWS does besides": Doubt(
+        {**HOSTILE, "warm_refusal": 0.3, "false_alarms": 10.0},
+        ("recommendation", "warm-refusal", "refusal"),
+        {"fallback.warmInstances": 2},
+    ),
+}

@@ -1,0 +1,21 @@
+"""The replay in memory and the local cloud decide the same in worlds that nobody was told of."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apart import apart
+from tests.e2e.differential import both, differences
+from tests.e2e.doubts import WORLDS
+from tests.e2e.world import small
+
+HOURS = 8
+SEED = 13
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_same_decisions_in_a_world_of_doubt(name: str) -> None:
+    doubt = WORLDS[name]
+    acted, accounts = apart(both, "dev", small(4, **doubt.capacity), SEED, HOURS, doubt=doubt)
+    assert list(differences(acted, accounts)) == []
+    assert {what for what in doubt.happens if accounts[0].get(what)} == set(doubt.happens)

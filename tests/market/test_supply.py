@@ -1,0 +1,101 @@
+"""What the spot market gives and takes before anybody holds anything, under each rule that may be doubted."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from gpu_spot.market.rules import NOTICE_SECONDS, Rules
+from gpu_spot.market.supply.spot import SpotMarket
+from tests.market.markets import market, trace
+
+TICKS_OF_GAP = 5
+
+
+def whole(*samples: int, **rules: Any) -> SpotMarket:
+    """Return a market of one pool of four, whose samples hold for five ticks each."""
+    sold, _ = market(trace(*samples, gap=60.0 * TICKS_OF_GAP), pool_size=4, **rules)
+    return sold
+
+
+def capacities(sold: SpotMarket, pool: int = 0) -> list[int]:
+    return [sold.capacity(pool, tick) for tick in range(sold.ticks)]
+
+
+SAMPLES = [1, 0, 1, 1, 0, 0, 1, 0] * 10
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_drop_that_is_spread_takes_what_the_trace_says_within_its_gap(seed: int) -> None:
+    at_once, spread = whole(*SAMPLES), whole(*SAMPLES, drop_spread=1.0, seed=seed)
+    before, after = capacities(at_once), capacities(spread)
+    assert before != after
+    for tick, (sharp, soft) in enumerate(zip(before, after, strict=True)):
+        since = tick - tick % TICKS_OF_GAP
+        assert sharp <= soft <= (before[since - 1] if since else sharp) or soft == sharp
+        if tick % TICKS_OF_GAP == TICKS_OF_GAP - 1:
+            assert soft == sharp  # the gap is over
+    assert any(0 < one - other < 4 for one, other in pairwise(after))  # some go alone
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_type_that_lags_has_the_same_changes_in_the_same_order_a_little_later(seed: int) -> None:
+    sharp = whole(*SAMPLES)
+    late = whole(*SAMPLES, types=2, type_lag_seconds=600.0, seed=seed)
+
+    def changes(sold: SpotMarket, pool: int) -> list[tuple[int, int]]:
+        seen = capacities(sold, pool)
+        return [(tick, after) for tick, (before, after) in enumerate(pairwise(seen), 1) if after != before]
+
+    told = changes(sharp, 0)
+    for pool in (0, 1):
+        moved = changes(late, pool)
+        assert [2 * after for _, after in moved] == [after for _, after in told][: len(moved)]
+        assert all(0 <= late_at - at <= 10 for (at, _), (late_at, _) in zip(told, moved, strict=False))
+    assert changes(late, 0) != changes(late, 1)
+
+
+def test_the_types_of_a_zone_share_what_its_trace_can_give() -> None:
+    sold, _ = market(trace(1, 1, 1), pool_size=5, types=2, type_lag_seconds=0.0)
+    assert sold.names == ("a", "a.2")
+    assert [capacities(sold, pool)[0] for pool in (0, 1)] == [2, 3]
+
+
+def test_on_demand_is_refused_only_while_no_pool_has_any() -> None:
+    left, right = trace(1, 0, 0, 1, 0, 1, 0, 0, name="a"), trace(0, 0, 1, 1, 0, 0, 0, 1, name="b")
+    sold, _ = market(left, right, on_demand_episodes=1.0)
+    dry = [tick for tick in range(sold.ticks) if sold.on_demand_is_dry(tick)]
+    assert dry == [1, 4, 6]
+    never, _ = market(left, right)
+    assert not any(never.on_demand_is_dry(tick) for tick in range(never.ticks))
+
+
+def test_an_episode_is_refused_whole_or_not_at_all() -> None:
+    sold, _ = market(trace(*([1, 0, 0, 0] * 50)), on_demand_episodes=0.5)
+    episodes = [{sold.on_demand_is_dry(4 * n + k) for k in (1, 2, 3)} for n in range(50)]
+    assert all(len(each) == 1 for each in episodes)
+    assert 10 < sum(each == {True} for each in episodes) < 40
+
+
+@pytest.mark.parametrize("shortest", [0.0, 60.0, NOTICE_SECONDS])
+def test_a_notice_comes_at_most_two_minutes_ahead_and_never_at_the_drop(shortest: float) -> None:
+    sold = whole(*SAMPLES, notice=1.0, shortest_notice_seconds=shortest)
+    told = [(tick, drop) for tick in range(sold.ticks) for drop in sold.announcements(tick)]
+    leads = {drop.tick - tick for tick, drop in told}
+    assert leads == ({2} if shortest == NOTICE_SECONDS else {1, 2})
+    lost = sum(after < before for before, after in pairwise(capacities(sold)))
+    # A lead that rounds to nothing is none.
+    assert (len(told) < lost) == (shortest == 0.0)
+    assert {drop.capacity for _, drop in told} == {0}
+
+
+def test_what_is_drawn_is_the_same_whatever_else_is_sold() -> None:
+    rules = {"notice": 0.5, "shortest_notice_seconds": 0.0, "drop_spread": 1.0}
+    one, other = trace(*SAMPLES, name="a", gap=300.0), trace(*SAMPLES[::-1], name="b", gap=300.0)
+    alone = SpotMarket([one], Rules(**rules), 4)
+    beside = SpotMarket([one, other], Rules(**rules), 4)
+    assert capacities(alone) == capacities(beside)
+    for tick in range(alone.ticks):
+        assert list(alone.announcements(tick)) == [d for d in beside.announcements(tick) if d.pool == 0]

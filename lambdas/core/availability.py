@@ -249,6 +249,7 @@ def _alarms(observation: Observation, situation: Situation) -> tuple[tuple[Alarm
 
 def _wake_at(situation: Situation, plan: Plan) -> float | None:
     """Return the first moment after now at which one stops serving, waits in vain, or is planned for anew."""
-    drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback))
+    doomed = (i for i in (*situation.primary, *situation.fallback) if i.id in situation.memory.doomed)
+    drains = map(situation.drain_at, doomed)
     moments = (plan.wake_at, situation.memory.history.refused_at, *drains)
     return min((t for t in moments if t is not None and t > situation.now), default=None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -36,15 +37,18 @@ def account(replay: Replay, memory: Memory) -> Account:
         for name, value in asdict(record).items()
         if value is not None
     }
+    refused = Counter(f"refusal of {h.where}" for h in ledger.happenings if h.kind == "refusal")
     return {
         "availability": ledger.availability,
         "cost": ledger.cost,
         "full": ledger.full_fraction,
         "wasted": ledger.wasted_fraction,
         **ledger.counts,
+        **refused,
         **learned,
         "losses": history.losses,
         "unannounced losses": history.unannounced,
+        "boots that differ": len({boot for boots in memory.boots.values() for boot in boots}) > 2,
         **{f"boots {market}": sum(boots) for market, boots in memory.boots.items()},
     }
 

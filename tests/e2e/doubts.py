@@ -16,7 +16,7 @@ class Doubt:
 
     ``rules`` are those of the market, ``capacity`` settings of the group; ``happens`` names what must occur
     in a run, or the world shows nothing. A sample of a drawn trace holds for ``gap`` ticks; ``prices`` (US
-    dollars an hour) take turns of three hours each.
+    dollars an hour) take turns of two hours each.
     """
 
     rules: Mapping[str, Any]
@@ -33,25 +33,25 @@ class Doubt:
         return replace(trace, samples=samples, gap_seconds=gap, prices=prices)
 
 
-_TURN: Final = 3 * 3600.0
+_TURN: Final = 2 * 3600.0
 HOSTILE_AWS: Final = Doubt({**HOSTILE, "warm_refusal": 0.3})  # a day has few warm starts
 WORLDS: Final[Mapping[str, Doubt]] = {
     "notices late, and of half of the losses": Doubt(
-        {"notice": 0.5, "shortest_notice_seconds": 0.0}, ("notice", "unannounced")
+        {"notice": 0.5, "shortest_notice_seconds": 0.0}, ("notice", "unannounced"), {"max": 16}
     ),
     "on-demand refused by chance, and while there is no spot": Doubt(
         {"on_demand_refusal": 0.3, "on_demand_episodes": 1.0, "warm_refusal": 0.3},
-        ("refusal of fallback", "warm-refusal"),
+        ("refusal of fallback", "warm-refusal", "interruption"),
     ),
     "a look each two minutes, of which some fail": Doubt(
-        {"look_seconds": 120.0, "api_failure": 0.05}, ("interruption",)
+        {"look_seconds": 120.0, "api_failure": 0.05}, ("notice", "interruption", "release")
     ),
     "boots that vary, drops one by one": Doubt(
-        {"boot_spread": 0.3, "drop_spread": 1.0}, ("interruption",), gap=10
+        {"boot_spread": 0.3, "drop_spread": 1.0}, ("interruption", "boots that differ"), gap=10
     ),
     "two types that fail together, spot dear for hours": Doubt(
         {"types": 2, "on_demand_price": 1.0},
-        ("interruption",),
+        ("interruption", "release"),
         {"instanceTypes": ["g5.xlarge", "g6.xlarge"]},
         prices=(0.3, 1.0, 0.7),
     ),

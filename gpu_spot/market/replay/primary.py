@@ -72,9 +72,8 @@ class PrimaryGroup:
         self.retry_tick = tick + ticks(self.rules.retry_seconds) if self.short else 0
 
     def tried_again(self, tick: int) -> bool:
-        """Say whether it has just tried in vain, where it does so now and then: each try is told."""
-        retry = ticks(self.rules.retry_seconds)
-        return self.short and retry > 0 and self.retry_tick == tick + retry
+        """Say whether it has just tried in vain: each try is told."""
+        return self.short and self.retry_tick == tick + ticks(self.rules.retry_seconds)
 
     def _is_replaced(self, held: HeldInstance) -> bool:
         return self.shape.capacity_rebalance and (held.at_risk or held.deadline is not None)

@@ -21,7 +21,7 @@ _EPILOG: Final = f"""The tick is {TICK_SECONDS:g} s and the first hour is not co
 {", ".join(NAMES)}, or {AT_VALUE}, at a shortage cost."""
 
 _NUMBERS: Final = ("avail %", "full %", "cost", "÷ bound", "launches/d", "losses/d", "waste %", "s")
-_TROUBLE: Final = {
+TROUBLE: Final = {
     "on_demand_refusal": "probability that on-demand is refused",
     "warm_refusal": "probability that a warm instance is not started",
     "api_failure": "probability that a look fails",
@@ -30,6 +30,12 @@ _TROUBLE: Final = {
     "look_seconds": "the controller's schedule, where no event wakes it",
     "early": "share of drops with a rebalance recommendation ahead",
     "false_alarms": "recommendations without a drop, for each with one",
+    "shortest_notice_seconds": "notices come between so long and 120 s ahead",
+    "boot_spread": "standard deviation of the logarithm of boot times",
+    "on_demand_episodes": "share of the times without spot in which on-demand is refused, too",
+    "drop_spread": "share of the trace's gap over which a drop is spread",
+    "type_lag_seconds": "by so much at most a type is behind its zone's others",
+    "ceiling": "most instances, times the target",
 }
 """Fields of ``Rules`` that are options."""
 
@@ -72,20 +78,23 @@ def add_parser(commands: Any) -> None:
     market.add_argument(
         "--warm-reuse", action="store_true", help="on-demand that is released returns to the warm pool"
     )
+    market.add_argument(
+        "--types", type=int, default=1, metavar="N", help="types that share a trace, a pool each (1)"
+    )
     trouble = parser.add_argument_group("trouble, none by default")
     trouble.add_argument(
         "--hostile",
         action="store_true",
         help="what AWS does besides, as in the demo; what follows overrides it",
     )
-    for name, meaning in _TROUBLE.items():
+    for name, meaning in TROUBLE.items():
         trouble.add_argument(f"--{name.replace('_', '-')}", help=meaning, **number)
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Replay, print a table, and write what was asked for; raise ``ValueError`` for what a user can mend."""
-    told = {name: getattr(args, name) for name in _TROUBLE if getattr(args, name) is not None}
+    told = {name: getattr(args, name) for name in TROUBLE if getattr(args, name) is not None}
     rules = Rules(
         **{**(HOSTILE if args.hostile else {}), **told},
         seed=args.seed,
@@ -97,6 +106,7 @@ def run(args: argparse.Namespace) -> int:
         on_demand_price=args.on_demand_price,
         warm_instances=args.warm_instances,
         warm_reuse=args.warm_reuse,
+        types=args.types,
     )
     contenders = named(args.policy)
     if args.plot is not None:

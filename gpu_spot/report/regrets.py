@@ -16,19 +16,26 @@ _LEAST: Final = 0.001
 """The regret that is drawn for none at all, and for less: the axis is logarithmic."""
 
 
-def write(path: Path, by_policy: Mapping[str, Sequence[tuple[str, float]]]) -> None:
-    """Write an SVG picture of ``(world, regret)`` by policy, ours first; a regret is a fraction."""
+def write(path: Path, by_policy: Mapping[str, Sequence[tuple[str, float | None]]]) -> None:
+    """Write an SVG picture of ``(world, regret)`` by policy, ours first.
+
+    A regret is a fraction, ``None`` where the policy does not get to the availability at any price.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(svg(by_policy), encoding="utf-8")
 
 
-def svg(by_policy: Mapping[str, Sequence[tuple[str, float]]]) -> str:
+def svg(by_policy: Mapping[str, Sequence[tuple[str, float | None]]]) -> str:
     """Return the picture."""
-    most = max((regret for marks in by_policy.values() for _, regret in marks), default=_LEAST)
+    most = max(
+        (regret for marks in by_policy.values() for _, regret in marks if regret is not None), default=_LEAST
+    )
     decades = max(1, math.ceil(math.log10(max(most, _LEAST) / _LEAST)))
     height = _TOP + _ROW * len(by_policy) + _BOTTOM
 
-    def x(regret: float) -> float:
+    def x(regret: float | None) -> float:
+        if regret is None:
+            return _WIDTH - _RIGHT / 2
         return _LEFT + math.log10(max(regret, _LEAST) / _LEAST) / decades * (_WIDTH - _LEFT - _RIGHT)
 
     parts = [
@@ -51,12 +58,14 @@ def svg(by_policy: Mapping[str, Sequence[tuple[str, float]]]) -> str:
             f"{escape(policy)}</text>"
         )
         for place, (world, regret) in enumerate(marks):
+            told = "does not get there" if regret is None else f"{100 * regret:.2f} %"
             # Neighbours are set apart a little, so that many of one value are seen as many.
             parts.append(
                 f'<circle cx="{x(regret):.1f}" cy="{y + (place % 7 - 3) * 3:.1f}" r="3" fill="{colour}" '
-                f'fill-opacity="0.55"><title>{escape(world)}: {100 * regret:.2f} %</title></circle>'
+                f'fill-opacity="0.55"><title>{escape(world)}: {told}</title></circle>'
             )
     parts.append(
-        f'<text x="{_LEFT}" y="{height - 8}">a dot is a world; the policy at its own defaults</text></svg>'
+        f'<text x="{_LEFT}" y="{height - 8}">a dot is a world; at the right edge: a policy does not get there'
+        "</text></svg>"
     )
     return "\n".join(parts)

@@ -83,8 +83,8 @@ def test_cover_stays_beside_spot_in_a_young_pool_until_the_pool_is_old_enough() 
     state = observe(*fleet(None, None, None, None), *(on_demand(f"o{n}") for n in range(4)), group=ROOMY)
     first = decide(state, policy, young(NOW - 300), NOW)
     assert released(first.actions) == ()
-    # 0.85 × 6 s × 500 = 2,550 s: so long after its birth, less 20 minutes, a loss costs less than cover.
-    assert first.wake_at == pytest.approx(NOW - 300 + 2550 - 1200)
+    # 0.85 × 6 s × 500 ÷ 1.5 = 1,700 s after its birth, less 20 minutes, a loss costs less than cover.
+    assert first.wake_at == pytest.approx(NOW - 300 + 1700 - 1200)
     assert decide(state, policy, first.memory, first.wake_at - 0.01).actions == ()
     assert len(released(decide(state, policy, first.memory, first.wake_at + 0.01).actions)) == 4
     # It is bought as well as kept; a low shortage cost has none.
@@ -104,8 +104,8 @@ def storm(losses: float, seconds: float, lost_at: float = NOW - 60) -> Memory:
 def test_what_a_failing_pool_has_left_is_covered_as_far_as_it_may_be_missing() -> None:
     state = observe(*fleet(None, None, None), group=make_group(target=3, maximum=12))
     policy = build(DEFAULT)
-    # A tenth comes unannounced and is missing for a minute: three × one in 100 s × 6 s is 0.18 in the mean.
-    first = decide(state, policy, storm(17.0, 1200.0), NOW)
+    # A tenth comes unannounced and is missing for a minute: three × one in 75 s × 6 s is 0.24 in the mean.
+    first = decide(state, policy, storm(23.0, 1200.0), NOW)
     assert desired(first.actions, Side.FALLBACK) == 2
     assert first.wake_at == pytest.approx(NOW - 60 + STORM_SECONDS)
     calm = decide(unchanged(state, first.actions), policy, first.memory, first.wake_at)
@@ -113,7 +113,7 @@ def test_what_a_failing_pool_has_left_is_covered_as_far_as_it_may_be_missing() -
     # Where drops take all at once, what is left after one is in no danger.
     assert decide(state, policy, storm(0.0, 6000.0), NOW).actions == ()
     # Without notices each loss is missing for a minute, and more of them at once.
-    silent = storm(17.0, 1200.0)
+    silent = storm(23.0, 1200.0)
     silent = replace(silent, history=replace(silent.history, losses=200.0, unannounced=200.0))
     assert desired(decide(state, policy, silent, NOW).actions, Side.FALLBACK) == 3
 
@@ -187,6 +187,14 @@ def test_the_scouts_friends_follow_when_the_pool_has_lasted() -> None:
     assert (
         desired(decide(state, ExpectedCost(1000.0), first.memory, first.wake_at).actions, Side.PRIMARY) == 4
     )
+
+
+def test_no_scout_tries_where_what_it_finds_saves_too_little() -> None:
+    short = observe(primary_desired=4, refusals=(refusal(NO_ROOM_TO_GROW),), group=ROOMY)
+    dear = replace(short, spot_prices={"a": 0.8})
+    assert desired(decide(dear, ExpectedCost(1000.0), LEARNED, NOW).actions, Side.PRIMARY) == 0
+    many = replace(dear, group=make_group(target=40, maximum=80))
+    assert desired(decide(many, ExpectedCost(1000.0), LEARNED, NOW).actions, Side.PRIMARY) == 1
 
 
 def test_a_cheap_shortage_buys_no_cover_for_spot_that_boots() -> None:

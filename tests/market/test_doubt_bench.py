@@ -75,7 +75,10 @@ def test_who_dominates(availability: float, cost: float, beats: bool) -> None:
 
 
 def test_the_picture_has_a_dot_for_every_world_and_names_it() -> None:
-    picture = regrets.svg({DEFAULT: [("as told", 0.0), ("drops <over>", 0.02)], "other": [("as told", 1.5)]})
-    assert picture.count("<circle") == 3
+    picture = regrets.svg(
+        {DEFAULT: [("as told", 0.0), ("drops <over>", 0.02)], "other": [("as told", 1.5), ("b", None)]}
+    )
+    assert picture.count("<circle") == 4
+    assert "b: does not get there" in picture
     assert "drops &lt;over&gt;: 2.00 %" in picture
     assert ">1000 %<" in picture

@@ -15,6 +15,10 @@ from lambdas.core.plan import Plan
 from lambdas.core.policies.risk import Risk
 from lambdas.core.situation import Situation
 
+COVER_PRICE: Final = 1.5
+"""What a minute of cover costs, in on-demand minutes: it boots before, stands until the next look after, and
+is no help against what comes meanwhile. Measured in replays of the public traces: reckoned at 1 it cost 150 to
+190 on-demand minutes where a hundred were asked."""
 _LEAST_WAIT: Final = 60.0
 """So many seconds lie between two looks that only the age of pools asks for."""
 
@@ -30,7 +34,8 @@ class ExpectedCost:
     - *Cover.* More is held for as long as what it spares is worth more than it costs: beside pools that are
       young, beside what a failing pool has left, beside many pools of which each fails for itself.
     - *Spares.* What is worth it in the long run is held as spot, where it can be had in another pool.
-    - *Scouts.* Where pools need cover until long after they have come back, one instance tries them, not all.
+    - *Scouts.* Where pools need cover until long after they have come back, one instance tries them, not
+      all, if what the others save then is worth its price.
 
     Where spot saves nothing, none is bought.
     """
@@ -54,7 +59,7 @@ class ExpectedCost:
         arrivals = sorted(self._arrivals(situation, staying, held - primary))
         cover = 0 if situation.group.break_before_make else self._worth(risk.missing, target)
         if cover:
-            calm = risk.calm_at(self.shortage_cost * risk.missing(cover), now)
+            calm = risk.calm_at(self.shortage_cost * risk.missing(cover) / COVER_PRICE, now)
             moments.append(max(calm, now + _LEAST_WAIT))
         missing = _missing(situation, lasting)
         wanted = self._successors(situation, missing, arrivals, primary - held)
@@ -68,8 +73,10 @@ class ExpectedCost:
         )
 
     def _worth(self, missing: Callable[[int], float], most: int) -> int:
-        """Return how many standing by are worth on-demand's price, each with what it alone would spare."""
-        return bisect_left(range(1, most + 1), True, key=lambda n: self.shortage_cost * missing(n) <= 1)
+        """Return how many standing by are worth their price, each with what it alone would spare."""
+        return bisect_left(
+            range(1, most + 1), True, key=lambda n: self.shortage_cost * missing(n) <= COVER_PRICE
+        )
 
     def _successors(
         self, situation: Situation, missing: Sequence[float], arrivals: Sequence[float], lacking: int
@@ -113,13 +120,17 @@ class ExpectedCost:
         losses = SCALE / (OFFSET + UNKNOWN_AGE)
         if self.shortage_cost > 1 and 1 - price <= losses * (boot_seconds(Market.ON_DEMAND) + price * boot):
             return min(group.target, staying), []
-        # At this age, less the offset, a pool's cover costs what it spares: hazard × outage × worth = 1.
-        trusted = SCALE * risk.outage * self.shortage_cost
+        # At this age, less the offset, a pool's cover costs what it spares: hazard × outage × worth = price.
+        trusted = SCALE * risk.outage * self.shortage_cost / COVER_PRICE
         if trusted * risk.factor - OFFSET <= boot / max(price, 0.01):
             largest = max((pool.slots for pool in risk.pools), default=0)
             most = max(0, group.maximum - group.target - largest)
             spares = 0 if group.break_before_make else self._worth(risk.missing_elsewhere, most)
             return group.target + spares, []
+        # Of pools lost at 1 / (offset + age) one in trusted ÷ offset lasts, for as long as it is old by then:
+        # what all save in one that lasts is offset × (1 - price), a scout pays offset × log until then.
+        if (1 - price) * group.target <= price * math.log(trusted * risk.factor / OFFSET):
+            return min(group.target, staying), []
         waits = [trusted * pool.factor - OFFSET - pool.age for pool in risk.pools]
         young = [now + wait for wait in waits if wait > 0]
         if not young and not situation.memory.history.refused:

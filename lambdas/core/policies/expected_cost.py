@@ -17,8 +17,8 @@ from lambdas.core.situation import Situation
 
 COVER_PRICE: Final = 1.5
 """What a minute of cover costs, in on-demand minutes: it boots before, stands until the next look after, and
-is no help against what comes meanwhile. Measured in replays of the public traces: reckoned at 1 it cost 150 to
-190 on-demand minutes where a hundred were asked."""
+is no help against what comes meanwhile. Measured in replays of the public traces: reckoned at 1 it cost 150
+to 190 on-demand minutes where a hundred were asked."""
 _LEAST_WAIT: Final = 60.0
 """So many seconds lie between two looks that only the age of pools asks for."""
 

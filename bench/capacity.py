@@ -143,10 +143,10 @@ def document(docs: Path, result: Mapping[str, Any]) -> None:
     ratios = ", ".join(
         f"{name} {ratio:.3f}" for name, ratio in result["findings"]["frontier_cost_over_baseline"].items()
     )
-    seeds = len(result["seeds"])
+    seeds = "seed 1" if len(result["seeds"]) == 1 else f"seeds 1 to {len(result['seeds'])}"
     parts = [
         "## Eight markets as a default stack meets them",
-        f"The traces whole, seeds 1 to {seeds}: notice 0.9, spot at 0.3 of on-demand and ready in 180 s, "
+        f"The traces whole, {seeds}: notice 0.9, spot at 0.3 of on-demand and ready in 180 s, "
         "on-demand always had, ready in 60 s from a warm pool of the target that takes back whom it gave, "
         "in 180 s beyond it; a ceiling of twice the target. Cost is in multiples of a clairvoyant bound with "
         "the same cold starts, without and with the pool. What the policy does, and which ideas did not pay: "

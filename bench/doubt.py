@@ -69,8 +69,6 @@ DAYS = 2
 """How much of each trace is replayed."""
 P3_PRICE = 3.06
 """Dollars an hour of on-demand p3.2xlarge in us-east-1 and us-west-2, the type of the traces with prices."""
-_POOLLESS = ("on-demand", "spot-only", "static-mix")
-"""Who needs no warm pool, and pays for none."""
 _ENDS = ("on-demand", "spot-only")
 OTHERS = (*BASELINES, Contender("spothedge-ideal+2", SpotHedgeIdeal(2)))
 CONTENDERS: tuple[Contender, ...] = (
@@ -101,20 +99,10 @@ def play(task: tuple[Scenario, Cell, int]) -> list[Played]:
         world["on_demand_price"] = P3_PRICE
     target = scenario.target * times
     size = (scenario.pool_size or default_pool_size(scenario.traces)) * times
-    found = []
-    for pooled, some in _by_pool(CONTENDERS):
-        stopped = target if pooled and warm else 0
-        rules = Rules(seed=seed, warm_instances=stopped, warm_reuse=True, **world)
-        for o in compare(scenario.traces, rules, some, target, size):
-            found.append(
-                Played(o.policy, scenario.name, o.availability, o.cost, o.cost_with_everything, o.bound)
-            )
-    return found
-
-
-def _by_pool(contenders: Sequence[Contender]) -> list[tuple[bool, list[Contender]]]:
+    rules = Rules(seed=seed, warm_instances=target if warm else 0, warm_reuse=True, **world)
     return [
-        (pooled, [c for c in contenders if (c.name not in _POOLLESS) is pooled]) for pooled in (False, True)
+        Played(o.policy, scenario.name, o.availability, o.cost, o.cost_with_everything, o.bound)
+        for o in compare(scenario.traces, rules, CONTENDERS, target, size)
     ]
 
 

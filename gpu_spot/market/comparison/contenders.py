@@ -18,18 +18,19 @@ from lambdas.core.model import Pool
 from lambdas.core.plan import Policy
 from lambdas.core.policies.expected_cost import ExpectedCost
 
-FRONTIER: Final = (0.0, 3.0, 30.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
+FRONTIER: Final = (0.0, 1.2, 3.0, 30.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
 """The values of ``shortageCost`` at which ``all`` replays our policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """A policy with the group that it needs."""
+    """A policy with the group that it needs; ``warm`` says whether it has a use for a warm pool."""
 
     name: str
     policy: Policy
     spot_percentage: int = 100
     allocation: Callable[[], Allocation] = Spread
+    warm: bool = True
 
     @property
     def default(self) -> bool:
@@ -46,12 +47,13 @@ class Contender:
 
 
 BASELINES: Final = (
-    Contender(OnDemand.name, OnDemand()),
-    Contender(SpotOnly.name, SpotOnly()),
+    Contender(OnDemand.name, OnDemand(), warm=False),
+    Contender(SpotOnly.name, SpotOnly(), warm=False),
     Contender(
         StaticMix.name,
         StaticMix(),
         spot_percentage=100 - StaticMix.on_demand_percentage,
+        warm=False,
     ),
     Contender(Checker2018.name, Checker2018()),
     Contender(SpotHedge.name, SpotHedge(), allocation=DynamicPlacer),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from gpu_spot.market.comparison.bound import bound
@@ -85,7 +85,9 @@ def compare(
     least = bound(market, rules, target)
     for contender in contenders:
         started = time.perf_counter()
-        ledger = play(market, rules, contender, target)
+        # Who never starts from a pool does not keep one.
+        pooled = rules if contender.warm or not rules.warm_instances else replace(rules, warm_instances=0)
+        ledger = play(market, pooled, contender, target)
         seconds = time.perf_counter() - started
         standby = None if rules.warm_instances is None else ledger.standby_cost
         yield _outcome(contender, ledger, least, len(market.names), seconds, standby)

@@ -44,7 +44,7 @@ def fleet(*deadlines: float | None) -> list:
 def test_on_demand_starts_at_the_notice(ahead: list[float | None], drain: float) -> None:
     doomed = fleet(*(None if a is None else NOW + a for a in ahead))
     state = observe(*doomed, group=replace(ROOMY, drain_seconds=drain))
-    decision = decide(state, ExpectedCost(2.0), LEARNED, NOW)
+    decision = decide(state, ExpectedCost(5.0), LEARNED, NOW)
     assert (desired(decision.actions, Side.FALLBACK) or 0) == sum(a is not None for a in ahead)
 
 
@@ -211,7 +211,7 @@ def test_a_cheap_shortage_waits_for_spot_to_be_launched_until_it_counts_as_refus
     state = observe(*fleet(NOW + 120, None, None, None), group=ROOMY)
     first = decide(state, policy, LEARNED, NOW)
     assert first.actions == ()
-    assert desired(decide(state, ExpectedCost(2.0), LEARNED, NOW).actions, Side.FALLBACK) == 1
+    assert desired(decide(state, ExpectedCost(5.0), LEARNED, NOW).actions, Side.FALLBACK) == 1
     short = replace(state, refusals=(refusal(NO_ROOM_TO_GROW),))
     assert desired(decide(short, policy, LEARNED, NOW).actions, Side.FALLBACK) == 1
     state = observe(*fleet(None, None, None), primary_desired=4, group=ROOMY)

@@ -91,6 +91,10 @@ def test_the_controller_finds_it_by_its_request_id() -> None:
         "breakBeforeMake": False,
         "policy": {"name": policies.DEFAULT, "knobs": {}},
         "run": "",
+        "reserved": 0,
+        "block": "",
+        "zones": ["us-west-2a", "us-west-2b", "us-west-2c"],
+        "onDemandPrices": dict.fromkeys(("g6.xlarge", "g5.xlarge", "g4dn.xlarge", "g6e.xlarge"), 0.8048),
     }
 
 

@@ -148,7 +148,7 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
             f"{CAPACITY}/fallback/warmInstance",
             2,
             "gpu-spot:services[0].capacity.fallback.warmInstance: unknown key, did you mean warmInstances? "
-            "allowed: enabled, knobs, policy, warmInstances",
+            "allowed: enabled, knobs, policy, reservation, warmInstances",
         ),
         (
             "gpu-spot:services/0/name",

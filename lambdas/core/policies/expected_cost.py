@@ -94,8 +94,8 @@ class ExpectedCost:
             # Reckoned from its launch, so that the answer stays as long as it boots.
             launched = due - spot_boot
             seconds_won.append(due - max(launched + boot, since if since > now else launched))
-        # What is not launched yet may be refused, and for so long nobody would know.
-        seconds_won += [PATIENCE] * (0 if memory.history.refused else lacking)
+        # What is not launched yet may be refused, say one in two, and for so long nobody would know.
+        seconds_won += [PATIENCE / 2] * (0 if memory.history.refused else lacking)
         seconds_won += [math.inf] * (len(missing) - len(seconds_won))
         return sum(self.shortage_cost * won > spot_boot for won in seconds_won[: len(missing)])
 

@@ -29,7 +29,6 @@ from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
 from pulumi_on_moto.fixes.speedups.images import IMAGES
 from pulumi_on_moto.fixes.speedups.keys import KEYS
 from pulumi_on_moto.fixes.speedups.models import MODELS
-from pulumi_on_moto.fixes.speedups.operations import OPERATIONS
 from pulumi_on_moto.fixes.speedups.retention import RETENTION
 from pulumi_on_moto.fixes.speedups.tags import TAGS
 from pulumi_on_moto.fixes.speedups.timestamps import TIMESTAMPS
@@ -68,7 +67,6 @@ SPEED_UPS: Final[tuple[Patch, ...]] = (
     *IMAGES,
     KEYS,
     *MODELS,
-    OPERATIONS,
     RETENTION,
     TAGS,
     TIMESTAMPS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 from typing import Any
@@ -100,13 +99,6 @@ def test_a_private_key_is_made_when_something_is_signed() -> None:
             signature = clients("kms").sign(**text)["Signature"]
             assert clients("kms").verify(**text, Signature=signature)["SignatureValid"]
         assert made.call_count == 1
-
-
-def test_the_methods_of_a_service_are_listed_once() -> None:
-    with sandbox(REGION) as clients:
-        clients("sqs").list_queues()
-        with mock.patch.object(inspect, "getmembers", side_effect=AssertionError("listed again")):
-            assert clients("sqs").list_queues()["ResponseMetadata"]["HTTPStatusCode"] == 200
 
 
 def test_tags_of_a_resource_are_found_as_moto_finds_them_without_a_search() -> None:

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 MOST_LOOKS: Final = 3
-"""So often a pass looks at a group that it could not read, or about which another copy decided meanwhile."""
+"""So often a pass looks at a group that it could not read, or about which another copy decided meanwhile.
+
+Three are enough for a notice to be known however the copies mix: who is first with the second save has read
+the first one's, who is first with the third has read that, and so looked after the notice was seen."""
 PASS_SECONDS: Final = 50.0
 """What a pass may take where nobody says otherwise."""
 

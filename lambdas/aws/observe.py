@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.aws.budget import Budget
-from lambdas.aws.registry import SKEW_SECONDS, RegistryReader, deadline, ready_since, standing_by
+from lambdas.aws.registry import SKEW_SECONDS, Registered, RegistryReader, deadline, ready_since, standing_by
 from lambdas.aws.settings import GroupSettings
 from lambdas.aws.side import CapacityService, Member, SideView
 from lambdas.core import names
 from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.model import Group, Instance, Market, Observation, Pool, Refusal, Side
-from lambdas.core.registry_item import Worker
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -50,7 +49,7 @@ class Observer:
         failed: list[str] = []
         announced = self._announced(failed) if any(view.members for view in sides.values()) else {}
         seen = [
-            _instance(settings, side, instance_id, member, details.get(instance_id), registry.workers, now)
+            _instance(settings, side, instance_id, member, details.get(instance_id), registry, now)
             for side, view in sides.items()
             for instance_id, member in view.members.items()
         ]
@@ -150,7 +149,7 @@ def _instance(
     instance_id: str,
     member: Member,
     detail: InstanceTypeDef | None,
-    workers: Mapping[str, list[Worker]],
+    registry: Registered,
     now: float,
 ) -> Instance | None:
     """Return one member as an instance, ``None`` for one that has ended and is still listed.
@@ -160,7 +159,7 @@ def _instance(
     """
     if detail is not None and detail["State"]["Name"] not in _LIVE:
         return None
-    heard = workers.get(instance_id, [])
+    heard = registry.workers.get(instance_id, [])
     instance_type = member.instance_type if detail is None else detail["InstanceType"]
     expected = settings.slots.get(instance_type, 1)
     if detail is None:
@@ -172,18 +171,20 @@ def _instance(
         heard = [worker for worker in heard if worker.heartbeat > launched_at - SKEW_SECONDS]
     ends = now + NOTICE_SECONDS if member.given_up else None
     known = (ends, deadline(heard, now))
+    ready = ready_since(heard, expected, now) if member.healthy else None
     return Instance(
         id=instance_id,
         pool=_pool(instance_type, zone),
         market=market,
         side=side,
         launched_at=launched_at,
-        ready_since=ready_since(heard, expected, now) if member.healthy else None,
+        ready_since=ready,
         deadline=min((d for d in known if d is not None), default=None),
         standing_by=member.healthy and standing_by(heard, now),
         described=detail is not None,
         given_up=member.given_up,
         slots=member.slots,
+        unclear=ready is None and instance_id in registry.unclear,
     )
 
 

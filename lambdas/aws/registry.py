@@ -26,10 +26,11 @@ _LONGEST_NOTICE: Final = NOTICE_SECONDS + STALE_SECONDS
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The workers of a group by instance, and how many rows made no sense."""
+    """The workers of a group by instance, how many rows made no sense, and whose these are."""
 
     workers: Mapping[str, list[Worker]]
     malformed: int
+    unclear: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class RegistryReader:
         """
         found: dict[str, list[Worker]] = {}
         malformed = 0
+        unclear: set[str] = set()
         pages = self.dynamodb.get_paginator("query").paginate(
             TableName=self.table,
             KeyConditionExpression="#g = :g",
@@ -58,9 +60,10 @@ class RegistryReader:
                     worker = registry_item.parse(item)
                 except ValueError:
                     malformed += 1
+                    unclear.add(registry_item.owner(item))
                 else:
                     found.setdefault(worker.instance, []).append(worker)
-        return Registered(found, malformed)
+        return Registered(found, malformed, frozenset(unclear))
 
 
 def ready_since(workers: list[Worker], expected: int, now: float) -> float | None:

@@ -208,8 +208,8 @@ def _victims(
             break
         if count > surplus:
             continue  # without it the side would lack slots, and launch again
-        if not instance.described:
-            continue  # what it is, nobody knows yet
+        if not instance.described or instance.unclear:
+            continue  # what it is, or whether it serves, nobody knows; who stays silent goes all the same
         if side is Side.PRIMARY and instance.market is Market.ON_DEMAND:
             if on_demand - count < base:
                 continue

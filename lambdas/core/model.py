@@ -55,6 +55,7 @@ class Instance:
     slot is missing or stale. ``deadline`` is when AWS takes the instance, ``None`` without a notice.
     ``standing_by`` says that it has booted, and works as soon as the instance before it lets go of the job.
     ``described`` is false while the group lists it and EC2 does not yet: market and age are guesses then.
+    ``unclear`` says that a row of its workers makes no sense: it is not known to serve, and may all the same.
     ``given_up`` says that the group ends it of its own accord and launches its successor already: it works
     until its deadline, and no longer counts towards the desired capacity. ``slots`` is for how many it counts
     there: its weight.
@@ -71,6 +72,7 @@ class Instance:
     described: bool = True
     given_up: bool = False
     slots: int = 1
+    unclear: bool = False
 
     @property
     def is_heard(self) -> bool:

@@ -57,7 +57,7 @@ def parse(item: Mapping[str, Any]) -> Worker:
     Raise ``ValueError`` for an item that no worker of ours writes.
     """
     try:
-        instance, _, slot = item[names.REGISTRY_SORT_KEY]["S"].rpartition("/")
+        instance, _, slot = _place(item)
         worker = Worker(
             group=item[names.REGISTRY_KEY]["S"],
             instance=instance,
@@ -72,6 +72,20 @@ def parse(item: Mapping[str, Any]) -> Worker:
     if worker.state not in _STATES:
         raise ValueError(f"worker state is {worker.state!r}, allowed: {', '.join(_STATES)}")
     return worker
+
+
+def owner(item: Mapping[str, Any]) -> str:
+    """Return the instance that an item of the table is about: its key says so, whatever else it says.
+
+    DynamoDB takes no item without its whole key (API reference, ``PutItem``).
+    """
+    return _place(item)[0]
+
+
+def _place(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return an item's instance, a slash, and the worker's slot there."""
+    place: tuple[str, str, str] = item[names.REGISTRY_SORT_KEY]["S"].rpartition("/")
+    return place
 
 
 def heartbeat(instance: str, now: float, state: WorkerState, deadline: float | None) -> dict[str, Any]:

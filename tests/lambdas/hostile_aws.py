@@ -9,7 +9,7 @@ own idea of who its members are. Calls check what must hold at that moment; ``vi
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -44,6 +44,9 @@ class HostileAws:
         self.queue: list[tuple[float, str]] = []
         self.returned: dict[str, int] = {}
         self.blind = False
+        self.rival: Callable[[], object] | None = None  # a pass of the function's other copy
+        self.rivalry = 0.1
+        self._outdated: dict[str, float] = {}
         self.violations: list[str] = []
         self._serial = 0
 
@@ -159,8 +162,8 @@ class HostileAws:
         return {"Items": [self._row(group, box) for box in boxes]}
 
     def _row(self, group: str, box: Box) -> dict[str, Any]:
-        if self.draw.random() < 0.001:
-            return {"group": {"S": group}}
+        if self.draw.random() < 0.01:
+            return registry_item.key(group, box.id, 0) | {"heartbeat": {"S": "now"}}
         ready = box.launched + box.boot
         heard = max(ready, self.now - self.draw.uniform(0, 30))
         return registry_item.dump(Worker(group, box.id, 0, ready, heard, "ready"))
@@ -258,13 +261,32 @@ class HostileAws:
         return {"Item": item} if item else {}
 
     def call_put_item(self, Item: Any, ExpressionAttributeValues: Any, **_: Any) -> None:
-        stored = self.memory.get(Item["group"]["S"])
-        if stored is not None and self.draw.random() < 0.1:
-            # Another copy, which saw the same, was first.
-            stored["version"] = {"N": str(int(stored["version"]["N"]) + 1)}
+        group = Item["group"]["S"]
+        if group in self.memory and self.draw.random() < self.rivalry:
+            self._other_copy(group)
+        stored = self.memory.get(group)
         if stored is not None and stored["version"] != ExpressionAttributeValues[":v"]:
             raise ClientError({"Error": {"Code": "ConditionalCheckFailedException"}}, "PutItem")
-        self.memory[Item["group"]["S"]] = Item
+        self.memory[group] = Item
+
+    def _other_copy(self, group: str) -> None:
+        """Let the other copy be first: one that looks now and acts, or one that looked before this moment.
+
+        Of those there is one a moment at most: whoever saves after it has read what it saved, and looks now.
+        """
+        if self.draw.random() < 0.5 and self._outdated.get(group) != self.now:
+            self._outdated[group] = self.now
+            stored = self.memory[group]
+            stored["version"] = {"N": str(int(stored["version"]["N"]) + 1)}
+            return
+        rival, self.rival = self.rival, None
+        try:
+            if rival is not None:
+                rival()
+        except ClientError:
+            pass  # it found no parameters
+        finally:
+            self.rival = rival
 
     def call_send_message(self, MessageBody: str, DelaySeconds: int, **_: Any) -> None:
         self.queue.append((self.now + DelaySeconds, MessageBody))

@@ -10,7 +10,7 @@ from lambdas.aws.budget import MOST_PAGES, Budget, BudgetError
 from lambdas.aws.observe import MOST_TRIES
 from lambdas.aws.registry import SKEW_SECONDS, STALE_SECONDS
 from lambdas.core import registry_item
-from lambdas.core.memory import FORGET_SECONDS
+from lambdas.core.memory import FORGET_SECONDS, LONGEST_BOOT
 from lambdas.core.model import Alarm, SetDesired, Side
 from lambdas.core.registry_item import Worker
 from lambdas.core.situation import Situation
@@ -150,6 +150,22 @@ def test_a_row_that_makes_no_sense_is_skipped_and_told(aws: FakeAws, malformed: 
     outcome = only(controller(aws).run())
     assert outcome.decision.situation.ready == 4
     assert outcome.troubles == ("1 malformed rows in the worker registry",)
+
+
+def test_whose_row_makes_no_sense_is_not_let_go_before_it_counts_as_silent(aws: FakeAws) -> None:
+    """It may be the only one that serves: the others boot."""
+    aws.parameters[f"{ROOT}/inference/target"] = "2"
+    for slot in aws.slots:
+        slot["heartbeat"] = {"S": "now"} if slot["worker"]["S"] == "i-1/0" else {"N": str(NOW - 3600)}
+    outcome = only(controller(aws).run())
+    assert [i.id for i in outcome.decision.situation.primary if i.unclear] == ["i-1"]
+    assert "i-1" in aws.instances
+    assert len(aws.instances) == 2
+    for slot in aws.slots:
+        if slot["worker"]["S"] != "i-1/0":
+            slot["heartbeat"] = {"N": str(NOW + LONGEST_BOOT)}
+    controller(aws, NOW + LONGEST_BOOT).run()
+    assert "i-1" not in aws.instances
 
 
 @pytest.mark.parametrize(("ahead", "ready"), [(SKEW_SECONDS, 4), (SKEW_SECONDS + 1, 3)])

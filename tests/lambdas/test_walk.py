@@ -10,13 +10,13 @@ import pytest
 from bench.walk import main
 from lambdas.aws import controller, observe
 from lambdas.aws.auto_scaling import AutoScalingService
-from lambdas.core import situation
+from lambdas.core import registry_item, situation
 from tests.lambdas import walk
 
 
 def test_nothing_breaks_on_a_hostile_aws(tmp_path: Path) -> None:
     out = tmp_path / "walk.json"
-    assert main(["--out", str(out), "--steps", "20000", "--seed", "3000"]) == 0
+    assert main(["--out", str(out), "--steps", "20000", "--seed", "1000"]) == 0
     found = json.loads(out.read_text())
     assert found["violations"] == []
     assert found["passes"] > 3_000
@@ -61,3 +61,10 @@ def test_the_walk_would_notice_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(controller, "MOST_LOOKS", 1)
     _, violations = walk.run(4_000)
     assert any("is not known" in line for line in violations)
+
+
+def test_the_walk_would_notice_who_is_let_go_unread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a row that makes no sense says nothing of its instance, the only one that serves may go."""
+    monkeypatch.setattr(registry_item, "owner", lambda _: "")
+    _, violations = walk.run(500, seed=1025)
+    assert any("was the last ready worker" in line for line in violations)

@@ -8,6 +8,7 @@
 - one group's trouble leaves no other out;
 - a fleet is not modified while it is being modified.
 
+The function's other copy is now and then first, with a pass of its own or with what it saw before.
 Calls of one kind fail at a time: of two at once, the queue among them, nobody can say what is known when.
 A pass itself takes no time, and a group's own list of members does not lag: where it does, only protection
 from scale-in keeps AWS from picking.
@@ -187,7 +188,9 @@ def world(seed: int) -> Walk:
         aws.pools[f"{name}-fallback"] = Pool(f"{name}-fallback", name, is_spot=False)
     aws.parameters[f"{ROOT}/broken/target"] = "4"
     place = StackPlace("dev", ROOT, "memory", "registry", "queue")
-    return Walk(aws, draw, build(aws.client, place, lambda: aws.now))
+    controller = build(aws.client, place, lambda: aws.now)
+    aws.rival = controller.run
+    return Walk(aws, draw, controller)
 
 
 @contextmanager

@@ -205,11 +205,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="how long memory and CPU are measured")
     parser.add_argument("--rounds", type=int, default=4, help="how many notices are timed")
     options = parser.parse_args()
-    argv = [sys.executable, "-m", "tests.node.crash"]
+    argv = [sys.executable, "-m", "tests.node.damage"]
     crash = json.loads(subprocess.run(argv, cwd=ROOT, check=True, capture_output=True, text=True).stdout)  # noqa: S603
     to_file, to_signal = notice_latency(options.rounds)
     result = {
         "cases": crash["cases"],
+        "interleavings": crash["interleavings"],
         "lost": crash["lost"],
         "orphaned": crash["orphaned"],
         "unfinished": crash["unfinished"],

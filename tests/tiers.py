@@ -47,6 +47,7 @@ _MARKS_OF: Final = {
     "node/test_tasks.py": "adapter long",
     "node/test_volume_aws.py": "adapter long",
     "node/test_volume_crash.py": "adapter long",
+    "node/test_volume_interleave.py": "adapter long",
     "preflight": "adapter",
     "preflight/test_stack.py": "program",
     "oracles": "program",

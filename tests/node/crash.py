@@ -1,23 +1,19 @@
 """Kill ``volume`` before and after every API call of a boot, or let the instance be taken; go on in every way
 there is; count the damage.
-
-``python -m tests.node.crash`` plays all cases and prints one JSON object.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import random
-import sys
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from tests.node.clocks import FakeClock
-from tests.node.world import KilledError, World, WorldEbs, WorldFiller, WorldHost, WorldLease
+from tests.node.world import KilledError, World, WorldEbs, WorldLease
+from tests.node.world_host import WorldFiller, WorldHost
 from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
 from userdata.agent.storage.volume.execute import Executor, HeldVolume, MountPlace
 
@@ -78,9 +74,9 @@ class Outcome:
 class Region:
     """A world, and what training has been told is safe on the volume."""
 
-    def __init__(self, weather: str, seed: int) -> None:
+    def __init__(self, weather: str, seed: int, clock: FakeClock | None = None) -> None:
         lag, throttle = WEATHERS[weather]
-        self.clock = FakeClock()
+        self.clock = clock or FakeClock()
         self.world = World(self.clock, lag, throttle, seed)
         self.promised: list[str] = []
         self.taken: str | None = None
@@ -106,9 +102,10 @@ class Region:
             raise UnwantedError(f"{instance} is being taken")
 
     def work(self, instance: str) -> None:
-        """A checkpoint of the running training: once written, it may never be lost."""
-        line = f"work {len(self.promised)} of {instance}"
-        WorldHost(self.world, instance).write(line)
+        """A checkpoint of the running training: once it is flushed it may never be lost."""
+        host, line = WorldHost(self.world, instance), f"work {len(self.promised)} of {instance}"
+        host.write(line)
+        host.sync()
         self.promised.append(line)
 
     def live(self, instance: str, zone: str, *, release: bool) -> HeldVolume:
@@ -123,13 +120,16 @@ class Region:
         executor.keep_alive()
         self.work(instance)
         if release:
+            last = f"last words of {instance}"
+            WorldHost(self.world, instance).write(last)  # to flush them is the unmount's part
             executor.down(held)
+            self.promised.append(last)
         return held
 
     def damage(self) -> Outcome:
         """Look at what is really there, past all lag."""
-        home = self.world.disks.get(self.world.item.volume or "")
-        content = home.content if home and home.content else ()
+        home = self.world.disks.get(self.world.home or "")
+        content = home.durable if home and home.durable else ()
         lost = sum(p not in content for p in self.promised) + (home is None)
         return Outcome(lost, len(self.world.disks) - (home is not None) + len(self.world.copies))
 
@@ -232,7 +232,7 @@ def _take(region: Region, case: Case) -> None:
     with contextlib.suppress(UnwantedError):
         region.live("i-x", ZONES[0], release=True)
     world.before = lambda instance, operation: None
-    assert world.item.holder is None, "the lease was not given back"
+    assert world.holder is None, "the lease was not given back"
     if region.heard:
         late = {operation for _, operation in world.calls[case.at + 1 :]} - HARMLESS
         assert not late, f"after the notice: {late}"
@@ -273,22 +273,3 @@ def soak(seed: int) -> Outcome:
     except (AgentError, AssertionError) as error:
         return replace(region.damage(), error=f"{type(error).__name__}: {error}")
     return region.damage()
-
-
-def main() -> None:
-    played: dict[Case | Soak, Outcome] = {case: play(case) for case in cases()}
-    played |= {Soak(seed): soak(seed) for seed in range(SOAKS)}
-    bad = [{**asdict(c), **asdict(o)} for c, o in played.items() if o.lost or o.orphaned or o.error]
-    summary = {
-        "cases": len(played),
-        "by_sequel": Counter(c.then for c in played),
-        "lost": sum(o.lost for o in played.values()),
-        "orphaned": sum(o.orphaned for o in played.values()),
-        "unfinished": sum(bool(o.error) for o in played.values()),
-        "bad": bad[:20],
-    }
-    sys.stdout.write(json.dumps(summary) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,27 +1,28 @@
-"""EBS, one job's lease and the instances of one region, in memory, as AWS behaves and moto does not.
+"""EBS, one job's item and the instances of one region, in memory, as AWS behaves and moto does not.
 
 Modelled: volumes hold contents; a volume attaches in its own zone only and to one instance only; snapshots
-take time and hold what was written when they were begun; descriptions lag; requests are throttled; a
-terminated instance lets go of its volumes after a while. Every API call passes `World.call`, where a test
-can kill the caller.
+take time and hold what had reached the volume when they were begun; what a kernel had not written yet is
+lost with its machine; descriptions lag; requests are throttled; a terminated instance lets go of its volumes
+after a while. Every call passes `World.call`, where a test can stop or kill the caller.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
 from tests.node.clocks import FakeClock
-from userdata.agent.machine.errors import AgentError, LeaseLostError
-from userdata.agent.machine.host import SystemHost
+from tests.node.job_table import Attributes, JobTable
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.storage.volume.ebs import NotThereError, PassingError
-from userdata.agent.storage.volume.lease import LEASE_SECONDS
-from userdata.agent.storage.volume.model import EbsVolume, Lease, Snapshot
+from userdata.agent.storage.volume.lease import DynamoLease
+from userdata.agent.storage.volume.model import EbsVolume, Snapshot
 
 CREATE_SECONDS, ATTACH_SECONDS, DETACH_SECONDS, SNAPSHOT_SECONDS, DYING_SECONDS = 8.0, 6.0, 6.0, 40.0, 45.0
+
+Content = tuple[str, ...]
 
 
 class KilledError(BaseException):
@@ -30,38 +31,36 @@ class KilledError(BaseException):
 
 @dataclass
 class Disk:
-    """A volume as it really is. ``content``: None without a file system."""
+    """A volume as it really is. ``durable`` is on it; ``content`` is what its machine sees, caches included.
+
+    None without a file system.
+    """
 
     id: str
     zone: str
     size: int
     tags: dict[str, Any]
     ready_at: float
-    content: tuple[str, ...] | None = None
+    durable: Content | None = None
+    content: Content | None = None
     instance: str | None = None
     device: str | None = None
     settled_at: float = 0.0
     """When the attachment or detachment in progress is done."""
     detaching: bool = False
     mounted: bool = False
+    failed: bool = False
+    """In state ``error``."""
 
 
 @dataclass
 class Copy:
     id: str
     source: str
-    content: tuple[str, ...] | None
+    content: Content | None
     token: int
     ready_at: float
-
-
-@dataclass
-class Item:
-    holder: str | None = None
-    until: float = 0.0
-    token: int = 0
-    volume: str | None = None
-    writer: int = 0
+    failed: bool = False
 
 
 @dataclass
@@ -72,11 +71,13 @@ class World:
     seed: int = 0
     disks: dict[str, Disk] = field(default_factory=dict)
     copies: dict[str, Copy] = field(default_factory=dict)
-    item: Item = field(default_factory=Item)
+    item: Attributes = field(default_factory=dict)
     calls: list[tuple[str, str]] = field(default_factory=list)
-    """(instance, operation) of every API call, in order."""
+    """(instance, operation) of every call to AWS, in order."""
     before: Callable[[str, str], None] = lambda instance, operation: None
     after: Callable[[str, str], None] = lambda instance, operation: None
+    point: Callable[[str, str], None] = lambda instance, operation: None
+    """Before every call, also those to the operating system."""
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -84,6 +85,14 @@ class World:
         self._dying: dict[str, float] = {}
         self._made = 0
         self._client_tokens: dict[tuple[Any, ...], str] = {}
+
+    @property
+    def home(self) -> str | None:
+        return self.item["volume"]["S"] if "volume" in self.item else None
+
+    @property
+    def holder(self) -> str | None:
+        return self.item["holder"]["S"] if "holder" in self.item else None
 
     # --- time ---
 
@@ -107,19 +116,19 @@ class World:
 
     def terminate(self, instance: str) -> None:
         """The instance dies: mounts end at once, attachments after a while."""
-        for disk in self.disks.values():
-            if disk.instance == instance:
-                disk.mounted = False
+        self.reboot(instance)
         self._dying[instance] = self.clock.monotonic() + DYING_SECONDS
 
     def reboot(self, instance: str) -> None:
+        """What the kernel had not written yet is gone."""
         for disk in self.disks.values():
             if disk.instance == instance:
-                disk.mounted = False
+                disk.mounted, disk.content = False, disk.durable
 
     # --- calls ---
 
     def call(self, instance: str, operation: str, effect: Callable[[], Any], *, limited: bool = True) -> Any:
+        self.point(instance, operation)
         self.settle()
         self.calls.append((instance, operation))
         self.before(instance, operation)
@@ -147,37 +156,36 @@ class World:
         return (), ()
 
     def _volumes(self) -> tuple[EbsVolume, ...]:
+        return tuple(self._seen_disk(disk) for disk in self.disks.values())
+
+    def _seen_disk(self, disk: Disk) -> EbsVolume:
         now = self.clock.monotonic()
-        found = []
-        for disk in self.disks.values():
-            attachment = None
-            if disk.instance:
-                attachment = (
-                    "detaching" if disk.detaching else "attached" if now >= disk.settled_at else "attaching"
-                )
-            state = "creating" if now < disk.ready_at else "in-use" if disk.instance else "available"
-            tags = disk.tags
-            found.append(
-                EbsVolume(
-                    disk.id,
-                    disk.zone,
-                    state,
-                    disk.instance,
-                    attachment,
-                    disk.device,
-                    tags.get("token"),
-                    tags.get("source"),
-                    tags.get("state"),
-                )
+        attachment = None
+        if disk.instance:
+            attachment = (
+                "detaching" if disk.detaching else "attached" if now >= disk.settled_at else "attaching"
             )
-        return tuple(found)
+        state = "creating" if now < disk.ready_at else "in-use" if disk.instance else "available"
+        tags = disk.tags
+        return EbsVolume(
+            disk.id,
+            disk.zone,
+            "error" if disk.failed else state,
+            disk.instance,
+            attachment,
+            disk.device,
+            tags.get("token"),
+            tags.get("source"),
+            tags.get("state"),
+        )
 
     def _snapshots(self) -> tuple[Snapshot, ...]:
         now = self.clock.monotonic()
-        return tuple(
-            Snapshot(c.id, "completed" if now >= c.ready_at else "pending", c.source, c.token)
-            for c in self.copies.values()
-        )
+
+        def state(copy: Copy) -> str:
+            return "error" if copy.failed else "completed" if now >= copy.ready_at else "pending"
+
+        return tuple(Snapshot(c.id, state(c), c.source, c.token) for c in self.copies.values())
 
     def name(self, prefix: str) -> str:
         self._made += 1
@@ -187,6 +195,17 @@ class World:
         if volume not in self.disks:
             raise PassingError(f"InvalidVolume.NotFound: {volume}")
         return self.disks[volume]
+
+
+class WorldLease(DynamoLease):
+    """The shipped lease of one instance, on the world's item. DynamoDB's conditional writes do not lag."""
+
+    def __init__(self, world: World, instance: str) -> None:
+        def call(operation: str, effect: Callable[[], Any]) -> Any:
+            return world.call(instance, operation, effect, limited=False)
+
+        table: Any = JobTable(world.item, call)
+        super().__init__(table, "jobs", "job", instance, world.clock)
 
 
 class WorldEbs:
@@ -216,10 +235,8 @@ class WorldEbs:
             if snapshot and (copy is None or now < copy.ready_at):
                 raise PassingError(f"InvalidSnapshot.NotFound: {snapshot}")
             tags = {"token": token, "state": "preparing", "source": source}
-            volume = world.name("vol")
-            world.disks[volume] = Disk(
-                volume, zone, self._size, tags, now + CREATE_SECONDS, copy.content if copy else None
-            )
+            volume, content = world.name("vol"), copy.content if copy else None
+            world.disks[volume] = Disk(volume, zone, self._size, tags, now + CREATE_SECONDS, content, content)
             world._client_tokens[key] = volume
             return volume
 
@@ -230,7 +247,7 @@ class WorldEbs:
             world, disk = self._world, self._world.disk(volume)
             snapshot = world.name("snap")
             ready_at = world.clock.monotonic() + SNAPSHOT_SECONDS
-            world.copies[snapshot] = Copy(snapshot, volume, disk.content, token, ready_at)
+            world.copies[snapshot] = Copy(snapshot, volume, disk.durable, token, ready_at)
             return snapshot
 
         return str(self._call("create_snapshot", effect))
@@ -283,120 +300,3 @@ class WorldEbs:
                 raise NotThereError(snapshot)
 
         self._call("delete_snapshot", effect)
-
-
-class WorldLease:
-    """`LeaseStore` of one instance; DynamoDB's conditional writes do not lag."""
-
-    def __init__(self, world: World, instance: str) -> None:
-        self._world, self._instance = world, instance
-
-    def _update(self, operation: str, effect: Callable[[Item], Any], token: int | None = None) -> Any:
-        def guarded() -> Any:
-            item = self._world.item
-            if token is not None and (item.holder != self._instance or item.token != token):
-                raise LeaseLostError(f"{operation}: held by {item.holder} under {item.token}")
-            return effect(item)
-
-        return self._world.call(self._instance, operation, guarded, limited=False)
-
-    def acquire(self) -> Lease | None:
-        def effect(item: Item) -> Lease | None:
-            now = self._world.clock.wall()
-            if item.holder not in (None, self._instance) and item.until >= now:
-                return None
-            item.holder, item.until, item.token = self._instance, now + LEASE_SECONDS, item.token + 1
-            return Lease(item.token, item.volume, item.writer)
-
-        lease: Lease | None = self._update("acquire", effect)
-        return lease
-
-    def renew(self, token: int) -> None:
-        self._update("renew", lambda item: self._set(item), token)
-
-    def claim(self, token: int) -> None:
-        self._update("claim", lambda item: self._set(item, writer=token), token)
-
-    def commit(self, token: int, volume: str) -> None:
-        self._update("commit", lambda item: self._set(item, writer=token, volume=volume), token)
-
-    def adopt(self, token: int, new_token: int, volume: str) -> None:
-        def effect(item: Item) -> None:
-            if item.volume is not None:
-                raise LeaseLostError("adopt: the item names a volume")
-            self._set(item, token=new_token, writer=new_token - 1, volume=volume)
-
-        self._update("adopt", effect, token)
-
-    def release(self, token: int) -> None:
-        self._update("release", lambda item: self._set(item, holder=None), token)
-
-    def _set(self, item: Item, **changes: Any) -> None:
-        self._world.item = replace(item, until=self._world.clock.wall() + LEASE_SECONDS, **changes)
-
-
-class WorldHost(SystemHost):
-    """Devices and mounts of one instance."""
-
-    def __init__(self, world: World, instance: str) -> None:
-        super().__init__()
-        self._world, self._instance = world, instance
-
-    def _attached(self) -> list[Disk]:
-        now = self._world.clock.monotonic()
-        disks = self._world.disks.values()
-        return [d for d in disks if d.instance == self._instance and now >= d.settled_at and not d.detaching]
-
-    def _at(self, device: str) -> Disk:
-        return next(d for d in self._attached() if f"/dev/nvme-{d.id}" == device)
-
-    def device_of(self, volume: str) -> str | None:
-        return next((f"/dev/nvme-{d.id}" for d in self._attached() if d.id == volume), None)
-
-    def filesystem(self, device: str) -> str | None:
-        return None if self._at(device).content is None else "xfs"
-
-    def make_filesystem(self, device: str) -> None:
-        disk = self._at(device)
-        assert disk.content is None, f"{disk.id} is formatted over its content"
-        disk.content = ()
-
-    def mounted(self, path: Path) -> str | None:
-        return next((f"/dev/nvme-{d.id}" for d in self._attached() if d.mounted), None)
-
-    def mount(self, device: str, path: Path) -> None:
-        assert self.mounted(path) is None
-        disk = self._at(device)
-        assert disk.content is not None
-        disk.mounted = True
-
-    def unmount(self, path: Path) -> None:
-        next(d for d in self._attached() if d.mounted).mounted = False
-
-    def write(self, line: str) -> None:
-        """What training does: it appends to the mounted volume."""
-        disk = next(d for d in self._attached() if d.mounted)
-        assert disk.content is not None
-        disk.content = (*disk.content, line)
-
-    def content(self) -> tuple[str, ...]:
-        disk = next(d for d in self._attached() if d.mounted)
-        assert disk.content is not None
-        return disk.content
-
-
-class WorldFiller:
-    """A dataset of two files; the marker comes last."""
-
-    def __init__(self, host: WorldHost, parts: tuple[str, ...] = ("part-1", "part-2")) -> None:
-        self._host, self._parts = host, parts
-
-    def filled(self) -> bool:
-        return "dataset complete" in self._host.content()
-
-    def fill(self, keep_alive: Callable[[], None]) -> None:
-        for part in self._parts:
-            keep_alive()
-            if part not in self._host.content():
-                self._host.write(part)
-        self._host.write("dataset complete")

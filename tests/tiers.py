@@ -33,6 +33,7 @@ _MARKS_OF: Final = {
     "lambdas/test_bench.py": "adapter long",
     "lambdas/test_walk.py": "adapter long",
     "live": "program",
+    "live/test_blocks.py": "pure",
     "live/test_days.py": "program long",
     "live/test_local_cloud_page.py": "pure",
     "live/test_scheduler.py": "pure",

@@ -22,6 +22,7 @@ from moto.ec2.models.elastic_block_store import EBSBackend, Snapshot, Volume
 from moto.ec2.responses.elastic_block_store import ElasticBlockStore
 from moto.ec2.utils import generic_filter
 
+from gpu_spot.nodes.blocks import Blocks
 from gpu_spot.nodes.journal import Entry, Journal, Kind
 from gpu_spot.nodes.times import Times
 from pulumi_on_moto.errors import LocalCloudError
@@ -38,14 +39,16 @@ class Disks:
         self._snapshots = folder / "snapshots"
         self._times = times
         self._journal = journal
+        self._blocks = Blocks()
         self._ours: dict[str, Any] = {}
+        self._unread: dict[str, float] = {}
         self._by_client_token: dict[str, str] = {}
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self.now = 0.0
         """As far as it was settled, in epoch seconds."""
         self.copying_until = 0.0
-        """When the last snapshot that was begun is complete."""
+        """When the last snapshot of a volume that nobody has mounted is complete."""
         self.mounted: set[str] = set()
         """Volumes that some instance has mounted."""
 
@@ -71,6 +74,15 @@ class Disks:
         if self.folder(volume).exists():
             raise LocalCloudError(f"volume {volume} is formatted over its content")
         self.folder(volume).mkdir(parents=True)
+
+    def wrote(self, volume: str, mib: float) -> None:
+        """So many MiB were written on a volume: its next snapshot has them to copy."""
+        self._blocks.wrote(volume, mib)
+
+    def first_read(self, volume: str, mib: float) -> float:
+        """Return how many seconds the first read of so much takes; none but on a copy of a snapshot."""
+        rate = self._unread.get(volume)
+        return 0.0 if rate is None else self._times.first_read(mib, rate)
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
@@ -112,6 +124,9 @@ class Disks:
             volume: Any = answer.result
             self._ours[volume.id] = volume
             self._by_client_token[call._get_param("ClientToken") or volume.id] = volume.id
+            self._blocks.created(volume.id, int(volume.size), source or "")
+            if source:
+                self._unread[volume.id] = float(call._get_param("VolumeInitializationRate") or 0)
             if source and (self._snapshots / source).exists():
                 shutil.copytree(self._snapshots / source, self.folder(volume.id), symlinks=True)
             volume.local_state = "creating"
@@ -129,7 +144,7 @@ class Disks:
             if source.exists():
                 shutil.copytree(source, self._snapshots / snapshot.id, symlinks=True)
             snapshot.status, snapshot.local_progress = "pending", "0%"
-            seconds = self._times.snapshot_of(int(snapshot.volume.size))
+            seconds = self._times.snapshot_of(self._blocks.begun(snapshot.id, snapshot.volume.id))
             for step in range(1, _PROGRESS_STEPS):
                 said = f"{100 * step // _PROGRESS_STEPS}%"
                 self._later(
@@ -137,7 +152,8 @@ class Disks:
                     lambda said=said: setattr(snapshot, "local_progress", said),  # type: ignore[misc]
                 )
             self._later(seconds, lambda: self._completed(snapshot))
-            self.copying_until = self.now + seconds
+            if snapshot.volume.id not in self.mounted:
+                self.copying_until = self.now + seconds
             self._note("snapshot", snapshot.volume, snapshot=snapshot.id)
             return answer
 
@@ -211,6 +227,7 @@ class Disks:
     def _delete_snapshot(self, delete: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
         def deleted(call: Any) -> ActionResult:
             answer = delete(call)
+            self._blocks.discarded(call._get_param("SnapshotId"))
             shutil.rmtree(self._snapshots / call._get_param("SnapshotId"), ignore_errors=True)
             return answer
 

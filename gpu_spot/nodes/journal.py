@@ -35,6 +35,8 @@ class Entry:
     zone: str = ""
     snapshot: str = ""
     step: int = 0
+    loads: float = 0.0
+    """Seconds from the start of training to its first step."""
     contents: Contents | None = None
 
 

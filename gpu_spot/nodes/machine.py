@@ -83,6 +83,8 @@ class SimulatedHost:
         self._journal = journal
         self._scheduler = scheduler
         self._revision = ""
+        self.fresh_mib = 0.0
+        """What is copied to a new volume; counted as soon as it has a file system."""
         self.restart_volume: Callable[[], object] = lambda: None
         self.power_off: Callable[[float], None] = lambda seconds: None
         """What switches the instance off in so many seconds."""
@@ -102,7 +104,9 @@ class SimulatedHost:
 
     def make_filesystem(self, device: str) -> None:
         """See ``Host``."""
-        self._disks.format(device.removeprefix(_DEVICE))
+        volume = device.removeprefix(_DEVICE)
+        self._disks.format(volume)
+        self._disks.wrote(volume, self.fresh_mib)
 
     def mounted(self, path: Path) -> str | None:
         """See ``Host``."""
@@ -124,6 +128,15 @@ class SimulatedHost:
         self._note_contents("unmounted", volume)
         self._disks.mounted.discard(volume)
         path.unlink()
+
+    def wrote(self, mib: float) -> None:
+        """So much was written below the data directory."""
+        if self._data.is_symlink():
+            self._disks.wrote(self._data.readlink().name, mib)
+
+    def first_read(self, mib: float) -> float:
+        """Return how many seconds longer a first read takes on what is mounted here."""
+        return self._disks.first_read(self._data.readlink().name, mib) if self._data.is_symlink() else 0.0
 
     # Units and processes.
 

@@ -66,6 +66,7 @@ class SimulatedNode:
         self._profile = context.profile
         self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
         self._host = SimulatedHost(instance_id, self._data, context.disks, context.journal, context.scheduler)
+        self._host.fresh_mib = context.profile.dataset_gib * 1024
         self._clock = SimulatedClock(context.scheduler)
         self._deadline: float | None = None
         self._is_released = False
@@ -99,13 +100,22 @@ class SimulatedNode:
 
     def _start(self, unit: str, body: Callable[[], object], delay: float = 0.0) -> SimulatedTask:
         name = f"{unit} of {self.id}"
-        return self._scheduler.start(name, body, self._scheduler.now + delay, self._quiet_until)
+        at = self._scheduler.now + delay
+        return self._scheduler.start(name, body, at, self._quiet_until, self._unnoticed_until)
 
     def _quiet_until(self) -> float:
-        """Until when only time passes here: while it trains and nobody ends it."""
+        """Until when only time passes here: while it trains, writes nothing, and nobody ends it."""
         process = self._host.process
-        ends = self._is_released or self._deadline is not None
-        return 0.0 if process is None or ends else process.quiet_until
+        return 0.0 if process is None or self._ends else min(process.next_checkpoint, process.quiet_until)
+
+    def _unnoticed_until(self) -> float:
+        """Until when what happens here concerns nobody else."""
+        process = self._host.process
+        return 0.0 if process is None or self._ends else process.quiet_until
+
+    @property
+    def _ends(self) -> bool:
+        return self._is_released or self._deadline is not None
 
     def _boot(self) -> None:
         # EFS and shared datasets are not played.
@@ -156,9 +166,11 @@ class SimulatedNode:
         self._host.on_sigterm = act
 
     def _spawn(self, argv: list[str], environment: dict[str, str], cwd: Path) -> TrainingProcess:
-        process = TrainingProcess(self._profile, environment, self._clock.wall, next(self._pids))
+        process = TrainingProcess(self._profile, environment, self._clock.wall, next(self._pids), self._host)
         self._host.process = process
-        self._journal.note(Entry(self._clock.wall(), "running", self.id, step=process.first_step))
+        self._journal.note(
+            Entry(self._clock.wall(), "running", self.id, step=process.first_step, loads=process.loads)
+        )
         return process
 
     def _note_stop(self) -> None:

@@ -25,11 +25,17 @@ class SimulatedTask:
     """One line of execution. ``wake`` is when it goes on, in epoch seconds."""
 
     def __init__(
-        self, name: str, body: Callable[[], object], wake: float, quiet: Callable[[], float]
+        self,
+        name: str,
+        body: Callable[[], object],
+        wake: float,
+        quiet: Callable[[], float],
+        unnoticed: Callable[[], float],
     ) -> None:
         self.name = name
         self.wake = wake
         self._quiet = quiet
+        self._unnoticed = unnoticed
         self._body = body
         self._go = threading.Semaphore(0)
         self._back = threading.Semaphore(0)
@@ -45,7 +51,7 @@ class SimulatedTask:
     @property
     def next(self) -> float:
         """When it next does something that others may notice."""
-        return max(self.wake, self._quiet())
+        return max(self.wake, self._quiet(), self._unnoticed())
 
     def resume(self, hangs_after: float) -> None:
         """Let it run until it sleeps or ends."""
@@ -98,14 +104,20 @@ class Scheduler:
         self._current: SimulatedTask | None = None
 
     def start(
-        self, name: str, body: Callable[[], object], at: float, quiet: Callable[[], float] = lambda: 0.0
+        self,
+        name: str,
+        body: Callable[[], object],
+        at: float,
+        quiet: Callable[[], float] = lambda: 0.0,
+        unnoticed: Callable[[], float] = lambda: 0.0,
     ) -> SimulatedTask:
         """Add a task that begins at ``at``.
 
         Until the time that ``quiet`` returns nothing but the passing of time happens to it: its sleeps may
-        then last until time stops moving.
+        then last until time stops moving. Until the one of ``unnoticed`` it goes on by itself, but what it
+        does concerns nobody else.
         """
-        task = SimulatedTask(name, body, at, quiet)
+        task = SimulatedTask(name, body, at, quiet, unnoticed)
         self._tasks.append(task)
         return task
 

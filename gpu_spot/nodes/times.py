@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds. AWS promises none of them; all are assumed, of the order that people report.
+    """Seconds, and MiB a second. AWS promises none of them; all are assumed, of the order that people report.
 
-    A snapshot is pending "until all of the modified data has been transferred to Amazon S3" (EBS user guide,
-    "Create Amazon EBS snapshots"), so its time grows with the volume: ``snapshot`` seconds and one for each
-    ``snapshot_mib`` MiB, as if the whole volume were written. A copy is usable as soon as it is created: its
-    blocks come when they are read. ``dying`` is how long an instance that has ended keeps its volume. One
-    that we end ourselves goes on for ``terminate`` (the drain hook allows 120 s).
+    A snapshot is pending until all changed blocks have been transferred to Amazon S3 (EBS user guide, "Create
+    Amazon EBS snapshots"): ``snapshot`` seconds, and one for each ``snapshot_mib`` MiB that changed since the
+    newest one of its chain (``blocks.py``). A copy is usable as soon as it is created, and what is read of it
+    comes from S3 first (there, "Initialize Amazon EBS volumes"): at ``lazy_mib``, or at the rate that its
+    creation asked for. ``dying`` is how long an instance that has ended keeps its volume. One that we end
+    ourselves goes on for ``terminate`` (the drain hook allows 120 s).
     """
 
     create: float = 10.0
@@ -23,7 +24,12 @@ class Times:
     terminate: float = 90.0
     snapshot: float = 30.0
     snapshot_mib: float = 250.0
+    lazy_mib: float = 100.0
 
-    def snapshot_of(self, size_gib: int) -> float:
-        """Return how long a snapshot of a volume of that size takes."""
-        return self.snapshot + size_gib * 1024 / self.snapshot_mib
+    def snapshot_of(self, changed_mib: float) -> float:
+        """Return how long a snapshot takes that has so many MiB to copy."""
+        return self.snapshot + changed_mib / self.snapshot_mib
+
+    def first_read(self, mib: float, rate_mib: float) -> float:
+        """Return how long so many MiB of a fresh copy take that is filled at ``rate_mib`` (0: lazily)."""
+        return mib / (rate_mib or self.lazy_mib)

@@ -19,7 +19,7 @@ def travels(entries: Sequence[Entry], profile: TrainingProfile, end: float) -> T
     starts = _first_starts(entries)
     lost = {entry.instance for entry in entries if entry.kind in ("notice", "released", "gone")}
     return Travels(
-        moves=tuple(_move(entries, old, new, profile.load_seconds) for old, new in pairwise(starts)),
+        moves=tuple(_move(entries, old, new) for old, new in pairwise(starts)),
         stays=tuple(sorted(_stays(entries, end), key=lambda stay: (stay.begin, stay.volume))),
         underway=bool(starts) and starts[-1].instance in lost,
         step_seconds=profile.step_seconds,
@@ -36,7 +36,7 @@ def _first_starts(entries: Iterable[Entry]) -> list[Entry]:
     return list(starts.values())
 
 
-def _move(entries: Sequence[Entry], old: Entry, new: Entry, load_seconds: float) -> Move:
+def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
     """Return how training got from the instance of ``old`` to that of ``new``, where it has just started."""
     between = entries[entries.index(old) : entries.index(new)]
     zones = {entry.volume: entry.zone for entry in entries if entry.kind == "created"}
@@ -59,10 +59,11 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry, load_seconds: float)
         to_volume=arrived.volume,
         lost=ends[0].at,
         freed=freed.at,
-        begun=begun.at,
-        copied=copied.at,
+        # A snapshot that was taken ahead had been there before anybody wanted it.
+        begun=max(freed.at, begun.at),
+        copied=max(freed.at, copied.at),
         mounted=arrived.at,
-        running=new.at + load_seconds,
+        running=new.at + new.loads,
         steps_lost=_last(between, "stopped", instance=old.instance).step - new.step,
         before=left.contents or _NOTHING,
         after=arrived.contents or _NOTHING,

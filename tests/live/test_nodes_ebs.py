@@ -50,7 +50,10 @@ class World:
 def world(running: Running, tmp_path: Path) -> Iterator[World]:
     disks = Disks(tmp_path, TIMES, Journal())
     with disks.applied():
-        yield World(running, disks)
+        made = World(running, disks)
+        yield made
+        for left in made.ec2.describe_snapshots(OwnerIds=["self"])["Snapshots"]:
+            made.ec2.delete_snapshot(SnapshotId=left["SnapshotId"])
 
 
 def refused(code: str) -> Any:
@@ -110,12 +113,13 @@ def test_a_snapshot_holds_what_was_written_when_it_was_begun(world: World) -> No
     world.after(10)
     world.disks.format(volume)
     (world.disks.folder(volume) / "weights").write_text("before")
+    world.disks.wrote(volume, 1024)
     snapshot = world.ec2.create_snapshot(VolumeId=volume)["SnapshotId"]
     (world.disks.folder(volume) / "weights").write_text("after")
     assert world.snapshot(snapshot) == ("pending", "0%")
     with refused("IncorrectState"):
         world.create(B, SnapshotId=snapshot)
-    world.after(11)  # of 20 s and one for a GiB
+    world.after(11)  # of 20 s and one for the GiB that was written
     assert world.snapshot(snapshot) == ("pending", "50%")
     world.after(10)
     assert world.snapshot(snapshot) == ("completed", "100%")
@@ -125,6 +129,49 @@ def test_a_snapshot_holds_what_was_written_when_it_was_begun(world: World) -> No
     world.ec2.delete_volume(VolumeId=volume)
     assert not world.disks.folder(volume).exists()
     assert world.disks.folder(copy).exists()
+
+
+def test_a_snapshot_takes_as_long_as_what_changed_since_the_last_of_its_chain(world: World) -> None:
+    volume = world.create(A)
+    world.after(10)
+    world.disks.format(volume)
+    world.disks.wrote(volume, 1024)
+    first = world.ec2.create_snapshot(VolumeId=volume)["SnapshotId"]
+    world.after(21)
+    assert world.snapshot(first)[0] == "completed"
+    copy = world.create(B, SnapshotId=first)
+    world.after(10)
+    second = world.ec2.create_snapshot(VolumeId=copy)["SnapshotId"]
+    world.after(20)
+    assert world.snapshot(second)[0] == "completed"  # nothing was written
+    for snapshot in (first, second):
+        world.ec2.delete_snapshot(SnapshotId=snapshot)
+    third = world.ec2.create_snapshot(VolumeId=copy)["SnapshotId"]
+    world.after(20)
+    assert world.snapshot(third)[0] == "pending"  # all of it again
+    world.after(1)
+    assert world.snapshot(third)[0] == "completed"
+
+
+def test_a_snapshot_of_a_mounted_volume_keeps_nobody_waiting(world: World) -> None:
+    volume = world.create(A)
+    world.after(10)
+    world.disks.mounted.add(volume)
+    world.ec2.create_snapshot(VolumeId=volume)
+    assert world.disks.copying_until == 0
+    world.disks.mounted.discard(volume)
+    world.ec2.create_snapshot(VolumeId=volume)
+    assert world.disks.copying_until == world.disks.now + 20
+
+
+def test_only_a_copy_is_slow_at_its_first_read(world: World) -> None:
+    volume = world.create(A)
+    world.after(10)
+    snapshot = world.ec2.create_snapshot(VolumeId=volume)["SnapshotId"]
+    world.after(20)
+    lazy = world.create(B, SnapshotId=snapshot)
+    fast = world.create(B, SnapshotId=snapshot, VolumeInitializationRate=300)
+    assert [world.disks.first_read(one, 600) for one in (volume, lazy, fast)] == [0, 6, 2]
 
 
 def test_the_same_client_token_creates_once(world: World) -> None:

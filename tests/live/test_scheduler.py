@@ -57,6 +57,14 @@ def test_a_quiet_task_sleeps_until_time_stops_or_something_happens_to_it() -> No
     assert stage.said[2:] == [("a", 501), ("a", 502)]
 
 
+def test_an_unnoticed_task_goes_on_by_itself_and_wakes_nobody_else() -> None:
+    stage = Stage()
+    stage.scheduler.start("a", lambda: stage.sleeper("a", 1, 3), 0, lambda: 10.0, lambda: 1000.0)
+    assert stage.scheduler.next == 1000
+    stage.scheduler.advance(100)
+    assert stage.said == [("a", 10), ("a", 11), ("a", 12)]
+
+
 def test_a_task_that_is_ended_goes_no_further_and_no_handler_of_its_own_keeps_it() -> None:
     stage, left = Stage(), list[str]()
 

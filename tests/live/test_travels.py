@@ -9,14 +9,15 @@ from gpu_spot.nodes.journal import Entry
 from gpu_spot.nodes.process import TrainingProfile
 from gpu_spot.nodes.travels import travels
 
-PROFILE = TrainingProfile(load_seconds=20)
+PROFILE = TrainingProfile()
+LOADS = 20.0
 OLD, NEW = Contents(3, "old"), Contents(3, "new")
 
 FIRST = [
     Entry(0, "created", volume="v1", zone="a"),
     Entry(10, "attaching", "A", "v1"),
     Entry(16, "mounted", "A", "v1", contents=Contents(0, "")),
-    Entry(16, "running", "A", step=0),
+    Entry(16, "running", "A", step=0, loads=LOADS),
 ]
 LEFT = [
     Entry(100, "notice", "A"),
@@ -33,7 +34,7 @@ HALF_WAY = [
     Entry(416, "mounted", "B", "v2", contents=OLD),
     Entry(416, "deleted", volume="v1", zone="a"),
 ]
-ARRIVED = [*HALF_WAY, Entry(420, "running", "B", step=4)]
+ARRIVED = [*HALF_WAY, Entry(420, "running", "B", step=4, loads=LOADS)]
 
 
 def test_nothing_happened_before_the_first_start() -> None:
@@ -68,7 +69,7 @@ def test_a_loss_without_notice_begins_with_the_end_of_the_instance() -> None:
     here = [
         Entry(300, "attaching", "B", "v1"),
         Entry(306, "mounted", "B", "v1", contents=NEW),
-        Entry(306, "running", "B", step=1),
+        Entry(306, "running", "B", step=1, loads=LOADS),
     ]
     [move] = travels([*FIRST, *lost, *here], PROFILE, 1000).moves
     assert (move.cause, move.from_volume, move.to_volume) == ("loss", "v1", "v1")
@@ -93,7 +94,7 @@ def test_an_instance_that_is_lost_on_the_way_belongs_to_the_move() -> None:
         Entry(600, "snapshot", volume="v2", snapshot="s2"),
         Entry(700, "created", volume="v3", zone="c", snapshot="s2"),
         Entry(716, "mounted", "C", "v3", contents=OLD),
-        Entry(720, "running", "C", step=4),
+        Entry(720, "running", "C", step=4, loads=LOADS),
     ]
     [move] = travels([*FIRST, *LEFT, *HALF_WAY, *lost, *again], PROFILE, 1000).moves
     assert (move.from_volume, move.to_volume, move.to_zone) == ("v1", "v3", "c")
@@ -101,7 +102,7 @@ def test_an_instance_that_is_lost_on_the_way_belongs_to_the_move() -> None:
 
 
 def test_a_restart_on_the_same_instance_is_no_move() -> None:
-    restarted = [Entry(50, "stopped", "A", step=1), Entry(60, "running", "A", step=0)]
+    restarted = [Entry(50, "stopped", "A", step=1), Entry(60, "running", "A", step=0, loads=LOADS)]
     assert travels([*FIRST, *restarted], PROFILE, 1000).moves == ()
 
 

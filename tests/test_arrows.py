@@ -48,7 +48,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         "lambdas.core",
     },
     "gpu_spot.market.deadline": {"gpu_spot.market.rules", "gpu_spot.market.supply", "numpy"},
-    "gpu_spot.nodes": {"gpu_spot.facts", "userdata", "pulumi_on_moto", "moto", "botocore", "yaml"},
+    "gpu_spot.nodes": {
+        *("gpu_spot.facts", "userdata", "pulumi_on_moto"),
+        *("moto", "botocore", "yaml", "cryptography"),
+    },
     "gpu_spot.aws_check": {
         *("gpu_spot.preflight.account", "gpu_spot.preflight.prices"),
         *("pulumi_on_moto", "moto", "botocore"),

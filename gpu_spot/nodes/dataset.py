@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import random
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -11,11 +11,14 @@ from botocore.exceptions import ClientError
 from pulumi_on_moto.sandbox import AwsClients
 
 _FILES: Final = 24
-_BYTES: Final = 16_384
+_POINTS: Final = 600
 
 
 def stand_in(clients: AwsClients, uri: str) -> None:
-    """Put a few small files at ``s3://bucket/prefix/``, the same every time, unless something lies there."""
+    """Put a few small files at ``s3://bucket/prefix/``, the same every time, unless something lies there.
+
+    They are what ``examples/training`` learns: lines of x, y, and 1 inside of a circle, else 0.
+    """
     parts = urlsplit(uri)
     bucket, prefix, s3 = parts.netloc, parts.path.lstrip("/"), clients("s3")
     try:
@@ -26,6 +29,7 @@ def stand_in(clients: AwsClients, uri: str) -> None:
     if s3.list_objects_v2(Bucket=bucket, Prefix=prefix, MaxKeys=1)["KeyCount"]:
         return
     for index in range(_FILES):
-        name = f"{prefix}shard-{index:03d}.bin"
-        body = hashlib.shake_256(name.encode()).digest(_BYTES)
-        s3.put_object(Bucket=bucket, Key=name, Body=body)
+        chance = random.Random(index)
+        drawn = [(chance.uniform(-1, 1), chance.uniform(-1, 1)) for _ in range(_POINTS)]
+        lines = [f"{x:.6f},{y:.6f},{int(x * x + y * y < 0.5)}\n" for x, y in drawn]
+        s3.put_object(Bucket=bucket, Key=f"{prefix}points-{index:03d}.csv", Body="".join(lines).encode())

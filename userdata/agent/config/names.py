@@ -32,6 +32,13 @@ LEASE_FILE: Final = "lease.json"
 
 DATA_DIR: Final = Path("/dltraining")
 
+JOB_USER: Final = "gpu-spot-job"
+"""Runs the commands of jobs, and of services outside containers; a system user, made before the first run."""
+JOB_HOME: Final = Path("/var/lib/gpu-spot/home")
+"""Its home: no checkout, so what a job caches there survives a restart."""
+JOB_TMP: Final = Path("/var/lib/gpu-spot/tmp")
+"""Its ``TMPDIR``, emptied before each start of a job."""
+
 # On Nitro the names mean nothing but must differ (EC2 user guide, "Device names": /dev/sd[f-p] for data
 # volumes).
 VOLUME_DEVICES: Final = tuple(f"/dev/sd{letter}" for letter in "fghij")

@@ -19,6 +19,7 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, SPOT_ACTION, Answer, Metadata
 from userdata.agent.config.names import UNIT_RUN, UNIT_VOLUME
+from userdata.agent.machine.host import Running
 
 RUN_PID: Final = 1000
 """Of the agent's ``run``; its training processes come after."""
@@ -162,12 +163,20 @@ class SimulatedHost:
         """See ``Host``."""
         return RUN_PID if unit == UNIT_RUN and self.on_sigterm is not None else None
 
+    def signal_group(self, pid: int, number: signal.Signals) -> None:
+        """See ``Host``: the training has no children."""
+        self.signal(pid, number)
+
     def signal(self, pid: int, number: signal.Signals) -> None:
         """See ``Host``."""
         if pid == RUN_PID and number is signal.SIGTERM and self.on_sigterm is not None:
             self.on_sigterm()
         elif self.process is not None and pid == self.process.pid:
             self.process.signal(number)
+
+    def processes(self) -> list[Running]:
+        """See ``Host``: nothing outlives its parent here."""
+        return []
 
     def _note_contents(self, kind: Kind, volume: str) -> None:
         found = contents(self._disks.folder(volume))

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +23,9 @@ from userdata.agent.aws.jobs import Jobs, JobState
 from userdata.agent.config.model import Training
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import SystemHost
+from userdata.agent.work import notice
 from userdata.agent.work.heart import Heart
-from userdata.agent.work.train import Trainer, checkout
+from userdata.agent.work.train import Trainer, checkout, newest_checkpoint
 
 
 class JobList:
@@ -128,6 +132,73 @@ def test_sigterm_is_passed_on_and_exit_0_is_then_a_save_and_not_the_end(
     assert (bench.checkpoints / "saved").exists()
     assert bench.job.marks == (["running", "done", "taken down"] if says_done else ["running"])
     assert len(bench.starts) == 1
+
+
+def test_a_wrapper_does_not_cost_the_save(bench: Bench) -> None:
+    """Bash dies of the signal at once; what it runs in front still saves, and is waited for."""
+    (bench.tmp / "run.sh").write_text(
+        'sh -c \'trap "sleep 0.3; touch $GPU_SPOT_CHECKPOINTS/saved; exit 0" TERM; touch up; '
+        "while :; do sleep .02; done'\necho never\n"
+    )
+    trainer = bench.trainer("bash run.sh; true")
+    bench.clock.on_sleep = lambda s: trainer.stop() if (bench.tmp / "up").exists() else time.sleep(0.01)
+    assert trainer.run() is False
+    assert (bench.checkpoints / "saved").exists()
+
+
+def test_a_training_that_does_not_end_is_killed_shortly_before_the_instance_is_taken(bench: Bench) -> None:
+    trainer = bench.trainer("trap '' TERM; touch up; while :; do sleep .02; done")
+    told: list[float] = []
+
+    def stop_when_up(seconds: float) -> None:
+        if not (bench.tmp / "up").exists():
+            time.sleep(0.01)
+        elif not told:
+            found = notice.from_lifecycle("Terminated", bench.clock.wall(), 120.0)
+            notice.write(bench.tmp, found)
+            told.append(found.deadline)
+            trainer.stop()
+
+    bench.clock.on_sleep = stop_when_up
+    assert trainer.run() is False
+    assert bench.processes[0].returncode == -signal.SIGKILL
+    assert 9 <= told[0] - bench.clock.wall() <= 10
+
+
+def test_the_age_of_checkpoints_is_that_of_the_newest_file_at_any_depth(tmp_path: Path) -> None:
+    assert newest_checkpoint(tmp_path / "none") == 0.0
+    deep = tmp_path / "step-1" / "rank-0" / "shard"
+    deep.parent.mkdir(parents=True)
+    deep.touch()
+    for age, path in enumerate((deep, deep.parent, deep.parent.parent), start=1):
+        os.utime(path, (1000.0 * age, 1000.0 * age))
+    assert newest_checkpoint(tmp_path) == 1000.0  # a folder's time changes when something is deleted from it
+    (tmp_path / "latest").symlink_to(tmp_path / "step-0")  # rotated away
+    os.utime(tmp_path / "latest", (5000.0, 5000.0), follow_symlinks=False)
+    assert newest_checkpoint(tmp_path) == 5000.0
+    (tmp_path / ".done").touch()
+    (tmp_path / "step-1" / ".writing").touch()
+    (tmp_path / "loop").symlink_to(tmp_path)
+    os.utime(tmp_path / "loop", (1.0, 1.0), follow_symlinks=False)
+    assert newest_checkpoint(tmp_path) == 5000.0
+
+
+def test_a_checkpoint_that_is_rotated_away_meanwhile_hides_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "weights").touch()
+        os.utime(tmp_path / name / "weights", (7.0, 7.0))
+    scan = os.scandir
+
+    def rotating(path: str) -> Any:
+        if str(path).endswith("old"):
+            shutil.rmtree(path)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", rotating)
+    assert newest_checkpoint(tmp_path) == 7.0
 
 
 def test_a_lost_lease_stops_the_training(bench: Bench) -> None:

@@ -37,7 +37,7 @@ JOB_USER: Final = "gpu-spot-job"
 JOB_HOME: Final = Path("/var/lib/gpu-spot/home")
 """Its home: no checkout, so what a job caches there survives a restart."""
 JOB_TMP: Final = Path("/var/lib/gpu-spot/tmp")
-"""Its ``TMPDIR``, emptied before each start of a job."""
+"""Its ``TMPDIR``, emptied when the agent starts the work."""
 
 # On Nitro the names mean nothing but must differ (EC2 user guide, "Device names": /dev/sd[f-p] for data
 # volumes).

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +15,19 @@ from userdata.agent.machine.errors import AgentError
 
 _SYS_BLOCK = Path("/sys/block")
 _MOUNTS = Path("/proc/self/mounts")
+_PROC = Path("/proc")
+# The owner of the folder in /proc is no answer: it is root's where a process is not dumpable.
+_USER = re.compile(r"^Uid:\s+(\d+)", re.M)
+
+
+@dataclass(frozen=True)
+class Running:
+    """A process: its id, its process group, its session, and the id of the user that it runs as."""
+
+    pid: int
+    group: int
+    session: int
+    user: int
 
 
 class Host(Protocol):
@@ -50,8 +65,16 @@ class Host(Protocol):
         """Return the main process of a systemd unit, or None when it is not running."""
         ...
 
+    def signal_group(self, pid: int, number: signal.Signals) -> None:
+        """Send a signal to all of the process group that ``pid`` leads; one that is gone is no error."""
+        ...
+
     def signal(self, pid: int, number: signal.Signals) -> None:
         """Send a signal; a process that is gone is no error."""
+        ...
+
+    def processes(self) -> list[Running]:
+        """Return what runs on this machine; what has ended and waits for its parent does not."""
         ...
 
 
@@ -122,12 +145,35 @@ class SystemHost:
         value = self.run(["systemctl", "show", "--property=MainPID", "--value", unit]).strip()
         return int(value) if value.isdigit() and int(value) > 0 else None
 
+    def signal_group(self, pid: int, number: signal.Signals) -> None:
+        """Signal the group at once, in one call: nobody in it can start another in between."""
+        try:
+            os.killpg(pid, number)
+        except ProcessLookupError:
+            return
+
     def signal(self, pid: int, number: signal.Signals) -> None:
-        """Signal one process only: a training's data loaders must not die before it has saved."""
+        """Signal one process only."""
         try:
             os.kill(pid, number)
         except ProcessLookupError:
             return
+
+    def processes(self) -> list[Running]:
+        """Read procfs (proc(5): in ``stat`` the command's name, in parentheses, may hold anything)."""
+        found = []
+        for place in _PROC.iterdir():
+            if not place.name.isdigit():
+                continue
+            try:
+                text = (place / "stat").read_text(errors="replace")
+                user = _USER.search((place / "status").read_text(errors="replace"))
+            except OSError:
+                continue  # it ended while we looked
+            state, _, group, session, *_ = text.rpartition(")")[2].split()
+            if user and state not in "ZX":
+                found.append(Running(int(place.name), int(group), int(session), int(user[1])))
+        return found
 
     @staticmethod
     def _run(argv: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:

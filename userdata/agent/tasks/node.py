@@ -23,7 +23,7 @@ from userdata.agent.work import notice
 from userdata.agent.work.heart import Heart
 
 if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
-    from userdata.agent.work.train import Spawn
+    from userdata.agent.work.process import Spawn
 
 GATE_EVERY: Final = 5.0
 HOLD_EVERY: Final = 240.0

@@ -5,43 +5,28 @@ Its code at the pinned revision, restarted when it fails, stopped in time, marke
 
 from __future__ import annotations
 
+import contextlib
 import os
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
 from typing import Final, Protocol
 
 from userdata.agent.aws.jobs import JobState
 from userdata.agent.config.model import Training
+from userdata.agent.config.names import JOB_HOME, JOB_TMP
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import Host
-from userdata.agent.work import tell
+from userdata.agent.work import notice, process, tell
 from userdata.agent.work.heart import Heart
+from userdata.agent.work.process import JobProcess, Process, Spawn
 
 _FIRST_BACKOFF: Final = 5.0
 _LONGEST_BACKOFF: Final = 300.0
 _RENEW_EVERY: Final = 30.0
 _LOOK_EVERY: Final = 0.5
 _LOST_LEASE_GRACE: Final = 60.0
-
-
-class Process(Protocol):
-    """What the trainer needs of a process, such as ``subprocess.Popen``."""
-
-    @property
-    def pid(self) -> int:
-        """Its id."""
-        ...
-
-    def poll(self) -> int | None:
-        """Return its exit code, None while it runs."""
-        ...
-
-
-Spawn = Callable[[list[str], dict[str, str], Path], Process]
 
 
 class JobTable(Protocol):
@@ -78,13 +63,26 @@ def checkout(host: Host, training: Training, directory: Path) -> None:
 
 
 def newest_checkpoint(directory: Path) -> float:
-    """Return when the newest entry under ``directory`` was changed (epoch seconds), 0 when there is none."""
-    try:
-        return max(
-            (p.stat().st_mtime for p in directory.iterdir() if not p.name.startswith(".")), default=0.0
-        )
-    except FileNotFoundError:
-        return 0.0
+    """Return when the newest file below ``directory``, at any depth, was changed (epoch seconds); 0: none is.
+
+    What begins with a dot is not a checkpoint yet. Links count by themselves, wherever they lead; what is
+    rotated away meanwhile does not. Folders do not count either: to delete from one is no progress.
+    """
+    newest, folders = 0.0, [str(directory)]
+    while folders:
+        try:
+            with os.scandir(folders.pop()) as entries:
+                for entry in entries:
+                    if entry.name.startswith("."):
+                        continue
+                    with contextlib.suppress(OSError):
+                        if entry.is_dir(follow_symlinks=False):
+                            folders.append(entry.path)
+                        else:
+                            newest = max(newest, entry.stat(follow_symlinks=False).st_mtime)
+        except OSError:
+            continue
+    return newest
 
 
 class Trainer:
@@ -117,8 +115,8 @@ class Trainer:
         self._host = host
         self._clock = clock
         self._renew = renew
-        self._spawn = spawn or self._popen
-        self._process: Process | None = None
+        self._spawn = spawn or self._start
+        self._process: JobProcess | None = None
         self._stopping = False
         self._renewed = clock.monotonic()
 
@@ -133,13 +131,14 @@ class Trainer:
         return self.checkpoints / f".done-{self._training.revision}"
 
     def stop(self) -> None:
-        """Pass SIGTERM on to the training process, and to nothing else.
+        """Tell the command, and all of its process group, to save and end (SIGTERM, once).
 
-        It saves and ends. Nothing is restarted.
+        What is left shortly before the notice's deadline is killed. Nothing is restarted.
         """
         self._stopping = True
-        if self._process and self._process.poll() is None:
-            self._host.signal(self._process.pid, SIGTERM)
+        if self._process is not None:
+            wall = self._clock.wall()
+            self._process.stop(process.seconds_to_save(notice.read(self._directory), wall))
 
     def run(self) -> bool:
         """Train; tell whether the job ended for good (done or failed).
@@ -167,7 +166,9 @@ class Trainer:
     def _one_run(self, restarts: int) -> int:
         log.info("training starts", command=list(self._training.command), restarts=restarts)
         tell.make_place(self._directory, 0)
-        self._process = self._spawn(list(self._training.command), self._environment(restarts), self._code)
+        started = self._spawn(list(self._training.command), self._environment(restarts), self._code)
+        user = process.user_id(self._training.user)
+        self._process = JobProcess(started, self._host, self._clock, user)
         if self._stopping:  # told between the check and the start
             self.stop()
         try:
@@ -194,12 +195,9 @@ class Trainer:
         """Stop the training of a lost lease: it must not write beside its successor."""
         assert self._process is not None
         log.error("lease lost: training is stopped")
-        self.stop()
-        end = self._clock.monotonic() + _LOST_LEASE_GRACE
+        self._stopping = True
+        self._process.stop(_LOST_LEASE_GRACE)
         while self._process.poll() is None:
-            if self._clock.monotonic() >= end:
-                self._host.signal(self._process.pid, SIGKILL)
-                end = float("inf")
             self._clock.sleep(_LOOK_EVERY)
         self._heart.leave(0)
 
@@ -218,7 +216,11 @@ class Trainer:
     def _environment(self, restarts: int) -> dict[str, str]:
         return {
             "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(self._code),
+            "HOME": str(JOB_HOME),
+            "USER": self._training.user,
+            "LOGNAME": self._training.user,
+            "XDG_CACHE_HOME": str(JOB_HOME / ".cache"),
+            "TMPDIR": str(JOB_TMP),
             "LANG": "C.UTF-8",
             "PYTHONUNBUFFERED": "1",
             **self._training.environment,
@@ -232,8 +234,5 @@ class Trainer:
             "GPU_SPOT_RESTARTS": str(restarts),
         }
 
-    def _popen(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen[bytes]:
-        user = self._training.user
-        return subprocess.Popen(  # noqa: S603
-            argv, env=env, cwd=cwd, user=user, group=user, extra_groups=[], start_new_session=True
-        )
+    def _start(self, argv: list[str], env: dict[str, str], cwd: Path) -> Process:
+        return process.spawn(argv, self._training.user, env, cwd)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from signal import SIGTERM
 from typing import Final
 
 from userdata.agent.config.model import Service
@@ -18,8 +15,9 @@ from userdata.agent.machine import files, log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
-from userdata.agent.work import containers, tell
+from userdata.agent.work import containers, notice, process, tell
 from userdata.agent.work.heart import Heart
+from userdata.agent.work.process import JobProcess
 
 _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 _FIRST_BACKOFF: Final = 2.0
@@ -101,24 +99,13 @@ def _lines(environment: Mapping[str, str]) -> list[str]:
 @dataclass
 class _Worker:
     slot: Slot
-    process: subprocess.Popen[bytes] | None = None
+    process: JobProcess | None = None
     failures: int = 0
     start_at: float = 0.0
-    left: bool = False
 
 
-def _popen(user: str, argv: list[str]) -> subprocess.Popen[bytes]:
-    if not user:
-        return subprocess.Popen(argv, start_new_session=True)  # noqa: S603
-    try:
-        account = pwd.getpwnam(user)
-    except KeyError:
-        raise AgentError(f"user: {user!r} is not there; allowed: a user of the image") from None
-    # With its groups: devices of some makers belong to one.
-    groups = os.getgrouplist(user, account.pw_gid)
-    return subprocess.Popen(  # noqa: S603
-        argv, user=account.pw_uid, group=account.pw_gid, extra_groups=groups, start_new_session=True
-    )
+def _start(user: str, argv: list[str]) -> subprocess.Popen[bytes]:
+    return process.spawn(argv, user)
 
 
 class Workers:
@@ -141,16 +128,19 @@ class Workers:
         self._clock = clock
         self._directory = directory
         self._datasets = datasets
-        self._spawn = spawn or partial(_popen, "" if service.image else service.user)
+        self._spawn = spawn or partial(_start, "" if service.image else service.user)
         self._workers = [_Worker(slot) for slot in places]
         self._stopping = False
 
     def stop(self) -> None:
-        """Tell every worker to finish what it has (SIGTERM); safe in a signal handler, and twice."""
+        """Tell every worker to finish what it has (SIGTERM, once); safe in a signal handler."""
+        if self._stopping:
+            return
         self._stopping = True
+        seconds = process.seconds_to_save(notice.read(self._directory), self._clock.wall())
         for worker in self._workers:
-            if worker.process and worker.process.poll() is None:
-                self._host.signal(worker.process.pid, SIGTERM)
+            if worker.process:
+                worker.process.stop(seconds)
 
     def run(self) -> None:
         """Supervise until told to stop and all workers have ended."""
@@ -181,7 +171,7 @@ class Workers:
         else:
             place.mkdir(parents=True, exist_ok=True)
             argv = process_command(self._service, slot, self._directory)
-        worker.process, worker.left = self._spawn(argv), False
+        worker.process = JobProcess(self._spawn(argv), self._host, self._clock)
         record = {"slot": slot.number, "gpu": slot.gpu, "pid": worker.process.pid}
         files.write_json(place / f"{slot.number}.json", record)
         log.info("worker started", **record, failures=worker.failures)

@@ -1,0 +1,250 @@
+"""One start of a command, with real processes: who is told, who is waited for, who is killed, and when."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.node.clocks import FakeClock
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.work import process
+from userdata.agent.work.notice import Notice
+from userdata.agent.work.process import JobProcess
+
+SAVES: Final = """
+import os, signal, sys, time
+def save(*_):
+    open(name + ".told", "a").write("x")
+    time.sleep(0.2)
+    open(name + ".saved", "w").close()
+    sys.exit(0)
+name, *user = sys.argv[1:]
+[os.setuid(int(one)) for one in user]
+signal.signal(signal.SIGTERM, save)
+open(name + ".up", "w").close()
+while True:
+    time.sleep(0.05)
+"""
+LOADERS: Final = """
+import subprocess, sys
+loaders = [subprocess.Popen([sys.executable, "-S", "saves.py", f"loader{n}"]) for n in range(2)]
+import runpy; sys.argv = ["saves.py", "main"]; runpy.run_path("saves.py")
+"""
+DEAF: Final = """
+import os, signal, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+[os.setuid(int(one)) for one in sys.argv[2:]]
+open(sys.argv[1], "w").close()
+time.sleep(600)
+"""
+
+
+class Start:
+    """A command in ``place``, looked after in simulated time while its processes take real time."""
+
+    def __init__(self, place: Path, argv: list[str], user: int | None = None) -> None:
+        self.place, self.clock = place, FakeClock()
+        (place / "saves.py").write_text(SAVES)
+        (place / "loaders.py").write_text(LOADERS)
+        (place / "deaf.py").write_text(DEAF)
+        self.popen = process.spawn(argv, "", None, place)
+        self.job = JobProcess(self.popen, SystemHost(), self.clock, user)
+
+    def has(self, *names: str) -> bool:
+        return all((self.place / name).exists() for name in names)
+
+    def until(self, true: Callable[[], bool], step: float = 0.0) -> None:
+        """Poll for at most 30 real seconds; each poll takes ``step`` simulated ones."""
+        end = time.monotonic() + 30
+        while not true():
+            assert time.monotonic() < end, sorted(path.name for path in self.place.iterdir())
+            self.job.poll()
+            self.clock.advance(step)
+            time.sleep(0.02)
+
+    def end(self, step: float = 0.0) -> int:
+        self.until(lambda: self.job.poll() is not None, step)
+        code = self.job.poll()
+        assert code is not None
+        return code
+
+    def left(self) -> list[int]:
+        running = SystemHost().processes()
+        return [one.pid for one in running if self.popen.pid in (one.pid, one.group, one.session)]
+
+    def told(self, name: str) -> str:
+        return (self.place / f"{name}.told").read_text()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Start]]:
+    made: list[Start] = []
+
+    def begin(*argv: str, user: int | None = None) -> Start:
+        made.append(Start(tmp_path, list(argv), user))
+        return made[-1]
+
+    yield begin
+    for one in made:
+        one.job._host.signal_group(one.job.pid, signal.SIGKILL)
+        one.popen.kill()
+        one.popen.wait()
+
+
+SAVE: Final = f"{sys.executable} -S saves.py main"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(["bash", "-c", f"echo begins; {SAVE}; echo never"], id="a script, its work in front"),
+        pytest.param(["sh", "-c", f"true && {SAVE}"], id="sh -c 'a && b'"),
+        pytest.param(["bash", "-c", f"true; exec {SAVE}"], id="exec"),
+        pytest.param(["bash", "-c", f"{SAVE} & wait"], id="in the background, waited for"),
+        pytest.param(["bash", "-c", f"trap '' TERM; {SAVE}"], id="a script that ignores SIGTERM"),
+        pytest.param(["bash", "-c", f"{SAVE} | cat"], id="a pipeline"),
+    ],
+)
+def test_whatever_wraps_it_the_work_is_told_once_and_waited_for(
+    command: list[str], start: Callable[..., Start]
+) -> None:
+    one = start(*command)
+    one.until(lambda: one.has("main.up"))
+    one.job.stop(100)
+    one.job.stop(100)  # the watcher's, then systemd's at the shutdown
+    one.end()
+    assert one.has("main.saved")
+    assert one.told("main") == "x"
+    assert one.left() == []
+
+
+def test_children_of_the_work_are_told_at_once_with_it(start: Callable[..., Start]) -> None:
+    one = start(sys.executable, "-S", "loaders.py")
+    names = ("main", "loader0", "loader1")
+    one.until(lambda: one.has(*(f"{name}.up" for name in names)))
+    one.job.stop(100)
+    assert one.end() == 0
+    assert [one.told(name) for name in names] == ["x", "x", "x"]
+    assert one.left() == []
+
+
+def test_what_ignores_the_signal_is_killed_when_its_time_is_up_and_not_before(
+    start: Callable[..., Start],
+) -> None:
+    one = start("bash", "-c", f"{sys.executable} -S deaf.py a.up & {sys.executable} -S deaf.py b.up; wait")
+    one.until(lambda: one.has("a.up", "b.up"))
+    one.job.stop(100)
+    one.until(lambda: one.popen.poll() is not None)  # bash itself has ended
+    one.clock.advance(99)
+    for _ in range(10):
+        assert one.job.poll() is None
+        time.sleep(0.02)
+    assert len(one.left()) == 2
+    one.clock.advance(1)
+    one.end()
+    assert one.left() == []
+
+
+def test_a_command_that_ignores_the_signal_is_killed_itself(start: Callable[..., Start]) -> None:
+    one = start(sys.executable, "-S", "deaf.py", "a.up")
+    one.until(lambda: one.has("a.up"))
+    one.job.stop(60)
+    one.job.stop(10)  # only an earlier end counts
+    one.job.stop(600)
+    one.clock.advance(9.9)
+    assert one.job.poll() is None
+    assert len(one.left()) == 1
+    one.clock.advance(0.2)
+    assert one.end() == -signal.SIGKILL
+
+
+def test_what_a_crash_leaves_behind_is_gone_before_the_next_start(start: Callable[..., Start]) -> None:
+    one = start(
+        "bash", "-c", f"{SAVE} & {sys.executable} -S deaf.py a.up & while [ ! -e go ]; do :; done; exit 3"
+    )
+    one.until(lambda: one.has("main.up", "a.up"))
+    assert one.job.poll() is None
+    (one.place / "go").touch()
+    assert one.end(step=0.5) == 3
+    assert one.has("main.saved")
+    assert one.left() == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may start processes of another user")
+def test_what_hides_in_a_session_of_its_own_is_found_by_its_user(
+    start: Callable[..., Start], tmp_path: Path
+) -> None:
+    """Also what a launcher starts so, as torchrun its ranks: told by it, once, and not over its head."""
+    nobody = 54_321  # nobody's: the test must find no process of anybody else
+    tmp_path.chmod(0o777)  # the folders above are root's: those processes stay in this one
+    script = (
+        "import os, subprocess, sys, signal, time\n"
+        f"rank = [sys.executable, '-S', 'saves.py', 'rank', '{nobody}']\n"
+        f"deaf = [sys.executable, '-S', 'deaf.py', 'deaf.up', '{nobody}']\n"
+        "subprocess.Popen(deaf, start_new_session=True)\n"
+        "rank = subprocess.Popen(rank, start_new_session=True)\n"
+        f"os.setuid({nobody})\n"
+        "signal.signal(15, lambda *_: (time.sleep(0.3), rank.terminate(), rank.wait(), sys.exit(0)))\n"
+        "open('main.up', 'w').close(); time.sleep(600)\n"
+    )
+    one = start(sys.executable, "-S", "-c", script, user=nobody)
+    one.until(lambda: one.has("main.up", "rank.up", "deaf.up"))
+    one.job.stop(100)
+    one.until(lambda: one.popen.poll() is not None)
+    assert one.told("rank") == "x"
+    assert [p.user for p in SystemHost().processes() if p.user == nobody] == [nobody]
+    assert one.end(step=0.5) == 0
+    assert [p for p in SystemHost().processes() if p.user == nobody] == []
+    assert one.clock.monotonic() < 1000 + 60  # what it left behind does not take all that is left to save
+
+
+def test_after_its_end_nobody_is_signalled(
+    start: Callable[..., Start], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = start("true")
+    assert one.end() == 0
+    monkeypatch.setattr(os, "killpg", lambda *_: pytest.fail("its id may be another's by now"))
+    one.job.stop(10)
+
+
+def test_a_command_that_is_not_there_says_so_and_a_folder_too(
+    start: Callable[..., Start], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert start("no-such-program").end() == 127
+    assert "no-such-program: not found" in capfd.readouterr().err
+    with pytest.raises(AgentError, match=r"^true: cannot be started: .*no/such/place"):
+        process.spawn(["true"], "", None, tmp_path / "no/such/place")
+    with pytest.raises(AgentError, match="user: 'no-such-user' is not there"):
+        process.spawn(["true"], "no-such-user")
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may start processes of another user")
+def test_the_work_does_not_inherit_that_the_agent_is_spared_when_memory_is_short(tmp_path: Path) -> None:
+    # The other way round: to lower it takes a right that this machine may not give.
+    told = (
+        "from userdata.agent.work import process; import pathlib\n"
+        "pathlib.Path('/proc/self/oom_score_adj').write_text('300')\n"
+        "shell = ['sh', '-c', 'cat /proc/self/oom_score_adj; readlink /proc/self/fd/0']\n"
+        "process.spawn(shell, 'nobody').wait()"
+    )
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "/dev/null"]
+
+
+def test_how_long_there_is_to_save() -> None:
+    def notice(deadline: float) -> Notice:
+        return Notice("spot", "terminate", "t", deadline, deadline, 0.0)
+
+    assert process.seconds_to_save(None, 5.0) == process.STOP_SECONDS
+    assert process.seconds_to_save(notice(1120.0), 1000.0) == 110
+    assert process.seconds_to_save(notice(1010.0), 1000.0) == 9
+    assert process.seconds_to_save(notice(990.0), 1000.0) == 0

@@ -69,6 +69,7 @@ class Workload:
     drain_seconds: int = 0
     run: str | None = None
     dataset: str = ""
+    secret: str = ""
     known: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     images: tuple[pulumi.Input[str], ...] = ()
     access_points: tuple[pulumi.Input[str], ...] = ()
@@ -88,6 +89,8 @@ def needs(entry: Service | Training) -> frozenset[Need]:
         found |= {"run", "volume"}
         if entry.dataset:
             found.add("dataset")
+        if entry.repository_secret:
+            found.add("secret")
     else:
         found.add("work")
         if _ECR.match(entry.image or ""):
@@ -128,6 +131,7 @@ def of_training(training: Training, around: Surroundings) -> Workload:
         slots=dict.fromkeys(training.capacity.types, 1),
         run=training.revision,
         dataset=training.dataset or "",
+        secret=training.repository_secret or "",
         known=known,
         access_points=tuple(points),
         instance_tags={TAG_JOB: training.name},
@@ -234,6 +238,7 @@ def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> Insta
         cloudwatch_parameter=scope.arn("ssm", f"parameter{telemetry.parameter_name}"),
         job=work.name if work.run else "",
         dataset=work.dataset,
+        secret=work.secret,
         file_system=files.arn if files and work.access_points else None,
         access_points=work.access_points,
         buckets=[bucket.arn for bucket in storage.buckets.values()],

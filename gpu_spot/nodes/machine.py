@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -141,7 +141,7 @@ class SimulatedHost:
 
     # Units and processes.
 
-    def run(self, argv: Sequence[str], stdin: str = "") -> str:
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """See ``Host``: folders on the volume are made, git is at whatever revision it was asked for."""
         match list(argv):
             case ["install", "--directory", _, path]:
@@ -151,6 +151,8 @@ class SimulatedHost:
                 if command == "fetch":
                     self._revision = rest[-1]
                 return self._revision if command == "rev-parse" else ""
+            case [("id" | "rm" | "chown" | "mv"), *_]:
+                pass  # the checkout's folder and its user are not played
             case ["systemctl", "restart", unit] if unit == UNIT_VOLUME:
                 self.restart_volume()
             case ["shutdown", "--poweroff", minutes]:

@@ -22,7 +22,8 @@ class InstanceAccess:
     """What instances of a group use; ARNs but for the tables' names.
 
     ``needs`` chooses among the agent's statements; ``job`` and ``dataset`` (``s3://bucket/folder/``) are a
-    training job's, empty without. Of the file system instances see what lies behind ``access_points``.
+    training job's, empty without, and so is ``secret``, a secret's name. Of the file system instances see
+    what lies behind ``access_points``.
     """
 
     needs: frozenset[permissions.Need]
@@ -33,6 +34,7 @@ class InstanceAccess:
     cloudwatch_parameter: pulumi.Input[str]
     job: str = ""
     dataset: str = ""
+    secret: str = ""
     file_system: pulumi.Input[str] | None = None
     access_points: Sequence[pulumi.Input[str]] = ()
     buckets: Sequence[pulumi.Input[str]] = ()
@@ -77,6 +79,7 @@ def _of_agent(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Stat
     """Fill in the agent's own list: the account's parts are outputs, the others text."""
     bucket, _, prefix = access.dataset.removeprefix("s3://").partition("/")
     words = {"stack": scope.stack, "group": group, "job": access.job, "prefix": prefix}
+    words["secret"] = access.secret
     places: dict[str, pulumi.Input[str]] = {
         **words,
         "partition": scope.partition,
@@ -111,9 +114,10 @@ def _filled(conditions: permissions.Conditions, words: Mapping[str, str]) -> dic
 
 
 def _key(scope: Scope, access: InstanceAccess) -> list[Statement]:
+    services = ["dynamodb", "s3", *(["secretsmanager"] if access.secret else [])]
     if "volume" in access.needs:
-        return [*statements.with_key(scope, ["dynamodb", "ec2", "s3"]), *statements.lend_key(scope)]
-    return statements.with_key(scope, ["dynamodb", "s3"])
+        return [*statements.with_key(scope, ["ec2", *services]), *statements.lend_key(scope)]
+    return statements.with_key(scope, services)
 
 
 def _storage_access(access: InstanceAccess) -> Iterator[Statement]:

@@ -29,7 +29,8 @@ class Training(Work):
     Between the dates of a ``capacity_block`` the job runs there. It stands in the place of on-demand: outside
     of them the job has what the primary side buys, and no fallback.
     ``initialization_rate_mib`` and ``throughput_mib`` are the volume's; ``max_restarts`` failures in a row
-    without a new checkpoint end the job as failed.
+    without a new checkpoint end the job as failed. ``repository_secret`` names the secret with the token of a
+    private repository; with ``submodules`` they are fetched, too.
     """
 
     capacity_block: CapacityBlock | None = None
@@ -42,6 +43,8 @@ class Training(Work):
     throughput_mib: limits.ThroughputMib = 125
     checkpoints: limits.Name = ON_THE_VOLUME
     max_restarts: limits.MaxRestarts = 5
+    repository_secret: limits.SecretName | None = None
+    submodules: bool = False
 
     @field_validator("capacity")
     @classmethod

@@ -68,6 +68,9 @@ class Authorisation:
     def object(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
         yield f"arn:aws:s3:::{params['Bucket']}/{params['Key']}", {}
 
+    def secret(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
+        yield self._clients("secretsmanager").describe_secret(SecretId=params["SecretId"])["ARN"], {}
+
     def namespace(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
         yield "*", {"cloudwatch:namespace": [params["Namespace"]]}
 
@@ -205,6 +208,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "elasticfilesystem:ClientWrite": Authorisation.files,
     "s3:GetObject": Authorisation.object,
     "s3:ListBucket": Authorisation.bucket,
+    "secretsmanager:GetSecretValue": Authorisation.secret,
     "sqs:ChangeMessageVisibility": Authorisation.queue,
     "sqs:SendMessage": Authorisation.queue,
     "ssm:GetParameter": Authorisation.parameter,

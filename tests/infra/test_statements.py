@@ -54,6 +54,7 @@ BY_TAG = {
 BOUND_OTHERWISE = {
     "ReadDataset": None,
     "ListDataset": {"StringLike": {"s3:prefix": "imagenet/*"}},
+    "OpenRepository": None,
     "PullImages": None,
 }
 # Calls of the Systems Manager agent that botocore has no client for.
@@ -87,7 +88,7 @@ def declared(stack: str) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         if stack == FILES:
             return training.stack(Path(folder), "prod", checkpoints="checkpoints")
-        return training.stack(Path(folder), capacityBlock=training.BLOCK)
+        return training.stack(Path(folder), capacityBlock=training.BLOCK, repositorySecret="code/resnet")
 
 
 def documents(stack: str) -> list[tuple[str, dict[str, Any]]]:
@@ -272,7 +273,7 @@ EVERY_INSTANCE = {"FetchAgent", "SessionManager", "ConfigureMetrics", "SendMetri
         ("inference", "dev", ("work", "hooks")),
         ("inference", "fleet", ("work", "hooks")),  # those of its fallback
         ("inference", TRAINING, ("work", "hooks", "image", "pull")),
-        ("resnet", TRAINING, ("run", "hooks", "volume", "dataset")),
+        ("resnet", TRAINING, ("run", "hooks", "volume", "dataset", "secret")),
     ],
 )
 def test_a_role_holds_what_its_work_needs_and_no_other(
@@ -290,6 +291,9 @@ def test_a_training_job_reaches_its_own_things_only() -> None:
         f"arn:aws:ssm:{account}:parameter/gpu-spot/dev/groups/resnet/finished"
     ]
     assert role["ReadDataset"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
+    assert role["OpenRepository"]["Resource"] == [
+        f"arn:aws:secretsmanager:{account}:secret:code/resnet-??????"
+    ]
     assert role["MoveVolume"]["Condition"]["StringEquals"] == {
         "aws:ResourceTag/gpu-spot:stack": "dev",
         "aws:ResourceTag/gpu-spot:job": "resnet",

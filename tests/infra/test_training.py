@@ -67,11 +67,15 @@ def test_what_the_stack_file_says_of_the_run_reaches_the_agent(tmp_path: Path) -
         tmp_path,
         environment={"EPOCHS": "90", "NAME": "a b=c"},
         maxRestarts=2,
+        repositorySecret="code/resnet",
+        submodules=True,
         throughputMib=500,
         initializationRateMib=300,
     ).agent("resnet-fallback")
     assert said["training"]["environment"] == {"EPOCHS": "90", "NAME": "a b=c"}
     assert said["training"]["maxRestarts"] == 2
+    assert said["training"]["repositorySecret"] == "code/resnet"
+    assert said["training"]["submodules"] is True
     assert said["volume"]["throughputMib"] == 500
     assert said["volume"]["initializationRateMib"] == 300
 

@@ -39,7 +39,7 @@ from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
 from userdata.agent.config import model as config
 from userdata.agent.machine.host import SystemHost
 
-_AGENTS_CLIENTS: Final = ("autoscaling", "dynamodb", "ec2", "ecr", "s3", "ssm")
+_AGENTS_CLIENTS: Final = ("autoscaling", "dynamodb", "ec2", "ecr", "s3", "secretsmanager", "ssm")
 
 
 class OverError(BaseException):
@@ -63,7 +63,7 @@ class NodeHost(DiskHost):
         self.revision = revision
         self.ran: list[list[str]] = []
 
-    def run(self, argv: Any, stdin: str = "") -> str:
+    def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
         return self.revision if "rev-parse" in argv else ""
 
@@ -269,6 +269,7 @@ def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) 
         s3.create_bucket(Bucket="datasets", CreateBucketConfiguration=where)
         for key, content in objects.items():
             s3.put_object(Bucket="datasets", Key=key, Body=content.encode())
+        world.clients("secretsmanager").create_secret(Name="code/books", SecretString="bot:t0ken")
         return {
             view.name: _played(world, view.name, Path(folder) / view.name) for view in world.cloud.groups()
         }

@@ -101,7 +101,7 @@ def test_efs_is_mounted_once_with_tls_and_iam() -> None:
     class Host(UnitHost):
         ran: list[list[str]] = []  # noqa: RUF012 - one test, one host
 
-        def run(self, argv: Any, stdin: str = "") -> str:
+        def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
             self.ran.append(list(argv))
             return ""
 
@@ -149,7 +149,7 @@ def test_a_hook_is_completed_or_not_active_or_refused() -> None:
 
 
 class HealthyHost(UnitHost):
-    def run(self, argv: Any, stdin: str = "") -> str:
+    def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
         return "yes\n"
 
     def mounted(self, path: Path) -> str | None:

@@ -48,7 +48,7 @@ class ReaderHost(UnitHost):
     def mounted(self, path: Path) -> str | None:
         return self.mounts.get(str(path))
 
-    def run(self, argv: Sequence[str], stdin: str = "") -> str:
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
         return ""
 

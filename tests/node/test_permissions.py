@@ -33,7 +33,12 @@ STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
             ],
             "training": [
                 training.job(capacity=CAPACITY),
-                training.job(capacity=CAPACITY, name="bert", dataset="s3://datasets/books/"),
+                training.job(
+                    capacity=CAPACITY,
+                    name="bert",
+                    dataset="s3://datasets/books/",
+                    repositorySecret="code/books",
+                ),
             ],
         },
         {"imagenet/a": "1", "imagenet/b": "22", "books/c": "3"},

@@ -106,7 +106,7 @@ class DockerHost(UnitHost):
         super().__init__()
         self.ran: list[list[str]] = []
 
-    def run(self, argv: Any, stdin: str = "") -> str:
+    def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
         return ""
 

@@ -25,6 +25,7 @@ INTERFACES: Final[Mapping[str, frozenset[Need]]] = {
     "ecr.dkr": frozenset({"image"}),
     "logs": _EVERY,
     "monitoring": _EVERY,
+    "secretsmanager": frozenset({"secret"}),
     "ssm": _EVERY,
     "ssmmessages": _EVERY,
 }

@@ -40,6 +40,10 @@ class Clients(Protocol):
         """Return a client for datasets."""
         ...
 
+    def secretsmanager(self, region: str) -> Any:
+        """Return a client for what repositories are opened with."""
+        ...
+
     def ssm(self, region: str) -> SSMClient:
         """Return a client for the parameter that says which run has ended."""
         ...
@@ -86,6 +90,11 @@ def s3(region: str) -> S3Client:
     import boto3  # for its managed, parallel downloads
 
     return boto3.client("s3", region_name=region)
+
+
+def secretsmanager(region: str) -> Any:
+    """Return a client for what repositories are opened with."""
+    return _client("secretsmanager", region)
 
 
 def ssm(region: str) -> SSMClient:

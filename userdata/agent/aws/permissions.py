@@ -1,8 +1,8 @@
 """Every AWS call that the agent makes, as IAM statements for the instance role; the program renders them.
 
 Placeholders: ``{partition} {region} {account} {stack} {group} {job} {registry_table} {job_table} {bucket}
-{prefix} {auto_scaling_group} {repository}`` (a repository's ARN). A test records the calls on deployed stacks
-and holds each to the role that the program declares.
+{prefix} {secret} {auto_scaling_group} {repository}`` (a repository's ARN). A test records the calls on
+deployed stacks and holds each to the role that the program declares.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _REQUESTED: Final = {
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 
-Need = Literal["work", "image", "hooks", "pull", "run", "volume", "dataset", "attached"]
+Need = Literal["work", "image", "hooks", "pull", "run", "volume", "dataset", "attached", "secret"]
 """What an instance may be there for: workers, their image in ECR, hooks, an image that a launch waits for, a
-job, its volume, a dataset in S3, volumes that came with the launch."""
+job, its volume, a dataset in S3, volumes that came with the launch, the secret of a private repository."""
 
 
 def _key(name: str) -> Conditions:
@@ -141,6 +141,13 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
         ("s3:ListBucket",),
         ("arn:{partition}:s3:::{bucket}",),
         {"StringLike": {"s3:prefix": "{prefix}*"}},
+    ),
+    Permission(
+        # Its ARN ends with six characters that AWS draws (Secrets Manager guide, "IAM policy examples").
+        "OpenRepository",
+        ("secret",),
+        ("secretsmanager:GetSecretValue",),
+        ("arn:{partition}:secretsmanager:{region}:{account}:secret:{secret}-??????",),
     ),
     # The token is the registry's, not a repository's.
     Permission("LogInToRegistry", ("image",), ("ecr:GetAuthorizationToken",), ("*",)),

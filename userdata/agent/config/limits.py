@@ -124,6 +124,9 @@ CodeRepository: TypeAlias = Annotated[
     str, Matches(r"https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_.~-]+)+"), Length(1, 512)
 ]
 
+# The letters that Secrets Manager allows in a name (CreateSecret, "Name").
+SecretName: TypeAlias = Annotated[str, Matches(r"[A-Za-z0-9/_+=.@-]+"), Length(1, 512)]
+
 Revision: TypeAlias = Annotated[str, Matches(r"[0-9a-f]{40}")]
 """A full commit id: a branch would make two starts of one job two programs."""
 

@@ -82,6 +82,10 @@ class Training:
     environment: limits.Environment = field(default_factory=dict)
     max_restarts: limits.MaxRestarts = 5
     """Failures in a row without a new checkpoint after which the job counts as failed."""
+    repository_secret: limits.SecretName | None = None
+    """The Secrets Manager secret that opens a private repository: ``TOKEN`` or ``USER:TOKEN``."""
+    submodules: bool = False
+    """Fetch the repository's submodules, too, each at its pinned commit."""
 
 
 @dataclass(frozen=True)

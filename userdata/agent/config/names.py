@@ -34,6 +34,8 @@ DATA_DIR: Final = Path("/dltraining")
 
 JOB_USER: Final = "gpu-spot-job"
 """Runs the commands of jobs, and of services outside containers; a system user, made before the first run."""
+GIT_USER: Final = "gpu-spot-git"
+"""Fetches the jobs' code: what it is told in confidence no job can read."""
 JOB_HOME: Final = Path("/var/lib/gpu-spot/home")
 """Its home: no checkout, so what a job caches there survives a restart."""
 JOB_TMP: Final = Path("/var/lib/gpu-spot/tmp")

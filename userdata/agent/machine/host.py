@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -57,8 +57,11 @@ class Host(Protocol):
         """Flush and unmount ``path`` and what is mounted below; fails while it is in use."""
         ...
 
-    def run(self, argv: Sequence[str], stdin: str = "") -> str:
-        """Run a command and return its standard output; raises `AgentError` when it fails."""
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        """Run a command and return its standard output; raises `AgentError` when it fails.
+
+        ``environment`` is added to ours, for what must stand on no command line.
+        """
         ...
 
     def main_pid(self, unit: str) -> int | None:
@@ -132,9 +135,9 @@ class SystemHost:
         self.run(["sync", "--file-system", str(path)])
         self.run(["umount", "--recursive", str(path)])
 
-    def run(self, argv: Sequence[str], stdin: str = "") -> str:
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """Run without a shell; the error names the command and the last line that it said."""
-        done = self._run(argv, stdin)
+        done = self._run(argv, stdin, environment)
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["no output"]
             raise AgentError(f"{argv[0]}: exit {done.returncode}: {said[0]}")
@@ -176,8 +179,13 @@ class SystemHost:
         return found
 
     @staticmethod
-    def _run(argv: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def _run(
+        argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, **environment} if environment else None
         try:
-            return subprocess.run(list(argv), input=stdin, capture_output=True, text=True, check=False)  # noqa: S603
+            return subprocess.run(  # noqa: S603
+                list(argv), input=stdin, capture_output=True, text=True, check=False, env=env
+            )
         except OSError as error:
             raise AgentError(f"{argv[0]}: {error.strerror}") from None

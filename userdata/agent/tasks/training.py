@@ -14,7 +14,9 @@ from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
     from userdata.agent.aws.jobs import Jobs
+    from userdata.agent.config.model import Training
     from userdata.agent.storage.volume.execute import Executor
+    from userdata.agent.work.checkout import Credentials
 
 _CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
 _LEFT_ALONE: Final = "+10"
@@ -109,7 +111,8 @@ def volume(node: Node, action: str) -> int:
 
 def run(node: Node) -> int:
     """Train until the job has ended or the instance is being taken, then let the volume go."""
-    from userdata.agent.work.train import Trainer, checkout
+    from userdata.agent.work.checkout import checkout
+    from userdata.agent.work.train import Trainer
 
     training = node.config.training
     jobs = _jobs(node)
@@ -149,7 +152,7 @@ def run(node: Node) -> int:
     node.on_sigterm(trainer.stop)
     if stop.told:
         trainer.stop()
-    checkout(node.host, training, code)
+    checkout(node.host, training, code, _login(node, training))
     try:
         has_ended = trainer.run()
     except LeaseLostError:
@@ -159,6 +162,17 @@ def run(node: Node) -> int:
     if has_ended:
         _switch_off(node)
     return 0
+
+
+def _login(node: Node, training: Training) -> Credentials | None:
+    """Return what the repository's host wants to see; None for a public one."""
+    from userdata.agent.aws import secrets
+    from userdata.agent.work.checkout import credentials
+
+    if training.repository_secret is None:
+        return None
+    client = node.clients.secretsmanager(node.config.region)
+    return credentials(training.repository_secret, secrets.read(client, training.repository_secret))
 
 
 def _switch_off(node: Node) -> None:

@@ -45,23 +45,6 @@ class JobTable(Protocol):
         ...
 
 
-def checkout(host: Host, training: Training, directory: Path) -> None:
-    """Bring ``directory`` to the pinned revision; a checkout that is already there is reused.
-
-    The revision is fetched by its id and nothing else, as the unprivileged user, and checked afterwards.
-    """
-    git = ["runuser", "--user", training.user, "--", "git", "-C", str(directory)]
-    if not (directory / ".git").exists():
-        host.run(["install", "--directory", f"--owner={training.user}", str(directory)])
-        host.run([*git, "init", "--quiet"])
-    host.run([*git, "fetch", "--quiet", "--depth=1", training.repository, training.revision])
-    host.run([*git, "checkout", "--quiet", "--force", "--detach", training.revision])
-    host.run([*git, "clean", "--quiet", "-ffdx"])
-    found = host.run([*git, "rev-parse", "HEAD"]).strip()
-    if found != training.revision:
-        raise AgentError(f"{training.repository}: got {found}; wanted {training.revision}")
-
-
 def newest_checkpoint(directory: Path) -> float:
     """Return when the newest file below ``directory``, at any depth, was changed (epoch seconds); 0: none is.
 

@@ -1,0 +1,172 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.node.git_server import GitServer, git, repository
+from userdata.agent.config.model import Training
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.work.checkout import Credentials, checkout, credentials
+
+SECRET = "tok3n-of-nobody"
+
+
+class AsMe(SystemHost):
+    """Runs as this user what would run as another, and notes who was told what."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[tuple[list[str], dict[str, str]]] = []
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        argv = list(argv)
+        self.ran.append((argv, dict(environment or {})))
+        if argv[0] in ("id", "useradd", "chown"):
+            return ""
+        if argv[0] == "runuser":
+            argv = argv[argv.index("--") + 1 :]
+        return super().run([a for a in argv if not a.startswith("--owner=")], stdin, environment)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[GitServer]:
+    server = GitServer(tmp_path / "served", f"me:{SECRET}")
+    yield server
+    server.close()
+
+
+def job(address: str, revision: str) -> Training:
+    return Training("j", "t", address, revision, ("x",), "somebody", "p")
+
+
+def test_the_pinned_revision_is_checked_out_over_whatever_was_there(tmp_path: Path) -> None:
+    source, code = tmp_path / "source", tmp_path / "code"
+    for text in ("one", "two"):
+        revision = repository(source, f=text)
+        checkout(AsMe(), job(f"file://{source}", revision), code)
+        assert (code / "f").read_text() == text
+        assert git(code, "rev-parse", "HEAD") == revision
+        (code / "f").write_text("changed")
+        (code / "left").write_text("behind")
+        (code / ".git" / "hooks" / "post-checkout").write_text(f"#!/bin/sh\ntouch {tmp_path}/hooked\n")
+        (code / ".git" / "hooks" / "post-checkout").chmod(0o755)
+    checkout(AsMe(), job(f"file://{source}", revision), code)
+    assert not (code / "left").exists()
+    assert not (tmp_path / "hooked").exists()
+    with pytest.raises(AgentError, match="git: exit 128"):
+        checkout(AsMe(), job(f"file://{source}", "0" * 40), code)
+    assert (code / "f").read_text() == "two"
+
+
+def test_what_a_broken_start_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    revision = repository(tmp_path / "source", f="one")
+    left = tmp_path / ".code.new"
+    (left / ".git").mkdir(parents=True)
+    (left / ".git" / "HEAD").write_text("half")
+    checkout(AsMe(), job(f"file://{tmp_path}/source", revision), tmp_path / "code")
+    assert not left.exists()
+    assert (tmp_path / "code" / "f").read_text() == "one"
+
+
+def test_it_is_handed_over_to_the_jobs_user_when_all_is_there(tmp_path: Path) -> None:
+    host = AsMe()
+    checkout(
+        host, job(f"file://{tmp_path}/source", repository(tmp_path / "source", f="1")), tmp_path / "code"
+    )
+    users = [argv[2] for argv, _ in host.ran if argv[0] == "runuser"]
+    assert set(users) == {"gpu-spot-git"}
+    names = [argv[0] for argv, _ in host.ran]
+    handed = [argv for argv, _ in host.ran if argv[0] == "chown"]
+    assert handed == [["chown", "--recursive", "--no-dereference", "somebody:", f"{tmp_path}/.code.new"]]
+    assert "runuser" not in names[names.index("chown") :]
+
+
+def test_a_private_repository_opens_to_its_secret_which_stays_nowhere(
+    tmp_path: Path, server: GitServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    revision = repository(tmp_path / "served" / "private", f="hidden")
+    host, code = AsMe(), tmp_path / "code"
+    training = job(f"{server.url}/private", revision)
+    with pytest.raises(AgentError, match="terminal prompts disabled"):
+        checkout(host, training, code)
+    with pytest.raises(AgentError, match="Authentication failed") as refused:
+        checkout(host, training, code, Credentials("me", "another"))
+    assert "another" not in str(refused.value)
+    host.ran.clear()
+    checkout(host, training, code, Credentials("me", SECRET))
+    assert (code / "f").read_text() == "hidden"
+    assert not [argv for argv, _ in host.ran if SECRET in " ".join(argv)]
+    told = [argv[argv.index("git") + 3] for argv, env in host.ran if SECRET in str(env)]
+    assert told == ["fetch"]
+    assert not [path for path in code.rglob("*") if path.is_file() and SECRET.encode() in path.read_bytes()]
+    assert SECRET not in caplog.text
+
+
+def test_submodules_come_at_their_commits_and_another_host_is_shown_nothing(
+    tmp_path: Path, server: GitServer
+) -> None:
+    served, elsewhere = tmp_path / "served", GitServer(tmp_path / "elsewhere")
+    inner = repository(served / "inner", f="deep")
+    pinned = repository(served / "lib", g="pinned")
+    public = repository(tmp_path / "elsewhere" / "public", h="open")
+    main = served / "main"
+    repository(main, f="main")
+    for name, home in (("inner", served / "lib"), ("lib", main), ("public", main)):
+        folder = served if name != "public" else tmp_path / "elsewhere"
+        git(home, "submodule", "--quiet", "add", str(folder / name), name)
+        address = f"{elsewhere.url}/public" if name == "public" else f"../{name}"  # relative to its own
+        git(home, "config", "--file", ".gitmodules", f"submodule.{name}.url", address)
+        if home == served / "lib":
+            pinned = repository(home)
+    git(main / "lib", "pull", "--quiet", str(served / "lib"))
+    revision = repository(main)
+    repository(served / "lib", g="newer")
+    training = replace(job(f"{server.url}/main", revision), submodules=True)
+    code = tmp_path / "code"
+    checkout(AsMe(), training, code, Credentials("me", SECRET))
+    assert (code / "lib" / "g").read_text() == "pinned"
+    assert (code / "lib" / "inner" / "f").read_text() == "deep"
+    assert (code / "public" / "h").read_text() == "open"
+    assert [git(code / p, "rev-parse", "HEAD") for p in ("lib", "lib/inner", "public")] == [
+        pinned,
+        inner,
+        public,
+    ]
+    assert elsewhere.asked
+    assert not [shown for _, shown in elsewhere.asked if shown]
+    elsewhere.close()
+    checkout(AsMe(), replace(training, submodules=False), code, Credentials("me", SECRET))
+    assert not list((code / "lib").iterdir())
+
+
+def test_a_submodule_cannot_name_a_place_of_this_machine(tmp_path: Path, server: GitServer) -> None:
+    repository(tmp_path / "local", f="of the host")
+    main = tmp_path / "served" / "main"
+    repository(main, f="main")
+    git(main, "submodule", "--quiet", "add", str(tmp_path / "local"), "local")
+    training = replace(job(f"{server.url}/main", repository(main)), submodules=True)
+    with pytest.raises(AgentError, match="git: exit"):
+        checkout(AsMe(), training, tmp_path / "code", Credentials("me", SECRET))
+    assert not (tmp_path / "code").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "user", "password"),
+    [("t0ken", "x-access-token", "t0ken"), ("bot:t0ken\n", "bot", "t0ken"), ("a:b:c", "a:b", "c")],
+)
+def test_a_secret_is_a_token_or_a_name_and_a_token(text: str, user: str, password: str) -> None:
+    found = credentials("git", text)
+    assert (found.user, found.password) == (user, password)
+    assert password not in repr(found)
+
+
+@pytest.mark.parametrize("text", ["", "me:", '{"token":"t0ken"}', "to\nken", "to ken"])
+def test_another_secret_is_refused_and_not_shown(text: str) -> None:
+    with pytest.raises(AgentError, match=re.escape("secret git: neither allowed form")) as error:
+        credentials("git", text)
+    assert not text or text not in str(error.value)

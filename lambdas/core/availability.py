@@ -161,7 +161,8 @@ def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
     wanted = situation.group.target if plan.primary is None else plan.primary
     held = max(fallback, slots(situation.fallback), situation.counted[Side.FALLBACK])
     room = situation.group.maximum - held - situation.leaving
-    staying = slots(i for i in situation.primary if not situation.is_doomed(i))
+    doomed = situation.memory.doomed
+    staying = slots(i for i in situation.primary if i.id not in doomed)
     return max(situation.group.base, min(wanted, max(room, staying)))
 
 
@@ -249,7 +250,7 @@ def _alarms(observation: Observation, situation: Situation) -> tuple[tuple[Alarm
 
 def _wake_at(situation: Situation, plan: Plan) -> float | None:
     """Return the first moment after now at which one stops serving, waits in vain, or is planned for anew."""
-    doomed = (i for i in (*situation.primary, *situation.fallback) if i.id in situation.memory.doomed)
-    drains = map(situation.drain_at, doomed)
+    doomed = situation.memory.doomed
+    drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback) if i.id in doomed)
     moments = (plan.wake_at, situation.memory.history.refused_at, *drains)
     return min((t for t in moments if t is not None and t > situation.now), default=None)

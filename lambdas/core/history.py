@@ -122,11 +122,11 @@ def follow(
     now: float,
 ) -> History:
     """Return the history after one look; ``doomed`` and ``released`` as remembered before and in it."""
-    known = history.living
+    known, primary, spot = history.living, Side.PRIMARY, Market.SPOT
     living = {
         i.id: known.get(i.id) or str(i.pool)
         for i in observation.instances
-        if i.side is Side.PRIMARY and i.market is Market.SPOT
+        if i.side is primary and i.market is spot
     }
     for instance in [i for i in observation.instances if not i.described]:
         # It is what it was, and what is new is learned once it is described.

@@ -152,9 +152,9 @@ class Situation:
     @property
     def retiring(self) -> tuple[Instance, ...]:
         """The primary instances that AWS retires soon by schedule, once others serve in their place."""
-        if slots(self.lasting((*self.primary, *self.fallback))) < self.group.target:
-            return ()
-        return tuple(i for i in self.primary if self.is_doomed(i) and i.id in self.memory.retiring)
+        going = [i for i in self.primary if i.id in self.memory.retiring and self.is_doomed(i)]
+        serves = going and slots(self.lasting((*self.primary, *self.fallback))) >= self.group.target
+        return tuple(going) if serves else ()
 
     @property
     def committed_fallback(self) -> int:

@@ -131,7 +131,11 @@ class Region:
         home = self.world.disks.get(self.world.home or "")
         content = home.durable if home and home.durable else ()
         lost = sum(p not in content for p in self.promised) + (home is None)
-        return Outcome(lost, len(self.world.disks) - (home is not None) + len(self.world.copies))
+        volumes, copies = len(self.world.disks) - (home is not None), self.world.copies.values()
+        whole = [copy for copy in copies if self.clock.monotonic() >= copy.ready_at]
+        if home and home.tags["source"] and not whole:
+            return Outcome(lost, volumes, f"{home.id} was moved, and no snapshot is kept")
+        return Outcome(lost, volumes + max(len(whole) - 1, 0) + max(len(copies) - 2, 0))
 
 
 def _begin(start: Start, weather: str, seed: int) -> Region:

@@ -28,6 +28,7 @@ PLACES: tuple[tuple[str, str, str], ...] = (
     ("b", "a", "a"),
     ("a", "a", "b"),
     ("a", "b", "a"),
+    ("a", "b", "b"),
 )
 """Zones of the first, the second and the last; the home begins in ``a``."""
 RANDOM_PLAYS = 2000

@@ -79,8 +79,7 @@ def test_the_old_home_goes_only_after_the_new_one_is_mounted_and_committed() -> 
     assert plan(committed) == model.MarkLive("vol-copy")
     live = replace(committed, volumes=(HOME, replace(copy, tag_state=LIVE)))
     assert plan(live) == model.Discard("volume", "vol-home")
-    assert plan(replace(live, volumes=live.volumes[1:])) == model.Discard("snapshot", "snap-1")
-    assert plan(replace(live, volumes=live.volumes[1:], snapshots=())) == model.Ready("vol-copy")
+    assert plan(replace(live, volumes=live.volumes[1:])) == model.Ready("vol-copy")
 
 
 def test_a_copy_without_a_file_system_is_refused_and_both_are_kept() -> None:
@@ -92,9 +91,7 @@ def test_what_a_later_lease_made_is_not_touched() -> None:
     later = replace(HOME, id="vol-later", token=8, tag_state=PREPARING)
     done = at_home(mounted="vol-home", filled=True)
     assert plan(replace(done, volumes=(*done.volumes, later))) == model.Ready("vol-home")
-    assert plan(replace(done, snapshots=(Snapshot("s", "completed", "vol-home", 8),))) == model.Ready(
-        "vol-home"
-    )
+    assert plan(replace(done, snapshots=(Snapshot("s", "error", "vol-home", 8),))) == model.Ready("vol-home")
 
 
 def test_a_leftover_at_another_instance_is_named_and_left() -> None:
@@ -133,3 +130,36 @@ def test_something_else_at_the_mount_point_is_not_unmounted() -> None:
     step = plan(at_home(mounted=model.FOREIGN))
     assert isinstance(step, model.Wait)
     assert plan(at_home(mounted="vol-left-by-a-crash")) == model.Unmount()
+
+
+def kept(*snapshots: Snapshot) -> set[str]:
+    """What is left of the snapshots of a home, itself a copy of ``vol-old``, when all is tidied up."""
+    home, left = replace(HOME, source="vol-old", **MINE), list(snapshots)
+    done = replace(at_home(mounted="vol-home", filled=True), volumes=(home,))
+    for _ in snapshots:
+        step = plan(replace(done, snapshots=tuple(left)))
+        if isinstance(step, model.Ready):
+            break
+        assert isinstance(step, model.Discard)
+        left = [s for s in left if s.id != step.id]
+    return {s.id for s in left}
+
+
+def test_the_newest_whole_snapshot_is_kept_and_one_that_is_under_way() -> None:
+    moved = Snapshot("moved", "completed", "vol-old", 6, started=50.0)
+    early = Snapshot("early", "completed", "vol-home", 7, started=60.0)
+    late = replace(early, id="late", started=70.0)
+    pending = replace(early, id="pending", state="pending", started=80.0)
+    failed = replace(pending, id="failed", state="error", started=90.0)
+    assert kept(moved) == {"moved"}
+    assert kept(moved, late, early) == {"late"}
+    assert kept(pending, early, moved) == {"pending", "early"}
+    assert kept(failed, pending, late, moved) == {"pending", "late"}
+    assert kept(pending, replace(pending, id="second", started=81.0), late) == {"second", "late"}
+    assert kept(failed) == set()
+
+
+def test_a_snapshot_of_something_else_is_not_kept_and_a_strangers_is_not_touched() -> None:
+    other = Snapshot("other", "completed", "vol-older", 7)
+    assert kept(other) == set()
+    assert kept(replace(other, token=None), replace(other, id="later", token=8)) == {"other", "later"}

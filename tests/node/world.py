@@ -60,6 +60,7 @@ class Copy:
     content: Content | None
     token: int
     ready_at: float
+    started: float = 0.0
     failed: bool = False
 
 
@@ -185,7 +186,9 @@ class World:
         def state(copy: Copy) -> str:
             return "error" if copy.failed else "completed" if now >= copy.ready_at else "pending"
 
-        return tuple(Snapshot(c.id, state(c), c.source, c.token) for c in self.copies.values())
+        return tuple(
+            Snapshot(c.id, state(c), c.source, c.token, started=c.started) for c in self.copies.values()
+        )
 
     def name(self, prefix: str) -> str:
         self._made += 1
@@ -247,7 +250,8 @@ class WorldEbs:
             world, disk = self._world, self._world.disk(volume)
             snapshot = world.name("snap")
             ready_at = world.clock.monotonic() + SNAPSHOT_SECONDS
-            world.copies[snapshot] = Copy(snapshot, volume, disk.durable, token, ready_at)
+            now = world.clock.wall()
+            world.copies[snapshot] = Copy(snapshot, volume, disk.durable, token, ready_at, now)
             return snapshot
 
         return str(self._call("create_snapshot", effect))

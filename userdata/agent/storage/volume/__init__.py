@@ -9,5 +9,6 @@ at any point leaves a state from which the next boot plans on. Three rules make 
    this holder created. A volume that was replaced never becomes home again: deleting it can never be wrong.
 2. Before a home is mounted, the item's ``writer`` is set to the lease's token, by a conditional write. A
    snapshot counts only if it was begun under a newer token than ``writer``: nobody has written since.
-3. The old home and the snapshots are deleted only when the new home is mounted and committed.
+3. The old home and older snapshots are deleted only when the new home is mounted and committed. The newest
+   snapshot stays: the next one copies only what has changed since.
 """

@@ -221,6 +221,7 @@ def _snapshot(document: dict[str, Any]) -> Snapshot:
         source=document["VolumeId"],
         token=_number(tags.get(names.TAG_TOKEN)),
         progress=document.get("Progress", ""),
+        started=document["StartTime"].timestamp(),
     )
 
 

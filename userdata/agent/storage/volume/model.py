@@ -40,6 +40,8 @@ class Snapshot:
     token: int | None
     progress: str = ""
     """Such as ``42%``."""
+    started: float = 0.0
+    """Epoch seconds."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from userdata.agent.config.names import VOLUME_DEVICES
 from userdata.agent.storage.volume.model import (
     FOREIGN,
@@ -200,7 +202,26 @@ def _tidy(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolume) -
         elif volume.instance == observed.instance and volume.attachment == "attached":
             return Discard("detach", volume.id)
         left.append(volume.id)
-    for snapshot in sorted(observed.snapshots, key=lambda s: s.id):
-        if snapshot.token is not None and snapshot.token <= observed.lease.token:
-            return Discard("snapshot", snapshot.id)
+    for snapshot in superfluous(observed.snapshots, home, observed.lease.token):
+        return Discard("snapshot", snapshot.id)
     return Ready(home.id, tuple(left))
+
+
+def superfluous(snapshots: Iterable[Snapshot], home: EbsVolume, token: int) -> tuple[Snapshot, ...]:
+    """Return the snapshots that the holder of ``token`` may delete, the oldest first.
+
+    The newest is kept, and with it, until it is completed, the newest that is: the next snapshot copies only
+    what has changed since, and it is a backup. It is of the home or of what the home is a copy of.
+    """
+    ours = [s for s in snapshots if s.token is not None and s.token <= token]
+    ours.sort(key=lambda s: (s.token or 0, s.started, s.id))
+    kept: set[str] = set()
+    for snapshot in reversed(ours):
+        is_whole = snapshot.state == "completed"
+        if snapshot.source in (home.id, home.source) and (
+            is_whole or (snapshot.state == "pending" and not kept)
+        ):
+            kept.add(snapshot.id)
+            if is_whole:
+                break
+    return tuple(s for s in ours if s.id not in kept)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -160,6 +161,10 @@ class SimulatedHost:
             case _:
                 raise LocalCloudError(f"a simulated instance cannot run {' '.join(argv)}")
         return ""
+
+    def attending(self, attend: Callable[[], None]) -> AbstractContextManager[None]:
+        """See ``Host``: what runs here takes no time."""
+        return nullcontext()
 
     def main_pid(self, unit: str) -> int | None:
         """See ``Host``."""

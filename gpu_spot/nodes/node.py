@@ -118,13 +118,13 @@ class SimulatedNode:
         return self._is_released or self._deadline is not None
 
     def _boot(self) -> None:
-        # EFS and shared datasets are not played.
-        config = replace(boot(self._clients, self.id), efs=(), datasets=())
+        # EFS, shared datasets and GPUs are not played.
+        config = replace(boot(self._clients, self.id), efs=(), datasets=(), nvidia=False)
         self._metadata = InstanceMetadata(self._clock, self._clients, self.id)
         self._metadata.deadline = self._deadline
         self._run_directory.mkdir(parents=True)
         agent = tasks.Node(config, self._run_directory, DEFAULT_URL)
-        agent.data = self._data
+        agent.data, agent.root = self._data, self._run_directory
         agent.clock, agent.host, agent.metadata = self._clock, self._host, self._metadata
         agent.clients = SandboxClients(self._clients)
         agent.on_sigterm = self._listen

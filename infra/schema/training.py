@@ -29,8 +29,9 @@ class Training(Work):
     Between the dates of a ``capacity_block`` the job runs there. It stands in the place of on-demand: outside
     of them the job has what the primary side buys, and no fallback.
     ``initialization_rate_mib`` and ``throughput_mib`` are the volume's; ``max_restarts`` failures in a row
-    without a new checkpoint end the job as failed. ``repository_secret`` names the secret with the token of a
-    private repository; with ``submodules`` they are fetched, too.
+    without a new checkpoint end the job as failed. ``stalled_after_minutes`` without a new checkpoint, output
+    or work on a GPU count as such a failure, 0: none do. ``repository_secret`` names the secret with the
+    token of a private repository; with ``submodules`` they are fetched, too.
     """
 
     capacity_block: CapacityBlock | None = None
@@ -43,6 +44,7 @@ class Training(Work):
     throughput_mib: limits.ThroughputMib = 125
     checkpoints: limits.Name = ON_THE_VOLUME
     max_restarts: limits.MaxRestarts = 5
+    stalled_after_minutes: limits.StalledAfterMinutes = 60
     repository_secret: limits.SecretName | None = None
     submodules: bool = False
 

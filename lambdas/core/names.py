@@ -13,6 +13,12 @@ INSTANCE_NAMESPACE: Final = "gpu-spot/instances"
 """What boot, the node agent and the CloudWatch agent report; instances may put metrics only there. A line in
 embedded metric format may name any namespace: CloudWatch Logs makes the metric, not the instance's role."""
 
+METRIC_JOB_FAILURES: Final = "JobFailures"
+METRIC_JOB_STALLS: Final = "JobStalls"
+METRIC_HOST_FAULTS: Final = "HostFaults"
+"""What the node agent counts of a training job, each an alarm: it has failed for good, was stopped because it
+hung, or a host was to blame and is replaced."""
+
 TAG_STACK: Final = "gpu-spot:stack"
 TAG_GROUP: Final = "gpu-spot:group"
 TAG_SIDE: Final = "gpu-spot:side"

@@ -50,7 +50,7 @@ def node(
         {"instanceId": instance, "availabilityZone": zone, "region": REGION, "instanceType": "t3.micro"}
     )
     made = tasks.Node(configs.load(configs.training(volume={"sizeGib": 1})), directory, server.url)
-    made.clock, made.host = clock, host
+    made.clock, made.host, made.gpus, made.root = clock, host, None, directory
     return made
 
 

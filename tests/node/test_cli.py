@@ -22,6 +22,7 @@ from userdata.agent.aws import hooks
 from userdata.agent.aws.imds import IDENTITY, LIFECYCLE_STATE, Metadata
 from userdata.agent.config.model import EfsMount
 from userdata.agent.machine.errors import AgentError
+from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.storage import efs
 from userdata.agent.tasks.examination import examine
 
@@ -164,7 +165,7 @@ def test_doctor_names_what_is_wrong_and_goes_on(
     host = HealthyHost()
     host.pids = {"gpu-spot-watch.service": 1, "gpu-spot-metrics.service": 2}
     metadata = Metadata(clock, metadata_server.url)
-    found = list(examine(config, metadata, host, FakeNvml([FakeGpu("GPU-1")]), 2, tmp_path))
+    found = list(examine(config, metadata, host, Gpus(FakeNvml([FakeGpu("GPU-1")]), 2), tmp_path))
     levels = {f.check: f.level for f in found}
     assert levels["metadata"] == levels["clock"] == "ok"
     assert levels["gpus"] == levels["units"] == levels["cloudwatch agent"] == "failure"
@@ -172,4 +173,4 @@ def test_doctor_names_what_is_wrong_and_goes_on(
     assert texts["gpus"].startswith("1 of 2 lost")
     assert "gpu-spot-run.service not running" in texts["units"]
     metadata_server.status = 503
-    assert next(iter(examine(config, metadata, host, FakeNvml([]), 1, tmp_path))).level == "failure"
+    assert next(iter(examine(config, metadata, host, Gpus(FakeNvml([]), 1), tmp_path))).level == "failure"

@@ -15,7 +15,6 @@ import pytest
 from tests import models
 from tests.node import configs
 from tests.node.clocks import FakeClock
-from tests.node.fake_nvml import FakeNvml
 from tests.node.jobs import IMAGE
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
@@ -169,7 +168,7 @@ def test_doctor_names_a_dataset_that_is_not_there_or_not_the_dataset(
     [_, b] = config.datasets
     object.__setattr__(b, "path", str(tmp_path))  # a place that is there, and writable
     host.mounts = {str(tmp_path): "/dev/nvme4n1"}
-    found = list(examine(config, Metadata(clock, metadata_server.url), host, FakeNvml([]), 8))
+    found = list(examine(config, Metadata(clock, metadata_server.url), host, None))
     texts = {f.check: f.text for f in found if f.level == "failure"}
     assert texts["dataset /data/a"] == "not mounted; see `journalctl --unit gpu-spot-work`"
     assert "is writable" in texts[f"dataset {tmp_path}"]

@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from tests.node import configs
 from tests.node.clocks import FakeClock
-from tests.node.jobs import REGION, node, volumes
+from tests.node.jobs import REGION, job, node, volumes
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost, UnitHost
 from userdata.agent import tasks
@@ -212,21 +212,39 @@ def test_a_hook_outside_of_a_group_is_an_error_that_names_it(
         tasks.prepare(made)
 
 
-@pytest.mark.parametrize("task", [tasks.work, tasks.run])
-def test_nothing_starts_before_its_datasets_are_mounted(
-    task: Any, aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
-) -> None:
+DATASETS = [{"snapshot": "snap-0123456789abcdef0", "device": "/dev/sdk", "path": "/data/a"}]
+
+
+@pytest.fixture
+def without_its_dataset(
+    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+) -> tuple[tasks.Node, list[Any]]:
+    """A node whose dataset's volume never comes, and the commands that it ran."""
     made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
-    there = {
-        "volume": None,
-        "datasets": [{"snapshot": "snap-0123456789abcdef0", "device": "/dev/sdk", "path": "/data/a"}],
-    }
-    if task is tasks.work:
-        made.config = configs.load(configs.service(datasets=there["datasets"]))
-    else:
-        made.config = configs.load(configs.training(**there))
     ran: list[Any] = []
     made.host.run = lambda argv, stdin="": ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
+    return made, ran
+
+
+def test_no_worker_starts_before_its_datasets_are_mounted(
+    without_its_dataset: tuple[tasks.Node, list[Any]],
+) -> None:
+    made, ran = without_its_dataset
+    made.config = configs.load(configs.service(datasets=DATASETS))
     with pytest.raises(AgentError, match="dataset /data/a: no volume at /dev/sdk yet"):
-        task(made)
+        tasks.work(made)
     assert ran == []
+
+
+def test_no_job_starts_before_its_datasets_are_mounted_and_a_host_without_them_is_replaced(
+    without_its_dataset: tuple[tasks.Node, list[Any]], clock: FakeClock
+) -> None:
+    made, ran = without_its_dataset
+    made.config = configs.load(configs.training(volume=None, datasets=DATASETS))
+    made.spawn = lambda *_: pytest.fail("nothing may start")
+    begun = clock.monotonic()
+    assert tasks.run(made) == 0
+    assert ran == [["shutdown", "--poweroff", "+5"], ["shutdown", "--poweroff", "+0"]]
+    assert 20 * 60 < clock.monotonic() - begun < 60 * 60
+    assert job()["hostFaults"]["M"]["count"] == {"N": "1"}
+    assert job()["state"] == {"S": "running"}  # nothing is counted against the job

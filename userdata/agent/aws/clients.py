@@ -11,6 +11,7 @@ from userdata.agent.machine.errors import AgentError
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient
+    from mypy_boto3_cloudwatch import CloudWatchClient
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_s3 import S3Client
@@ -22,6 +23,10 @@ class Clients(Protocol):
 
     def autoscaling(self, region: str) -> AutoScalingClient:
         """Return a client for the lifecycle hooks."""
+        ...
+
+    def cloudwatch(self, region: str) -> CloudWatchClient:
+        """Return a client for what rings."""
         ...
 
     def dynamodb(self, region: str) -> DynamoDBClient:
@@ -65,6 +70,12 @@ def _client(service: str, region: str, attempts: int = 5) -> Any:
 def autoscaling(region: str) -> AutoScalingClient:
     """Return a client for the lifecycle hooks."""
     client: AutoScalingClient = _client("autoscaling", region)
+    return client
+
+
+def cloudwatch(region: str) -> CloudWatchClient:
+    """Return a client for what rings."""
+    client: CloudWatchClient = _client("cloudwatch", region)
     return client
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from userdata.agent.aws.clients import as_agent_error
 from userdata.agent.machine import log
@@ -14,9 +14,13 @@ if TYPE_CHECKING:
 
 JobState = Literal["running", "done", "failed"]
 
+_LONGEST_REASON: Final = 500
+
 
 class Jobs:
-    """One job's ``state`` (S), ``revision`` (S) and ``changed`` (N, epoch seconds), beside the lease.
+    """One job's ``state``, ``reason``, ``revision`` (S) and ``changed`` (N, epoch seconds), beside its lease.
+
+    ``hostFaults`` (M) counts hosts in a row that were to blame: ``count``, ``checkpoint``, ``revision``.
 
     A state counts for the revision that it was written for: a new revision in the stack file is a new run.
     """
@@ -41,19 +45,12 @@ class Jobs:
 
     def finished(self) -> bool:
         """Tell whether this revision of the job is done or has failed for good."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            item = self._dynamodb.get_item(
-                TableName=self._table, Key={"job": {"S": self._job}}, ConsistentRead=True
-            ).get("Item", {})
-        except (BotoCoreError, ClientError) as error:
-            raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None
+        item = self._item()
         same = item.get("revision", {}).get("S") == self._revision
         return same and item.get("state", {}).get("S") in ("done", "failed")
 
-    def mark(self, state: JobState) -> None:
-        """Write the state. A finished job stays finished, whatever a late instance says."""
+    def mark(self, state: JobState, reason: str = "") -> None:
+        """Write the state and why. A finished job stays finished, whatever a late instance says."""
         from botocore.exceptions import BotoCoreError, ClientError
 
         values: dict[str, Any] = {
@@ -61,16 +58,19 @@ class Jobs:
             ":revision": {"S": self._revision},
             ":now": {"N": str(int(self._clock.wall()))},
             ":done": {"S": "done"},
+            ":reason": {"S": reason[:_LONGEST_REASON]},
         }
         try:
             self._dynamodb.update_item(
                 TableName=self._table,
                 Key={"job": {"S": self._job}},
-                UpdateExpression="SET #state = :state, revision = :revision, changed = :now",
+                UpdateExpression=(
+                    "SET #state = :state, revision = :revision, changed = :now, #reason = :reason"
+                ),
                 ConditionExpression=(
                     "attribute_not_exists(#state) OR #state <> :done OR revision <> :revision"
                 ),
-                ExpressionAttributeNames={"#state": "state"},
+                ExpressionAttributeNames={"#state": "state", "#reason": "reason"},
                 ExpressionAttributeValues=values,
             )
         except self._dynamodb.exceptions.ConditionalCheckFailedException:
@@ -78,7 +78,63 @@ class Jobs:
             return
         except (BotoCoreError, ClientError) as error:
             raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None
-        log.info("job marked", job=self._job, state=state)
+        log.info("job marked", job=self._job, state=state, reason=reason)
+
+    def count_host_fault(self, checkpoint: float) -> int:
+        """Count a host's fault; return how many there were in a row, this one included.
+
+        In a row: of the same revision, and the newest checkpoint (``checkpoint``, epoch seconds) is no
+        younger than the time before. Only who holds the lease counts, one at a time.
+
+        Raises:
+            AgentError: the table does not answer.
+        """
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        before = self._item().get("hostFaults", {}).get("M", {})
+        same = before.get("revision", {}).get("S") == self._revision
+        seen = float(before.get("checkpoint", {}).get("N", "0"))
+        count = 1 + (int(before["count"]["N"]) if same and int(checkpoint) <= seen else 0)
+        said = {
+            "revision": {"S": self._revision},
+            "count": {"N": str(count)},
+            "checkpoint": {"N": str(int(checkpoint))},
+        }
+        try:
+            self._dynamodb.update_item(
+                TableName=self._table,
+                Key={"job": {"S": self._job}},
+                UpdateExpression="SET hostFaults = :said",
+                ExpressionAttributeValues={":said": {"M": said}},
+            )
+        except (BotoCoreError, ClientError) as error:
+            raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None
+        log.warning("host's fault counted", job=self._job, count=count)
+        return count
+
+    def answers(self) -> bool:
+        """Tell whether AWS answers at all; a refusal is an answer."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            self._dynamodb.get_item(TableName=self._table, Key={"job": {"S": self._job}})
+        except ClientError:
+            return True
+        except BotoCoreError as error:
+            log.warning("AWS does not answer", error=str(error))
+            return False
+        return True
+
+    def _item(self) -> dict[str, Any]:
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            found: dict[str, Any] = self._dynamodb.get_item(
+                TableName=self._table, Key={"job": {"S": self._job}}, ConsistentRead=True
+            ).get("Item", {})
+        except (BotoCoreError, ClientError) as error:
+            raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None
+        return found
 
     def take_down(self) -> None:
         """Say that this revision has ended.

@@ -103,6 +103,9 @@ SlotsPerGpu: TypeAlias = Annotated[int, Within(1, 64)]
 
 MaxRestarts: TypeAlias = Annotated[int, Within(0, 100)]
 
+StalledAfterMinutes: TypeAlias = Annotated[int, Within(0, 10_080)]
+"""0: never. At most a week."""
+
 Arguments: TypeAlias = Annotated[tuple[str, ...], Length(0, 64)]
 
 Command: TypeAlias = Annotated[tuple[str, ...], Length(1, 64)]

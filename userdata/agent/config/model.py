@@ -82,6 +82,8 @@ class Training:
     environment: limits.Environment = field(default_factory=dict)
     max_restarts: limits.MaxRestarts = 5
     """Failures in a row without a new checkpoint after which the job counts as failed."""
+    stalled_after_minutes: limits.StalledAfterMinutes = 60
+    """Without a new checkpoint, output or work on a GPU, after which the job counts as hanging."""
     repository_secret: limits.SecretName | None = None
     """The Secrets Manager secret that opens a private repository: ``TOKEN`` or ``USER:TOKEN``."""
     submodules: bool = False

@@ -26,6 +26,18 @@ class RefusedError(AgentError):
     exit_code = 77
 
 
+class CommandError(AgentError):
+    """A command of the host failed; ``said`` is all that it wrote to standard error."""
+
+    def __init__(self, text: str, said: str = "") -> None:
+        super().__init__(text)
+        self.said = said or text
+
+
+class ElsewhereError(AgentError):
+    """Something that is neither this host's nor the job's is away, and may come back."""
+
+
 class UnwantedError(AgentError):
     """What is under way is no longer wanted here: the instance is being taken, or the job has ended."""
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.errors import AgentError, CommandError
 
 _SYS_BLOCK = Path("/sys/block")
 _MOUNTS = Path("/proc/self/mounts")
+_ATTEND_EVERY: Final = 0.5
+_LAST_GRACE: Final = 5.0
+"""Seconds that a command has which nobody waits for any longer."""
 _PROC = Path("/proc")
 # The owner of the folder in /proc is no answer: it is root's where a process is not dumpable.
 _USER = re.compile(r"^Uid:\s+(\d+)", re.M)
@@ -64,6 +69,10 @@ class Host(Protocol):
         """
         ...
 
+    def attending(self, attend: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call ``attend`` before each command of the block and while one runs; what it raises ends both."""
+        ...
+
     def main_pid(self, unit: str) -> int | None:
         """Return the main process of a systemd unit, or None when it is not running."""
         ...
@@ -87,6 +96,7 @@ class SystemHost:
     def __init__(self, sys_block: Path = _SYS_BLOCK, mounts: Path = _MOUNTS) -> None:
         self._sys_block = sys_block
         self._mounts = mounts
+        self._attend: Callable[[], None] | None = None
 
     def device_of(self, volume: str) -> str | None:
         """Find the device by its NVMe serial number, the volume id without its hyphen.
@@ -140,8 +150,17 @@ class SystemHost:
         done = self._run(argv, stdin, environment)
         if done.returncode:
             said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["no output"]
-            raise AgentError(f"{argv[0]}: exit {done.returncode}: {said[0]}")
+            raise CommandError(f"{argv[0]}: exit {done.returncode}: {said[0]}", done.stderr)
         return done.stdout
+
+    @contextlib.contextmanager
+    def attending(self, attend: Callable[[], None]) -> Iterator[None]:
+        """See ``Host``: a fetch may take a quarter of an hour, and a lease lives for two minutes."""
+        before, self._attend = self._attend, attend
+        try:
+            yield
+        finally:
+            self._attend = before
 
     def main_pid(self, unit: str) -> int | None:
         """Ask systemd; MainPID is 0 when there is none."""
@@ -178,14 +197,47 @@ class SystemHost:
                 found.append(Running(int(place.name), int(group), int(session), int(user[1])))
         return found
 
-    @staticmethod
     def _run(
-        argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None
+        self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        env = {**os.environ, **environment} if environment else None
+        if self._attend is not None:
+            self._attend()
         try:
-            return subprocess.run(  # noqa: S603
-                list(argv), input=stdin, capture_output=True, text=True, check=False, env=env
+            process = subprocess.Popen(  # noqa: S603
+                list(argv),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env={**os.environ, **environment} if environment else None,
+                start_new_session=True,
             )
         except OSError as error:
             raise AgentError(f"{argv[0]}: {error.strerror}") from None
+        with process:
+            try:
+                out, err = self._wait(process, stdin)
+            except BaseException:
+                _end_group(process)
+                raise
+        return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
+
+    def _wait(self, process: subprocess.Popen[str], stdin: str) -> tuple[str, str]:
+        given: str | None = stdin
+        while True:
+            try:
+                return process.communicate(given, timeout=None if self._attend is None else _ATTEND_EVERY)
+            except subprocess.TimeoutExpired:
+                given = None  # it has it; what was read so far is kept
+                if self._attend is not None:
+                    self._attend()
+
+
+def _end_group(process: subprocess.Popen[str]) -> None:
+    """End a command with all that it started."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LAST_GRACE)
+            return

@@ -14,7 +14,8 @@ from userdata.agent.machine import log
 
 _NVIDIA: Final = "0x10de"
 _DISPLAY_CLASSES: Final = ("0x0300", "0x0302")  # VGA and 3D controllers
-_LOST_AFTER: Final = 3
+LOST_AFTER: Final = 3
+"""Looks in a row in which a GPU answers with an error before it counts as lost."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class Gpus:
         except nvml.NVMLError as error:
             device.failures += 1
             log.warning("GPU does not answer", uuid=device.uuid, error=str(error), failures=device.failures)
-            return None if device.failures >= _LOST_AFTER else Gpu(device.uuid, (), None)
+            return None if device.failures >= LOST_AFTER else Gpu(device.uuid, (), None)
         device.failures = 0
         return gpu
 

@@ -7,8 +7,9 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from userdata.agent.aws.imds import Metadata, is_warmed
 from userdata.agent.config.model import Config, Dataset
@@ -30,7 +31,7 @@ class Finding:
 
 
 def examine(
-    config: Config, metadata: Metadata, host: Host, nvml: Any, expected_gpus: int, data: Path = DATA_DIR
+    config: Config, metadata: Metadata, host: Host, gpus: Gpus | None, data: Path = DATA_DIR
 ) -> Iterator[Finding]:
     """Yield a finding for each check; a check that breaks is a failure, the others go on."""
     checks: list[tuple[str, Callable[[], Finding]]] = [
@@ -39,8 +40,8 @@ def examine(
         ("units", lambda: _units(config, host)),
         ("cloudwatch agent", lambda: _cloudwatch(config)),
     ]
-    if config.nvidia:
-        checks.append(("gpus", lambda: _gpus(nvml, expected_gpus)))
+    if gpus is not None:
+        checks.append(("gpus", partial(_gpus, gpus)))
     if config.volume:
         checks.append(("data volume", lambda: _volume(host, data)))
     checks += [(f"efs {m.path}", lambda path=m.path: _efs(host, path)) for m in config.efs]  # type: ignore[misc]
@@ -69,10 +70,10 @@ def _clock(host: Host) -> Finding:
     )
 
 
-def _gpus(nvml: Any, expected: int) -> Finding:
-    look = Gpus(nvml, expected).look()
+def _gpus(gpus: Gpus) -> Finding:
+    look = gpus.look()
     if look.lost:
-        total = max(expected, look.lost + len(look.gpus))
+        total = max(gpus.expected, look.lost + len(look.gpus))
         text = f"{look.lost} of {total} lost; see `dmesg` for Xid, then replace the instance"
         return Finding("failure", "gpus", text)
     return Finding("ok", "gpus", ", ".join(g.uuid for g in look.gpus))

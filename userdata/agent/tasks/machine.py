@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from typing import Any
 
 from userdata.agent.aws import hooks
 from userdata.agent.machine import log
@@ -45,7 +44,6 @@ def metrics(node: Node) -> int:
     """Send GPU metrics until told to stop."""
     from userdata.agent.metrics.collect import Collector
     from userdata.agent.metrics.emf import Sink
-    from userdata.agent.metrics.gpus import Gpus, count_on_bus
     from userdata.agent.metrics.owner import Owners
     from userdata.agent.work.tell import Tales
     from userdata.agent.work.train import newest_checkpoint
@@ -58,30 +56,22 @@ def metrics(node: Node) -> int:
         newest = newest_checkpoint(node.data / "checkpoints" / training.job)
         return max(node.clock.wall() - newest, 0.0) if newest else None
 
-    gpus = Gpus(_nvml(), count_on_bus()) if node.config.nvidia else None
     sink = Sink(node.config.metrics.emf_port)
     owners, tales = Owners(node.directory), Tales(node.directory)
 
     def depths() -> tuple[float, ...]:
         return tales.queue_depths(node.clock.wall())
 
-    Collector(node.config, node.instance(), gpus, owners, sink, node.clock, age, depths).run()
+    Collector(node.config, node.instance(), node.gpus, owners, sink, node.clock, age, depths).run()
     return 0
 
 
 def doctor(node: Node) -> int:
     """Print a line for each check; 1 if one of them failed."""
-    from userdata.agent.metrics.gpus import count_on_bus
     from userdata.agent.tasks.examination import examine
 
     failed = False
-    for finding in examine(node.config, node.metadata, node.host, _nvml(), count_on_bus()):
+    for finding in examine(node.config, node.metadata, node.host, node.gpus):
         sys.stdout.write(f"{finding.level:8} {finding.check}: {finding.text}\n")
         failed |= finding.level == "failure"
     return int(failed)
-
-
-def _nvml() -> Any:
-    import importlib
-
-    return importlib.import_module("pynvml")  # it has no types

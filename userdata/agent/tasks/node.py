@@ -23,6 +23,7 @@ from userdata.agent.work import notice
 from userdata.agent.work.heart import Heart
 
 if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
+    from userdata.agent.metrics.gpus import Gpus
     from userdata.agent.work.process import Spawn
 
 GATE_EVERY: Final = 5.0
@@ -31,6 +32,10 @@ HOLDS: Final = 15
 """A launch hook waits for 600 s: two extensions of it may be lost. Who is not ready in an hour never is."""
 # Written by cloud-init at every boot, before the network is up.
 _INSTANCE_ID: Final = Path("/var/lib/cloud/data/instance-id")
+
+
+# On the host's own disk.
+_ROOT: Final = Path("/var/lib")
 
 
 class Stop:
@@ -51,6 +56,7 @@ class Node:
         self.config = config
         self.directory = directory
         self.data = DATA_DIR
+        self.root = _ROOT
         self.clock: Clock = SystemClock()
         self.host: Host = SystemHost()
         self.metadata = Metadata(self.clock, metadata_url)
@@ -67,6 +73,17 @@ class Node:
             except AgentError as error:
                 log.warning("identity unknown", error=str(error))
                 self.clock.sleep(1.0)
+
+    @cached_property
+    def gpus(self) -> Gpus | None:
+        """This machine's GPUs; None where they are of a maker about whom NVML says nothing."""
+        import importlib
+
+        from userdata.agent.metrics.gpus import Gpus, count_on_bus
+
+        if not self.config.nvidia:
+            return None
+        return Gpus(importlib.import_module("pynvml"), count_on_bus())  # pynvml has no types
 
     def instance(self) -> str:
         """Return the instance's id, from cloud-init's file if there is one, else from the metadata."""

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Final
 
 from userdata.agent.config.names import LEASE_FILE, UNIT_VOLUME
 from userdata.agent.machine import files, log
-from userdata.agent.machine.errors import AgentError, ConfigError, LeaseLostError, RefusedError, UnwantedError
+from userdata.agent.machine.errors import (
+    AgentError,
+    ConfigError,
+    ElsewhereError,
+    LeaseLostError,
+    RefusedError,
+    UnwantedError,
+)
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
@@ -17,10 +24,16 @@ if TYPE_CHECKING:
     from userdata.agent.config.model import Training
     from userdata.agent.storage.volume.execute import Executor
     from userdata.agent.work.checkout import Credentials
+    from userdata.agent.work.inspection import Inspector
+    from userdata.agent.work.keeper import Keeper
+    from userdata.agent.work.train import Trainer, TrainingPlace
 
 _CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
 _LEFT_ALONE: Final = "+10"
 """Minutes after its end in which the controller, who looks every minute, has let the instance go."""
+_LET_GO: Final = "+5"
+"""Minutes in which a host that is no good has let go of the volume, or never will."""
+_AT_ONCE: Final = "+0"
 
 
 def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor:
@@ -110,10 +123,7 @@ def volume(node: Node, action: str) -> int:
 
 
 def run(node: Node) -> int:
-    """Train until the job has ended or the instance is being taken, then let the volume go."""
-    from userdata.agent.work.checkout import checkout
-    from userdata.agent.work.train import Trainer
-
+    """Train until the job has ended, or the instance is being taken or no good; then let the volume go."""
     training = node.config.training
     jobs = _jobs(node)
     assert training is not None
@@ -127,39 +137,20 @@ def run(node: Node) -> int:
         jobs.take_down()  # again: the instance that finished the job may not have come to it
         _switch_off(node)
         return 0
-    renew: Callable[[], None] | None = None
-    if node.config.volume:
-        from userdata.agent.storage.volume.lease import DynamoLease
-
-        held = files.read_json(node.directory / LEASE_FILE)
-        if held is None:  # it was given up when its lease was lost; the oneshot unit still counts as active
-            node.host.run(["systemctl", "restart", UNIT_VOLUME])
-            held = files.read_json(node.directory / LEASE_FILE)
-        if held is None:
-            raise AgentError("the data volume is not here")
-        me, token = node.identity.instance, int(held["token"])
-        dynamodb = node.clients.dynamodb(node.config.region)
-        renew = partial(DynamoLease(dynamodb, training.job_table, training.job, me, node.clock).renew, token)
-
-    node.mount()
-    owner = f"--owner={training.user}"
-    for kind in ("checkpoints", "artifacts"):
-        node.host.run(["install", "--directory", owner, str(node.data / kind / training.job)])
-    code, heart = _CODE_DIR / training.job, node.heart()
-    trainer = Trainer(
-        training, code, node.data, node.directory, jobs, heart, node.host, node.clock, renew, node.spawn
-    )
+    trainer = _trainer(node, jobs, _renewal(node))
     node.on_sigterm(trainer.stop)
     if stop.told:
         trainer.stop()
-    checkout(node.host, training, code, _login(node, training))
     try:
-        has_ended = trainer.run()
+        outcome = trainer.run()
     except LeaseLostError:
         volume(node, "down")
         raise
+    if outcome == "host":
+        _replace(node)
+        return 0
     volume(node, "down")  # any other error keeps it here for the restart
-    if has_ended:
+    if outcome != "stopped":
         _switch_off(node)
     return 0
 
@@ -175,10 +166,104 @@ def _login(node: Node, training: Training) -> Credentials | None:
     return credentials(training.repository_secret, secrets.read(client, training.repository_secret))
 
 
-def _switch_off(node: Node) -> None:
-    """End an instance whose run has ended and which nobody lets go.
+def _trainer(node: Node, jobs: Jobs, renew: Callable[[], None] | None) -> Trainer:
+    from userdata.agent.aws.bell import Bell
+    from userdata.agent.work.keeper import Keeper
+    from userdata.agent.work.train import Trainer, TrainingPlace
 
-    Then the stack asks for another revision, which only a younger template knows: group or fleet replace an
-    instance that does not run.
+    config, training = node.config, node.config.training
+    assert training is not None
+    keeper = Keeper(renew, node.clock)
+    place = TrainingPlace(_CODE_DIR / training.job, node.data, node.directory)
+    return Trainer(
+        training,
+        place,
+        jobs,
+        node.heart(),
+        node.host,
+        node.clock,
+        keeper,
+        _inspector(node, jobs, keeper),
+        partial(_make_ready, node, place),
+        Bell(node.clients.cloudwatch(config.region), config.stack, config.group).ring,
+        node.spawn,
+    )
+
+
+def _renewal(node: Node) -> Callable[[], None] | None:
+    """Return what renews the lease of the volume that is here; None for a job without one."""
+    from userdata.agent.storage.volume.lease import DynamoLease
+
+    training = node.config.training
+    if not node.config.volume or training is None:
+        return None
+    held = files.read_json(node.directory / LEASE_FILE)
+    if held is None:  # it was given up when its lease was lost; the oneshot unit still counts as active
+        node.host.run(["systemctl", "restart", UNIT_VOLUME])
+        held = files.read_json(node.directory / LEASE_FILE)
+    if held is None:
+        raise AgentError("the data volume is not here")
+    me, token = node.identity.instance, int(held["token"])
+    dynamodb = node.clients.dynamodb(node.config.region)
+    return partial(DynamoLease(dynamodb, training.job_table, training.job, me, node.clock).renew, token)
+
+
+def _make_ready(node: Node, place: TrainingPlace) -> None:
+    """Bring here what the command needs."""
+    from userdata.agent.work.checkout import checkout
+
+    training = node.config.training
+    assert training is not None
+    try:
+        node.mount()
+    except AgentError as error:  # neither the job nor this host makes file systems and datasets
+        raise ElsewhereError(str(error)) from None
+    owner = f"--owner={training.user}"
+    for kind in ("checkpoints", "artifacts"):
+        node.host.run(["install", "--directory", owner, str(place.data / kind / training.job)])
+    checkout(node.host, training, place.code, _login(node, training))
+
+
+def _inspector(node: Node, jobs: Jobs, keeper: Keeper) -> Inspector:
+    from userdata.agent.work.inspection import Inspector
+
+    def metadata_answers() -> bool:
+        try:
+            node.metadata.identity()
+        except AgentError as error:
+            log.warning("the metadata service does not answer", error=str(error))
+            return False
+        return True
+
+    return Inspector(
+        node.gpus,
+        (node.root, node.data if node.config.volume else None),
+        {"the metadata service": metadata_answers, "AWS": jobs.answers},
+        node.is_taken,
+        node.clock,
+        keeper.keep,
+    )
+
+
+def _replace(node: Node) -> None:
+    """Let the volume go as far as the host still can, and switch it off: group or fleet replace it.
+
+    That way serves both, and takes no permission: a health status can be set in Auto Scaling groups only
+    (SetInstanceHealth). Their health check ends whatever does not run (Auto Scaling guide, "Health checks for
+    instances in an Auto Scaling group"), a fleet that is maintained replaces it.
     """
-    node.host.run(["shutdown", "--poweroff", _LEFT_ALONE])
+    _switch_off(node, _LET_GO)  # should the rest hang
+    try:
+        volume(node, "down")
+    except AgentError as error:
+        log.error("the volume is not let go: its lease runs out", error=str(error))
+    _switch_off(node, _AT_ONCE)
+
+
+def _switch_off(node: Node, minutes: str = _LEFT_ALONE) -> None:
+    """End an instance whose run has ended and which nobody lets go, or which is no good.
+
+    Where its run has ended the stack asks for another revision, which only a younger template knows: group or
+    fleet replace an instance that does not run.
+    """
+    node.host.run(["shutdown", "--poweroff", minutes])

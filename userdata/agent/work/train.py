@@ -8,41 +8,44 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
-from userdata.agent.aws.jobs import JobState
+from lambdas.core import names
 from userdata.agent.config.model import Training
 from userdata.agent.config.names import JOB_HOME, JOB_TMP
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
-from userdata.agent.machine.errors import AgentError, LeaseLostError
+from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
 from userdata.agent.machine.host import Host
-from userdata.agent.work import notice, process, tell
+from userdata.agent.work import faults, notice, process, tell
+from userdata.agent.work.faults import Breakdown
 from userdata.agent.work.heart import Heart
+from userdata.agent.work.judge import HostInspector, JobTable, Judge, RunEnd
+from userdata.agent.work.keeper import Keeper
+from userdata.agent.work.output import Output
 from userdata.agent.work.process import JobProcess, Process, Spawn
+from userdata.agent.work.stall import Signs, Stillness
 
-_FIRST_BACKOFF: Final = 5.0
-_LONGEST_BACKOFF: Final = 300.0
-_RENEW_EVERY: Final = 30.0
 _LOOK_EVERY: Final = 0.5
+_GLANCE_EVERY: Final = 10.0
+"""Seconds between two looks at the GPUs: the driver keeps some seconds of what they did."""
+_SEE_EVERY: Final = 60.0
+_GONE_AFTER: Final = 6
+"""Looks in a row with a GPU missing that end a run: what waits for that GPU waits for ever."""
 _LOST_LEASE_GRACE: Final = 60.0
+_HANGING_GRACE: Final = 120.0
+"""As long as a spot notice leaves: whoever saves in time then saves in time here."""
 
 
-class JobTable(Protocol):
-    """What the trainer needs of the job table."""
+@dataclass(frozen=True)
+class TrainingPlace:
+    """Where a job stands: its ``code``, its ``data``, and the ``directory`` of the agent's own files."""
 
-    def finished(self) -> bool:
-        """Tell whether the job has ended for good."""
-        ...
-
-    def mark(self, state: JobState) -> None:
-        """Write the job's state."""
-        ...
-
-    def take_down(self) -> None:
-        """Let the capacity go."""
-        ...
+    code: Path
+    data: Path
+    directory: Path
 
 
 def newest_checkpoint(directory: Path) -> float:
@@ -69,44 +72,53 @@ def newest_checkpoint(directory: Path) -> float:
 
 
 class Trainer:
-    """Supervises one training process; `run` returns when the job ended or the instance is being taken.
+    """Supervises one training job; `run` returns when it ended or the instance is being taken or no good.
 
     Args:
-        renew: renews the volume's lease; None without a volume.
-        done_file: the command may create it to say "done" where its exit code cannot tell (after a SIGTERM).
+        keeper: keeps the volume's lease.
+        make_ready: brings code and environment here; what it raises is judged like a failure of the command.
+        ring: tells people of one of ``names.JOB_METRICS``.
+        output: what the command's output passes through.
     """
 
     def __init__(
         self,
         training: Training,
-        code: Path,
-        data: Path,
-        directory: Path,
+        place: TrainingPlace,
         job: JobTable,
         heart: Heart,
         host: Host,
         clock: Clock,
-        renew: Callable[[], None] | None,
+        keeper: Keeper,
+        inspector: HostInspector,
+        make_ready: Callable[[], None],
+        ring: Callable[[str], None],
         spawn: Spawn | None = None,
+        output: Output | None = None,
     ) -> None:
         self._training = training
-        self._code = code
-        self._data = data
-        self._directory = directory
+        self._place = place
         self._job = job
         self._heart = heart
         self._host = host
         self._clock = clock
-        self._renew = renew
+        self._keeper = keeper
+        self._inspector = inspector
+        self._make_ready = make_ready
+        self._ring = ring
         self._spawn = spawn or self._start
+        self._output = output or Output()
         self._process: JobProcess | None = None
         self._stopping = False
-        self._renewed = clock.monotonic()
+        self._is_ready = False
+        self._judge = Judge(training, job, inspector, ring, clock, self._look_after)
+        self._newest = 0.0
+        """When the newest checkpoint was changed, as seen last."""
 
     @property
     def checkpoints(self) -> Path:
         """Where the job's checkpoints stand."""
-        return self._data / "checkpoints" / self._training.job
+        return self._place.data / "checkpoints" / self._training.job
 
     @property
     def done_file(self) -> Path:
@@ -121,68 +133,135 @@ class Trainer:
         self._stopping = True
         if self._process is not None:
             wall = self._clock.wall()
-            self._process.stop(process.seconds_to_save(notice.read(self._directory), wall))
+            self._process.stop(process.seconds_to_save(notice.read(self._place.directory), wall))
 
-    def run(self) -> bool:
-        """Train; tell whether the job ended for good (done or failed).
+    def run(self) -> RunEnd:
+        """Train.
 
         Raises:
             LeaseLostError: another instance has taken the job over; the training has been stopped.
         """
-        failures = 0
+        try:
+            outcome = self._run()
+        except LeaseLostError:
+            log.error("lease lost: training is stopped")
+            self._stopping = True
+            self._end_process(_LOST_LEASE_GRACE)
+            self._heart.leave(0)
+            raise
+        self._heart.leave(0)
+        return outcome
+
+    def _run(self) -> RunEnd:
         self._job.mark("running")
         while not self._stopping:
-            before = newest_checkpoint(self.checkpoints)
-            code = self._one_run(failures)
-            if self.done_file.exists() or (code == 0 and not self._stopping):
-                return self._end("done")
-            if self._stopping:
+            before = self._look_for_checkpoint()
+            try:
+                failure = self._prepare()
+            except UnwantedError:
                 break
-            failures = 1 if newest_checkpoint(self.checkpoints) > before else failures + 1
-            log.error("training failed", code=code, failures=failures, allowed=self._training.max_restarts)
-            if failures > self._training.max_restarts:
-                return self._end("failed")
-            self._pause(min(_FIRST_BACKOFF * 2 ** (failures - 1), _LONGEST_BACKOFF))
-        self._heart.leave(0)
-        return False
+            has_started = failure is None
+            if has_started:
+                failure = self._one_run()
+                if self.done_file.exists() or (failure is None and not self._stopping):
+                    return self._judge.end("done")
+            if failure is None or self._stopping:
+                break
+            what_next = self._judge.after(
+                failure, self._newest, has_progressed=self._newest > before, has_started=has_started
+            )
+            if isinstance(what_next, str):
+                return what_next
+            self._pause(what_next)
+        return "stopped"
 
-    def _one_run(self, restarts: int) -> int:
-        log.info("training starts", command=list(self._training.command), restarts=restarts)
-        tell.make_place(self._directory, 0)
-        started = self._spawn(list(self._training.command), self._environment(restarts), self._code)
+    def _prepare(self) -> Breakdown | None:
+        """Bring here what the command needs; once it is here, it stays."""
+        if self._is_ready:
+            return None
+        try:
+            with self._host.attending(self._attend):
+                self._make_ready()
+            self._attend()  # a lease or an instance that went meanwhile: nothing is started
+        except (LeaseLostError, UnwantedError):
+            raise
+        except (AgentError, OSError) as error:
+            return faults.of_error(error)
+        self._is_ready = True
+        return None
+
+    def _one_run(self) -> Breakdown | None:
+        command, restarts = list(self._training.command), self._judge.failures
+        log.info("training starts", command=command, restarts=restarts)
+        try:
+            tell.make_place(self._place.directory, 0)
+            started = self._spawn(command, self._environment(restarts), self._place.code)
+        except (AgentError, OSError, ValueError) as error:
+            return Breakdown(f"{command[0]}: cannot be started: {error}")
         user = process.user_id(self._training.user)
         self._process = JobProcess(started, self._host, self._clock, user)
         if self._stopping:  # told between the check and the start
             self.stop()
+        failure = self._watch(self._process)
+        self._output.settle()
+        return failure
+
+    def _watch(self, running: JobProcess) -> Breakdown | None:
+        """Return why the process ended, None after exit code 0; one that hangs is ended."""
+        begun = self._clock.monotonic()
+        stillness = Stillness(60.0 * self._training.stalled_after_minutes, begun)
+        glance_at, see_at, gone, is_busy = begun + _GLANCE_EVERY, begun, 0, False
+        while (code := running.poll()) is None:
+            self._look_after()
+            now = self._clock.monotonic()
+            if now >= glance_at and not self._stopping:
+                glance_at = now + _GLANCE_EVERY
+                glance = self._inspector.glance()
+                gone, is_busy = gone + 1 if glance.missing else 0, is_busy or glance.is_busy
+                if gone >= _GONE_AFTER:
+                    return self._give_up(f"{glance.missing} GPUs have not answered for a minute")
+            if now >= see_at and not self._stopping and self._training.stalled_after_minutes:
+                see_at = now + _SEE_EVERY
+                stillness.see(self._signs(is_busy), now)
+                is_busy = False
+                if stillness.is_hanging(now):
+                    self._ring(names.METRIC_JOB_STALLS)
+                    return self._give_up(f"no sign of life for {stillness.seconds(now) / 60:.0f} minutes")
+            self._clock.sleep(_LOOK_EVERY)
+        self._look_for_checkpoint()
+        return faults.of_exit(code) if code else None
+
+    def _signs(self, is_busy: bool) -> Signs:
         try:
-            while (code := self._process.poll()) is None:
-                self._look_after()
-                self._clock.sleep(_LOOK_EVERY)
-        except LeaseLostError:
-            self._end_process()
-            raise
-        return code
+            told = tell.tell_file(self._place.directory, 0).stat().st_mtime
+        except OSError:
+            told = 0.0
+        return Signs(self._look_for_checkpoint(), self._output.pieces + told, is_busy)
+
+    def _give_up(self, why: str) -> Breakdown:
+        self._look_for_checkpoint()  # what it saves when it is told to stop shows no progress
+        log.error("training is stopped", reason=why)
+        self._end_process(_HANGING_GRACE, self._look_after)
+        return Breakdown(why)
+
+    def _end_process(self, grace: float, look_after: Callable[[], None] = lambda: None) -> None:
+        """Stop the process, if there is one; what is left after ``grace`` seconds is killed."""
+        if self._process is None:
+            return
+        self._process.stop(grace)
+        while self._process.poll() is None:
+            look_after()
+            self._clock.sleep(_LOOK_EVERY)
+
+    def _attend(self) -> None:
+        """Go on living while something is brought here that takes long."""
+        if self._stopping:
+            raise UnwantedError("told to stop")
+        self._look_after()
 
     def _look_after(self) -> None:
-        self._heart.beat([0])
-        if self._renew and self._clock.monotonic() - self._renewed >= _RENEW_EVERY:
-            self._renewed = self._clock.monotonic()
-            try:
-                self._renew()
-            except LeaseLostError:
-                raise
-            except AgentError as error:
-                log.warning("lease not renewed", error=str(error))
-
-    def _end_process(self) -> None:
-        """Stop the training of a lost lease: it must not write beside its successor."""
-        assert self._process is not None
-        log.error("lease lost: training is stopped")
-        self._stopping = True
-        self._process.stop(_LOST_LEASE_GRACE)
-        while self._process.poll() is None:
-            self._clock.sleep(_LOOK_EVERY)
-        self._heart.leave(0)
+        self._heart.beat([0], waiting=not self._is_ready)
+        self._keeper.keep()
 
     def _pause(self, seconds: float) -> None:
         end = self._clock.monotonic() + seconds
@@ -190,13 +269,12 @@ class Trainer:
             self._look_after()
             self._clock.sleep(_LOOK_EVERY)
 
-    def _end(self, state: JobState) -> bool:
-        self._job.mark(state)
-        self._job.take_down()
-        self._heart.leave(0)
-        return True
+    def _look_for_checkpoint(self) -> float:
+        self._newest = newest_checkpoint(self.checkpoints)
+        return self._newest
 
     def _environment(self, restarts: int) -> dict[str, str]:
+        data, directory = self._place.data, self._place.directory
         return {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(JOB_HOME),
@@ -208,14 +286,18 @@ class Trainer:
             "PYTHONUNBUFFERED": "1",
             **self._training.environment,
             "GPU_SPOT_JOB": self._training.job,
-            "GPU_SPOT_DATASETS": str(self._data / "datasets"),
+            "GPU_SPOT_DATASETS": str(data / "datasets"),
             "GPU_SPOT_CHECKPOINTS": str(self.checkpoints),
-            "GPU_SPOT_ARTIFACTS": str(self._data / "artifacts" / self._training.job),
-            "GPU_SPOT_NOTICE": str(self._directory / "notice.json"),
+            "GPU_SPOT_ARTIFACTS": str(data / "artifacts" / self._training.job),
+            "GPU_SPOT_NOTICE": str(directory / "notice.json"),
             "GPU_SPOT_DONE": str(self.done_file),
-            "GPU_SPOT_TELL": str(tell.tell_file(self._directory, 0)),
+            "GPU_SPOT_TELL": str(tell.tell_file(directory, 0)),
             "GPU_SPOT_RESTARTS": str(restarts),
         }
 
     def _start(self, argv: list[str], env: dict[str, str], cwd: Path) -> Process:
-        return process.spawn(argv, self._training.user, env, cwd)
+        pipe = self._output.pipe()
+        try:
+            return process.spawn(argv, self._training.user, env, cwd, pipe)
+        finally:
+            os.close(pipe)

@@ -1,0 +1,127 @@
+"""One training job on one host: its processes, signals and files are real, the rest is told what to say."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.node import configs
+from tests.node.beats import BeatList
+from tests.node.clocks import FakeClock
+from tests.node.metadata import MetadataServer
+from userdata.agent.aws.imds import Metadata
+from userdata.agent.aws.jobs import JobState
+from userdata.agent.config.model import Training
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.work.faults import Examination
+from userdata.agent.work.heart import Heart
+from userdata.agent.work.inspection import Glance
+from userdata.agent.work.keeper import Keeper
+from userdata.agent.work.output import Output
+from userdata.agent.work.train import Trainer, TrainingPlace
+
+
+class JobList:
+    """The job table, as a list of what was written."""
+
+    def __init__(self) -> None:
+        self.marks: list[str] = []
+        self.reasons: list[str] = []
+        self.hosts: list[float] = []
+        """The newest checkpoint at each fault of a host."""
+
+    def finished(self) -> bool:
+        return "done" in self.marks
+
+    def mark(self, state: JobState, reason: str = "") -> None:
+        self.marks.append(state)
+        self.reasons.append(reason)
+
+    def count_host_fault(self, checkpoint: float) -> int:
+        if self.hosts and checkpoint > self.hosts[-1]:
+            self.hosts.clear()
+        self.hosts.append(checkpoint)
+        return len(self.hosts)
+
+    def take_down(self) -> None:
+        self.marks.append("taken down")
+
+
+class Looks:
+    """A host that is what the test says."""
+
+    def __init__(self) -> None:
+        self.seen = Examination()
+        self.shown = Glance()
+        self.examined = 0
+
+    def glance(self) -> Glance:
+        return self.shown
+
+    def examine(self) -> Examination:
+        self.examined += 1
+        return self.seen
+
+
+class Bench:
+    """What a trainer needs, and what it did."""
+
+    def __init__(self, tmp: Path, clock: FakeClock, server: MetadataServer) -> None:
+        self.tmp, self.clock, self.job, self.registry = tmp, clock, JobList(), BeatList()
+        self.heart = Heart(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
+        self.checkpoints = tmp / "data" / "checkpoints" / "resnet"
+        self.checkpoints.mkdir(parents=True)
+        self.looks, self.rung = Looks(), list[str]()
+        self.starts: list[float] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.log = (tmp / "log").open("ab", buffering=0)
+        self.output = Output(self.log.fileno())
+        self.make_ready: Callable[[], None] = lambda: None
+        self.host = SystemHost()
+
+    def spawn(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen[bytes]:
+        self.starts.append(self.clock.monotonic())
+        pipe = self.output.pipe()
+        process = subprocess.Popen(argv, env=env, cwd=cwd, start_new_session=True, stdout=pipe, stderr=pipe)
+        os.close(pipe)
+        self.processes.append(process)
+        return process
+
+    def trainer(
+        self, command: str, renew: Callable[[], None] | None = None, restarts: int = 2, **more: Any
+    ) -> Trainer:
+        told = Training(
+            "resnet",
+            "jobs",
+            "repo",
+            configs.REVISION,
+            ("bash", "-c", command),
+            "u",
+            "p",
+            max_restarts=restarts,
+            **more,
+        )
+        return Trainer(
+            told,
+            TrainingPlace(self.tmp, self.tmp / "data", self.tmp),
+            self.job,
+            self.heart,
+            self.host,
+            self.clock,
+            Keeper(renew, self.clock),
+            self.looks,
+            lambda: self.make_ready(),
+            self.rung.append,
+            self.spawn,
+            self.output,
+        )
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.output.settle()
+        self.log.close()

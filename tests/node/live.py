@@ -37,6 +37,7 @@ from userdata.agent import tasks
 from userdata.agent.aws import clients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
 from userdata.agent.config import model as config
+from userdata.agent.config.names import SNAPSHOT_NAME
 from userdata.agent.machine.host import SystemHost
 
 _AGENTS_CLIENTS: Final = (
@@ -238,6 +239,7 @@ def train_and_move(group: Group) -> None:
     assert isinstance(first.host, NodeHost)
     group.mounted(first.host)
     _look_and_leave(group, first)
+    _leave_old_snapshot(group)
     second = group.node(Side.FALLBACK, 1, 1, command=("true",))
     group.play("prepare", second)
     group.play("volume", second, "up")
@@ -249,6 +251,17 @@ def train_and_move(group: Group) -> None:
     assert told is not None
     finished = group.world.clients("ssm").get_parameter(Name=told.finished_parameter)
     assert finished["Parameter"]["Value"] == told.revision
+
+
+def _leave_old_snapshot(group: Group) -> None:
+    """One more of the job's snapshots than are kept, as a crash leaves it: the next instance deletes it."""
+    ec2 = group.world.clients("ec2")
+    ours = [{"Name": "tag:gpu-spot:job", "Values": [group.name]}]
+    [home] = ec2.describe_volumes(Filters=ours)["Volumes"]
+    tags = [*(t for t in home["Tags"] if t["Key"] != "Name"), {"Key": "Name", "Value": SNAPSHOT_NAME}]
+    ec2.create_snapshot(
+        VolumeId=home["VolumeId"], TagSpecifications=[{"ResourceType": "snapshot", "Tags": tags}]
+    )
 
 
 def _look_and_leave(group: Group, node: tasks.Node) -> None:

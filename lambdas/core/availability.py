@@ -89,9 +89,16 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
     left = situation.counted[Side.FALLBACK] + situation.showing[Side.FALLBACK] - freed
     desired = situation.fallback_desired - freed
     members = situation.counted[Side.PRIMARY] + situation.showing[Side.PRIMARY]
+    sides = [
+        _move(Side.PRIMARY, primary, situation.primary_desired, members, going, plan.reason),
+        _move(Side.FALLBACK, fallback, desired, left, spared, plan.reason),
+    ]
+    # What was released before and still shows takes its slots off later, or failed and stays.
+    owed = situation.owed
     return plan, [
-        *_move(Side.PRIMARY, primary, situation.primary_desired, members, going, plan.reason),
-        *_move(Side.FALLBACK, fallback, desired, left, spared, plan.reason),
+        replace(move, capacity=move.capacity + owed[move.side]) if isinstance(move, SetDesired) else move
+        for moves in sides
+        for move in moves
     ]
 
 

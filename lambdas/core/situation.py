@@ -20,7 +20,8 @@ class Situation:
     ``primary`` and ``fallback`` are the live instances without those that we have released; of these AWS may
     still show some (``leaving``, all sides). ``primary_desired`` and ``fallback_desired`` are the desired
     capacities as set in AWS, less what the releases that it does not show yet will take off; ``counted`` is
-    what AWS counts against them, less the same, and ``showing`` are these, by side. ``spot_price`` is the
+    what AWS counts against them, less the same, and ``showing`` are these, by side; ``owed`` is how much the
+    desired capacities in AWS are above those here for them: whoever sets one adds it. ``spot_price`` is the
     least price of spot in the group's pools, as a fraction of on-demand.
     """
 
@@ -33,6 +34,7 @@ class Situation:
     fallback_desired: int
     counted: Mapping[Side, int]
     showing: Mapping[Side, int]
+    owed: Mapping[Side, int]
     leaving: int = 0
     spot_price: float = UNKNOWN_SPOT_PRICE
 
@@ -45,7 +47,8 @@ class Situation:
         going = memory.released
         released = [i for i in observation.instances if i.id in going and not i.given_up] if going else []
         leaving = {side: slots(i for i in released if i.side is side) for side in Side}
-        desired = {s: observation.desired(s) - (0 if s in observation.late else leaving[s]) for s in Side}
+        owed = {side: 0 if side in observation.late else leaving[side] for side in Side}
+        desired = {side: observation.desired(side) - owed[side] for side in Side}
         return cls(
             now=now,
             group=observation.group,
@@ -57,6 +60,7 @@ class Situation:
             fallback_desired=max(0, desired[Side.FALLBACK]),
             counted={side: observation.counted(side) - leaving[side] for side in Side},
             showing=leaving,
+            owed=owed,
             leaving=slots(released),
             spot_price=min(observation.spot_prices.values(), default=UNKNOWN_SPOT_PRICE),
         )

@@ -62,6 +62,13 @@ def test_instances_that_do_not_serve_yet_are_let_go_first() -> None:
     assert released(run(state).actions) == ("boots",)
 
 
+def test_a_capacity_is_set_for_those_too_whose_release_still_shows() -> None:
+    """Another copy may be about to let them go, or has failed to: below what lives AWS would pick."""
+    state = observe(*[spot(f"s{n}") for n in range(3)], *[on_demand(f"o{n}") for n in range(3)])
+    memory = Memory(released={f"o{n}": NOW for n in range(3)})
+    assert desired(run(state, memory).actions, Side.FALLBACK) == 1 + 3
+
+
 def test_a_released_instance_is_not_counted_and_its_notice_starts_nothing() -> None:
     state = observe(spot("a"), spot("b"), spot("c"), spot("d"), on_demand("o"))
     first = run(state)

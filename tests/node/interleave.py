@@ -10,11 +10,11 @@ instance boots undisturbed: what had been flushed must be there.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from gpu_spot.nodes.scheduler import SimulatedTask
 from tests.node.clocks import FakeClock
 from tests.node.crash import ZONES, Outcome, Region
 from tests.node.world import KilledError
@@ -54,6 +54,41 @@ class RandomPlay:
     seed: int
 
 
+class Line:
+    """A line of execution that runs only between ``resume`` and its own ``pause`` or its end."""
+
+    def __init__(self, body: Callable[[], None]) -> None:
+        self.wake, self.done, self._is_ended = 0.0, False, False
+        self._body, self._go, self._back = body, threading.Semaphore(0), threading.Semaphore(0)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def resume(self) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+        self._go.release()
+        assert self._back.acquire(timeout=120), "it neither pauses nor ends"
+
+    def end(self) -> None:
+        self._is_ended = True
+        self.resume()
+
+    def pause(self, wake: float) -> None:
+        self.wake = wake
+        self._back.release()
+        self._go.acquire()
+        if self._is_ended:
+            raise KilledError
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            if not self._is_ended:
+                self._body()
+        finally:
+            self.done = True
+            self._back.release()
+
+
 class Actor:
     """One instance's life on a thread of its own: of all of them exactly one runs at a time."""
 
@@ -64,7 +99,7 @@ class Actor:
         self.stop_at: int | None = None
         self.dies = False
         self.error: BaseException | None = None
-        self.task = SimulatedTask(instance, self._live, 0.0, lambda: 0.0)
+        self.task = Line(self._live)
 
     def _live(self) -> None:
         region = self.stage.region
@@ -99,7 +134,7 @@ class Actor:
     def resume(self) -> None:
         self.stage.reach(self.task.wake)
         self.stage.current = self
-        self.task.resume(60.0)
+        self.task.resume()
         self.stage.current = None
 
 
@@ -147,7 +182,7 @@ class Stage:
         error = next((actor.error for actor in actors if actor.error), None)
         for actor in actors:
             if not actor.task.done:
-                actor.task.end(60.0)
+                actor.task.end()
                 self.region.world.terminate(actor.instance)
         try:
             if error:

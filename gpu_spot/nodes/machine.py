@@ -182,8 +182,11 @@ class SimulatedHost:
             self.process.signal(number)
 
     def processes(self) -> list[Running]:
-        """See ``Host``: nothing outlives its parent here."""
-        return []
+        """See ``Host``: the training, while it runs."""
+        process = self.process
+        if process is None or process.has_ended:
+            return []
+        return [Running(process.pid, 0, "train", RUN_PID, process.pid, process.pid, 0, hears=True)]
 
     def _note_contents(self, kind: Kind, volume: str) -> None:
         found = contents(self._disks.folder(volume))

@@ -113,6 +113,11 @@ class TrainingProcess:
         left = math.inf if self._profile.steps is None else self._profile.steps - self.first_step
         return self._begin + left * self._profile.step_seconds
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it has ended by what is known: only `poll` looks."""
+        return self._code is not None
+
     def poll(self) -> int | None:
         """Write the checkpoints that are due by now; return the exit code once it has ended."""
         if self._code is None:

@@ -35,9 +35,24 @@ while True:
     time.sleep(0.05)
 """
 LOADERS: Final = """
-import subprocess, sys
+import os, signal, subprocess, sys, time
 loaders = [subprocess.Popen([sys.executable, "-S", "saves.py", f"loader{n}"]) for n in range(2)]
-import runpy; sys.argv = ["saves.py", "main"]; runpy.run_path("saves.py")
+def save(*_):
+    time.sleep(0.3)
+    if not any(os.path.exists(f"loader{n}.told") for n in range(2)):
+        open("main.saved", "w").close()
+    sys.exit(0)
+signal.signal(signal.SIGTERM, save)
+open("main.up", "w").close()
+while True:
+    time.sleep(0.05)
+"""
+LAUNCHER: Final = """
+import subprocess, sys
+rank = [sys.executable, "-S", "saves.py"]
+ranks = [subprocess.Popen([*rank, f"rank{n}"], start_new_session=n > 0) for n in range(2)]
+codes = [rank.wait() for rank in ranks]
+open("after", "w").write(str(codes))
 """
 DEAF: Final = """
 import os, signal, sys, time
@@ -55,6 +70,7 @@ class Start:
         self.place, self.clock = place, FakeClock()
         (place / "saves.py").write_text(SAVES)
         (place / "loaders.py").write_text(LOADERS)
+        (place / "launcher.py").write_text(LAUNCHER)
         (place / "deaf.py").write_text(DEAF)
         self.popen = process.spawn(argv, "", None, place)
         self.job = JobProcess(self.popen, SystemHost(), self.clock, user)
@@ -106,8 +122,8 @@ SAVE: Final = f"{sys.executable} -S saves.py main"
 @pytest.mark.parametrize(
     "command",
     [
-        pytest.param(["bash", "-c", f"echo begins; {SAVE}; echo never"], id="a script, its work in front"),
-        pytest.param(["sh", "-c", f"true && {SAVE}"], id="sh -c 'a && b'"),
+        pytest.param(["bash", "-c", f"echo begins; {SAVE}; touch never"], id="a script, its work in front"),
+        pytest.param(["sh", "-c", f"{SAVE} && touch never"], id="sh -c 'a && b'"),
         pytest.param(["bash", "-c", f"true; exec {SAVE}"], id="exec"),
         pytest.param(["bash", "-c", f"{SAVE} & wait"], id="in the background, waited for"),
         pytest.param(["bash", "-c", f"trap '' TERM; {SAVE}"], id="a script that ignores SIGTERM"),
@@ -124,16 +140,51 @@ def test_whatever_wraps_it_the_work_is_told_once_and_waited_for(
     one.end()
     assert one.has("main.saved")
     assert one.told("main") == "x"
+    assert not one.has("never")
     assert one.left() == []
 
 
-def test_children_of_the_work_are_told_at_once_with_it(start: Callable[..., Start]) -> None:
-    one = start(sys.executable, "-S", "loaders.py")
-    names = ("main", "loader0", "loader1")
-    one.until(lambda: one.has(*(f"{name}.up" for name in names)))
+def test_data_loaders_live_until_the_state_is_saved(start: Callable[..., Start]) -> None:
+    """Whoever signals all of the group loses the save of a PyTorch job whose loader has workers."""
+    one = start("bash", "-c", f"{sys.executable} -S loaders.py; touch never")
+    one.until(lambda: one.has("main.up", "loader0.up", "loader1.up"))
+    one.job.stop(100)
+    one.end(step=0.1)
+    assert one.has("main.saved")
+    assert (one.told("loader0"), one.told("loader1")) == ("x", "x")  # then, not before
+    assert not one.has("never")
+    assert one.left() == []
+
+
+def test_who_only_waits_for_those_that_save_is_left_alone(start: Callable[..., Start]) -> None:
+    """Such as the parent in torch.multiprocessing.spawn: its ranks end with it."""
+    one = start(sys.executable, "-S", "launcher.py")
+    one.until(lambda: one.has("rank0.up", "rank1.up"))
     one.job.stop(100)
     assert one.end() == 0
-    assert [one.told(name) for name in names] == ["x", "x", "x"]
+    assert (one.place / "after").read_text() == "[0, 0]"
+    assert (one.told("rank0"), one.told("rank1")) == ("x", "x")
+
+
+def test_who_does_not_handle_the_signal_ends_with_all_that_it_started(start: Callable[..., Start]) -> None:
+    one = start(
+        sys.executable,
+        "-S",
+        "-c",
+        "import subprocess; subprocess.run(['sh', '-c', 'touch up; sleep 600; :'])",
+    )
+    one.until(lambda: one.has("up"))
+    one.job.stop(100)
+    assert one.end() == -signal.SIGTERM
+    assert one.left() == []
+
+
+def test_what_a_script_starts_after_the_signal_is_told_too(start: Callable[..., Start]) -> None:
+    one = start("bash", "-c", f"trap 'echo' TERM; {SAVE}; {sys.executable} -S saves.py next")
+    one.until(lambda: one.has("main.up"))
+    one.job.stop(100)
+    one.end(step=0.1)
+    assert one.has("main.saved", "next.saved") or not one.has("next.up")
     assert one.left() == []
 
 
@@ -184,7 +235,7 @@ def test_what_hides_in_a_session_of_its_own_is_found_by_its_user(
     start: Callable[..., Start], tmp_path: Path
 ) -> None:
     """Also what a launcher starts so, as torchrun its ranks: told by it, once, and not over its head."""
-    nobody = 54_321  # nobody's: the test must find no process of anybody else
+    nobody = 1_000_000 + os.getpid()  # the test must find no process of anybody else
     tmp_path.chmod(0o777)  # the folders above are root's: those processes stay in this one
     script = (
         "import os, subprocess, sys, signal, time\n"

@@ -21,18 +21,25 @@ _ATTEND_EVERY: Final = 0.5
 _LAST_GRACE: Final = 5.0
 """Seconds that a command has which nobody waits for any longer."""
 _PROC = Path("/proc")
-# The owner of the folder in /proc is no answer: it is root's where a process is not dumpable.
-_USER = re.compile(r"^Uid:\s+(\d+)", re.M)
+# The owner of the folder in /proc is no answer to whose it is: that is root where a process is not dumpable.
+_STATUS = re.compile(r"^Uid:\s+(\d+).*^SigCgt:\s+([0-9a-f]+)", re.M | re.S)
 
 
 @dataclass(frozen=True)
 class Running:
-    """A process: its id, its process group, its session, and the id of the user that it runs as."""
+    """A process as procfs shows it."""
 
     pid: int
+    began: int
+    """With the id it tells one process from all others of this boot."""
+    name: str
+    parent: int
     group: int
     session: int
     user: int
+    """The id of the user that it runs as."""
+    hears: bool
+    """Whether it has a handler for SIGTERM."""
 
 
 class Host(Protocol):
@@ -189,12 +196,16 @@ class SystemHost:
                 continue
             try:
                 text = (place / "stat").read_text(errors="replace")
-                user = _USER.search((place / "status").read_text(errors="replace"))
+                status = _STATUS.search((place / "status").read_text(errors="replace"))
             except OSError:
                 continue  # it ended while we looked
-            state, _, group, session, *_ = text.rpartition(")")[2].split()
-            if user and state not in "ZX":
-                found.append(Running(int(place.name), int(group), int(session), int(user[1])))
+            front, _, back = text.rpartition(")")
+            state, parent, group, session, *more = back.split()
+            if status is None or state in "ZX":
+                continue
+            hears = bool(int(status[2], 16) >> (signal.SIGTERM - 1) & 1)
+            ids = int(parent), int(group), int(session), int(status[1])
+            found.append(Running(int(place.name), int(more[15]), front.partition("(")[2], *ids, hears))
         return found
 
     def _run(

@@ -1,8 +1,8 @@
 """One start of a job's command, with all that it starts: spawned as the job's user, told once, ended at last.
 
 The command may be a wrapper (``bash run.sh``), a launcher (torchrun) or the training itself. So SIGTERM goes
-to its whole process group at once, its run is over when nothing of it is left, and what does not end is
-killed when its time is up and not before.
+to whoever in it can act on it (`audience`), its run is over when nothing of it is left, and what does not end
+is killed when its time is up and not before.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import pwd
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Final, Protocol
@@ -19,7 +20,7 @@ from userdata.agent.config.names import JOB_USER
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.machine.host import Host
+from userdata.agent.machine.host import Host, Running
 from userdata.agent.work.notice import Notice
 
 STOP_SECONDS: Final = 100.0
@@ -28,6 +29,8 @@ GIVE_BACK_SECONDS: Final = 10.0
 """Of a notice, left to unmount and detach: the work is killed so long before the deadline."""
 LEFT_BEHIND_SECONDS: Final = 10.0
 """What a command leaves behind when it ends has so long after its SIGTERM."""
+
+_SHELLS: Final = frozenset({"sh", "ash", "bash", "dash", "ksh", "mksh", "zsh", "fish", "busybox"})
 
 # The agent is the last to be killed for memory (OOMScoreAdjust of its unit), its work is not.
 _AS_ANYBODY: Final = 'echo 0 2>/dev/null >/proc/self/oom_score_adj; exec "$@"'
@@ -110,13 +113,69 @@ def seconds_to_save(notice: Notice | None, wall: float) -> float:
     return left - min(GIVE_BACK_SECONDS, left / 10)
 
 
+@dataclass(frozen=True)
+class Audience:
+    """What belongs to a command, by what a SIGTERM for it means to them. Parents stand before children."""
+
+    told: tuple[Running, ...]
+    """Whom it is for."""
+    waiting: tuple[Running, ...]
+    """Who waits for one of these, and would only die of it."""
+    below: tuple[Running, ...]
+    """What those who are told have started themselves."""
+
+    @property
+    def everybody(self) -> tuple[Running, ...]:
+        """All that belongs to the command."""
+        return self.told + self.waiting + self.below
+
+
+def audience(running: Iterable[Running], pid: int) -> Audience:
+    """Tell for whom in the command ``pid`` a SIGTERM is.
+
+    Told is a shell, and what it runs: it waits for that and passes nothing on. Told is whoever has a handler,
+    but not what that has started: it passes on what it wants passed on (torchrun does), and it needs its data
+    loaders while it saves. PyTorch's end at a SIGTERM that is not their parent's, and its next batch then
+    fails (torch/csrc/DataLoader.cpp). Who has no handler and started nobody who has is told, too.
+    """
+    known = {one.pid: one for one in running}
+    children: dict[int, list[Running]] = {}
+    for one in known.values():
+        children.setdefault(one.parent, []).append(one)
+    own = {one.pid for one in known.values() if pid in (one.pid, one.group, one.session)}
+    told, waiting, below = [], [], []
+    stack = [(known[each], True) for each in sorted(own, reverse=True) if known[each].parent not in own]
+    while stack:
+        one, is_open = stack.pop()
+        is_shell = one.name in _SHELLS
+        if not is_open:
+            below.append(one)
+        elif is_shell or one.hears or not _any_hears(children.get(one.pid, ()), children):
+            told.append(one)
+        else:
+            waiting.append(one)
+        is_open = is_open and (is_shell or not one.hears)
+        stack.extend((child, is_open) for child in children.get(one.pid, ()))
+    return Audience(tuple(told), tuple(waiting), tuple(below))
+
+
+def _any_hears(some: Iterable[Running], children: Mapping[int, list[Running]]) -> bool:
+    stack = list(some)
+    while stack:
+        one = stack.pop()
+        if one.hears:
+            return True
+        stack.extend(children.get(one.pid, ()))
+    return False
+
+
 class JobProcess:
     """A command that was started, and whatever comes of it. `poll` must be called until it has ended.
 
     Args:
         process: the command itself, leader of its process group and session.
-        user: whose every process belongs to it, wherever it hides (``setsid``, a daemon); None: only what is
-            in its group or session.
+        user: whose every process belongs to it, wherever it hides (``setsid``, a daemon); None: only what
+            descends from it or is in its group or session.
     """
 
     def __init__(self, process: Process, host: Host, clock: Clock, user: int | None = None) -> None:
@@ -125,10 +184,13 @@ class JobProcess:
         self._clock = clock
         self._user = user
         self._told = False
-        self._told_apart: set[int] = set()
-        self._kill_at = float("inf")
-        self._killed = False
         self._over = False
+        self._killed = False
+        self._kill_at = float("inf")
+        # Processes by id and birth. Replaced and never changed: a signal handler may come in between.
+        self._seen: frozenset[_Identity] = frozenset()
+        self._heard: frozenset[_Identity] = frozenset()
+        self._spared: frozenset[_Identity] = frozenset()
 
     @property
     def pid(self) -> int:
@@ -141,62 +203,76 @@ class JobProcess:
         return self._told
 
     def stop(self, seconds: float) -> None:
-        """Send SIGTERM to the process group, once; what is left of it after ``seconds`` is killed by `poll`.
+        """Send SIGTERM, once to each; what is left after ``seconds`` is killed by `poll`.
 
         Again, only an earlier end counts. Safe in a signal handler.
         """
         self._kill_at = min(self._kill_at, self._clock.monotonic() + seconds)
         if not self._told and not self._over:
             self._told = True
-            self._host.signal_group(self.pid, SIGTERM)
+            self._tell(audience(self._host.processes(), self.pid))
 
     def poll(self) -> int | None:
         """Return the command's exit code once nothing of it is left; None until then.
 
-        A command that was told has all of the time that `stop` gave, and so has its group. What it leaves
-        behind in another case, or outside of its group, is told then, and has ten seconds.
+        Who was told has all of the time that `stop` gave. What the command leaves behind when it and they
+        have ended is told then, and has ten seconds.
         """
         code = self._process.poll()
-        now = self._clock.monotonic()
-        if code is None:
-            if now >= self._kill_at:
-                self._kill()
-            return None
-        group, others = self._left()
-        if not group and not others:
+        if self._over or (code is None and not self._told and self._clock.monotonic() < self._kill_at):
+            return code
+        running = self._host.processes()
+        found = audience(running, self.pid)
+        left = self._left(running, found)
+        if code is not None and not left:
             self._over = True  # its id may soon be another's
             return code
-        if now >= self._kill_at:
-            self._kill()
-        elif group and not self._told:
-            log.warning("the command has ended and left processes behind", code=code, processes=len(group))
-            self.stop(LEFT_BEHIND_SECONDS)
-        elif not group and not self._told_apart.issuperset(others):
-            # Only now: who is alive in the group may have started them, and tell them itself.
-            log.warning("the command has left processes outside of its group", processes=len(others))
-            for pid in set(others) - self._told_apart:
-                self._host.signal(pid, SIGTERM)
-            self._told_apart.update(others)
-            self._kill_at = min(self._kill_at, now + LEFT_BEHIND_SECONDS)
+        if self._clock.monotonic() >= self._kill_at:
+            self._kill(left)
+        elif code is not None and self._heard.isdisjoint(map(_identity, left)):
+            log.warning("the command has ended and left processes behind", code=code, processes=len(left))
+            self._tell(found)
+            if self._heard.isdisjoint(map(_identity, left)):
+                self._send(left)
+            self._kill_at = min(self._kill_at, self._clock.monotonic() + LEFT_BEHIND_SECONDS)
+        elif self._told:
+            self._tell(found)  # who came since, such as the next command of a script
         return None
 
-    def _left(self) -> tuple[list[int], list[int]]:
-        """Return what runs of its process group, and what else is its."""
-        running = self._host.processes()
-        group = [one.pid for one in running if one.group == self.pid]
-        others = [
-            one.pid
+    def _left(self, running: Iterable[Running], found: Audience) -> list[Running]:
+        """Return what runs of it, also what was seen once and has lost its parent since."""
+        own = {one.pid for one in found.everybody}
+        return [
+            one
             for one in running
-            if one.group != self.pid
-            and (one.session == self.pid or (self._user is not None and one.user == self._user))
+            if one.pid in own
+            or _identity(one) in self._seen
+            or (self._user is not None and one.user == self._user)
         ]
-        return group, others
 
-    def _kill(self) -> None:
-        group, others = self._left()
+    def _tell(self, found: Audience) -> None:
+        self._seen |= {_identity(one) for one in found.everybody}
+        # For good: an interpreter that ends, its state saved, drops its handlers before its loaders are gone.
+        self._spared |= {_identity(one) for one in found.waiting + found.below}
+        self._send([one for one in found.told if _identity(one) not in self._spared])
+
+    def _send(self, to: Iterable[Running]) -> None:
+        new = [one for one in to if _identity(one) not in self._heard]
+        self._heard |= {_identity(one) for one in new}
+        for one in new:
+            self._host.signal(one.pid, SIGTERM)
+
+    def _kill(self, left: Iterable[Running]) -> None:
         if not self._killed:
-            log.error("killed: its time is up", processes=len(group) + len(others))
+            log.error("killed: its time is up", processes=[one.name for one in left])
         self._killed = True
         self._host.signal_group(self.pid, SIGKILL)
-        for pid in others:
-            self._host.signal(pid, SIGKILL)
+        for one in left:
+            self._host.signal(one.pid, SIGKILL)
+
+
+_Identity = tuple[int, int]
+
+
+def _identity(one: Running) -> _Identity:
+    return one.pid, one.began

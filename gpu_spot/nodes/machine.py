@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import signal
@@ -139,6 +140,10 @@ class SimulatedHost:
     def first_read(self, mib: float) -> float:
         """Return how many seconds longer a first read takes on what is mounted here."""
         return self._disks.first_read(self._data.readlink().name, mib) if self._data.is_symlink() else 0.0
+
+    def frozen(self, path: Path) -> contextlib.AbstractContextManager[None]:
+        """See ``Host``: nobody else runs while one does."""
+        return contextlib.nullcontext()
 
     # Units and processes.
 

@@ -129,6 +129,7 @@ class SimulatedNode:
         agent.clients = SandboxClients(self._clients)
         agent.on_sigterm = self._listen
         agent.spawn = self._spawn
+        agent.aside = lambda work: work()
         self._host.restart_volume = partial(tasks.volume, agent, "up")
         self._host.power_off = lambda seconds: self._tasks.append(
             self._start("shutdown", self._switched_off, seconds)

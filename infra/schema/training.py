@@ -28,10 +28,12 @@ class Training(Work):
     and only read. ``checkpoints`` names the access point of the file system where they lie.
     Between the dates of a ``capacity_block`` the job runs there. It stands in the place of on-demand: outside
     of them the job has what the primary side buys, and no fallback.
-    ``initialization_rate_mib`` and ``throughput_mib`` are the volume's; ``max_restarts`` failures in a row
-    without a new checkpoint end the job as failed. ``stalled_after_minutes`` without a new checkpoint, output
-    or work on a GPU count as such a failure, 0: none do. ``repository_secret`` names the secret with the
-    token of a private repository; with ``submodules`` they are fetched, too.
+    ``initialization_rate_mib`` and ``throughput_mib`` are the volume's. While the job trains a snapshot of it
+    is taken every ``snapshot_every_minutes``, if there is a new checkpoint; 0: only at moves.
+    ``max_restarts`` failures in a row without a new checkpoint end the job as failed.
+    ``stalled_after_minutes`` without a new checkpoint, output or work on a GPU count as such a failure, 0:
+    none do. ``repository_secret`` names the secret with the token of a private repository; with
+    ``submodules`` they are fetched, too.
     """
 
     capacity_block: CapacityBlock | None = None
@@ -42,6 +44,7 @@ class Training(Work):
     volume_gib: Annotated[limits.VolumeGib, Field(alias="volumeGiB")] = 100
     initialization_rate_mib: limits.InitializationRateMib | None = None
     throughput_mib: limits.ThroughputMib = 125
+    snapshot_every_minutes: limits.SnapshotEveryMinutes = 30
     checkpoints: limits.Name = ON_THE_VOLUME
     max_restarts: limits.MaxRestarts = 5
     stalled_after_minutes: limits.StalledAfterMinutes = 60

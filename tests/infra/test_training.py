@@ -70,6 +70,7 @@ def test_what_the_stack_file_says_of_the_run_reaches_the_agent(tmp_path: Path) -
         repositorySecret="code/resnet",
         submodules=True,
         throughputMib=500,
+        snapshotEveryMinutes=0,
         initializationRateMib=300,
     ).agent("resnet-fallback")
     assert said["training"]["environment"] == {"EPOCHS": "90", "NAME": "a b=c"}
@@ -77,6 +78,7 @@ def test_what_the_stack_file_says_of_the_run_reaches_the_agent(tmp_path: Path) -
     assert said["training"]["repositorySecret"] == "code/resnet"
     assert said["training"]["submodules"] is True
     assert said["volume"]["throughputMib"] == 500
+    assert said["volume"]["snapshotEveryMinutes"] == 0
     assert said["volume"]["initializationRateMib"] == 300
 
 

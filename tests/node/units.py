@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 from pathlib import Path
 from typing import Any
@@ -49,3 +50,6 @@ class DiskHost(UnitHost):
 
     def unmount(self, path: Path) -> None:
         self.at = None
+
+    def frozen(self, path: Path) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()

@@ -49,6 +49,7 @@ class Disk:
     """When the attachment or detachment in progress is done."""
     detaching: bool = False
     mounted: bool = False
+    frozen: bool = False
     failed: bool = False
     """In state ``error``."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tests.node.world import Content, Disk, World
@@ -59,12 +60,25 @@ class WorldHost(SystemHost):
         self._world.point(self._instance, "write")
         disk = self._mounted()
         assert disk.content is not None
+        assert not disk.frozen, "a writer would stand still"
         disk.content = (*disk.content, line)
 
     def sync(self) -> None:
         self._world.point(self._instance, "sync")
         disk = self._mounted()
         disk.durable = disk.content
+
+    @contextlib.contextmanager
+    def frozen(self, path: Path) -> Iterator[None]:
+        """A guard thaws it whoever dies."""
+        self._world.point(self._instance, "freeze")
+        disk = self._mounted()
+        disk.durable, disk.frozen = disk.content, True
+        try:
+            yield
+            self._world.point(self._instance, "thaw")
+        finally:
+            disk.frozen = False
 
     def content(self) -> Content:
         content = self._mounted().content

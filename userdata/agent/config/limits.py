@@ -159,5 +159,8 @@ VolumeGib: TypeAlias = Annotated[int, Within(1, 16_384)]
 ThroughputMib: TypeAlias = Annotated[int, Within(125, 750)]
 """Of a gp3 volume in MiB/s: 125 is free, 750 the most that its free 3,000 IOPS allow (EBS user guide)."""
 
+SnapshotEveryMinutes: TypeAlias = Annotated[int, Within(0, 1440)]
+"""Between two snapshots of a job's volume while it trains; 0: only at moves."""
+
 InitializationRateMib: TypeAlias = Annotated[int, Within(100, 300)]
 """MiB/s at which AWS fetches a snapshot's blocks ahead of reads (EC2's API, ``VolumeInitializationRate``)."""

@@ -41,6 +41,8 @@ class Volume:
     """Copied to ``/dltraining/datasets`` when the volume is new."""
     initialization_rate_mib: limits.InitializationRateMib | None = None
     """Of a copy of the volume; left out, blocks are fetched when they are read."""
+    snapshot_every_minutes: limits.SnapshotEveryMinutes = 30
+    """Between two snapshots that are taken while the job trains; 0: only when the volume moves."""
     kms_key_arn: limits.KmsKeyArn | None = None
     """Encrypts it; left out, the key that the account has for EBS."""
     wait_seconds: float = 900.0

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from userdata.agent.machine import freeze
 from userdata.agent.machine.errors import AgentError, CommandError
 
 _SYS_BLOCK = Path("/sys/block")
@@ -67,6 +68,10 @@ class Host(Protocol):
 
     def unmount(self, path: Path) -> None:
         """Flush and unmount ``path`` and what is mounted below; fails while it is in use."""
+        ...
+
+    def frozen(self, path: Path) -> AbstractContextManager[None]:
+        """Hold the file system mounted at ``path`` still while a block runs; raises `AgentError`."""
         ...
 
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
@@ -151,6 +156,12 @@ class SystemHost:
         """Flush first, so that the unmount is short; what is mounted below goes with it."""
         self.run(["sync", "--file-system", str(path)])
         self.run(["umount", "--recursive", str(path)])
+
+    def frozen(self, path: Path) -> AbstractContextManager[None]:
+        """Freeze with a guard; never the root file system, which is what an empty mount point is on."""
+        if self.mounted(path) is None:
+            raise AgentError(f"{path}: nothing is mounted there, so nothing is frozen")
+        return freeze.frozen(self.run, path)
 
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """Run without a shell; the error names the command and the last line that it said."""

@@ -63,6 +63,8 @@ class Node:
         self.clients: Clients = clients
         self.on_sigterm: Callable[[Callable[[], None]], None] = _on_sigterm
         self.spawn: Spawn | None = None  # None: the trainer's own, as the job's user
+        self.aside: Callable[[Callable[[], None]], None] = _aside
+        """Does a piece of work while its caller goes on."""
 
     @cached_property
     def identity(self) -> InstanceFacts:
@@ -182,6 +184,10 @@ class Node:
             self.identity.instance,
         )
         return Heart(registry, self.metadata, self.clock, self.directory, self.config.heartbeat_seconds)
+
+
+def _aside(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, daemon=True).start()
 
 
 def _on_sigterm(act: Callable[[], None]) -> None:

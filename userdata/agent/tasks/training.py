@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from userdata.agent.machine.errors import (
     RefusedError,
     UnwantedError,
 )
+from userdata.agent.tasks import snapshots
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
@@ -137,12 +139,15 @@ def run(node: Node) -> int:
         jobs.take_down()  # again: the instance that finished the job may not have come to it
         _switch_off(node)
         return 0
-    trainer = _trainer(node, jobs, _renewal(node))
+    renew = _renewal(node)
+    ahead = snapshots.ahead(node, lambda: not stop.told and not node.is_taken())
+    trainer = _trainer(node, jobs, renew, ahead.look if ahead else lambda: None)
     node.on_sigterm(trainer.stop)
     if stop.told:
         trainer.stop()
     try:
-        outcome = trainer.run()
+        with contextlib.closing(ahead) if ahead else contextlib.nullcontext():
+            outcome = trainer.run()
     except LeaseLostError:
         volume(node, "down")
         raise
@@ -166,7 +171,9 @@ def _login(node: Node, training: Training) -> Credentials | None:
     return credentials(training.repository_secret, secrets.read(client, training.repository_secret))
 
 
-def _trainer(node: Node, jobs: Jobs, renew: Callable[[], None] | None) -> Trainer:
+def _trainer(
+    node: Node, jobs: Jobs, renew: Callable[[], None] | None, look_after: Callable[[], None]
+) -> Trainer:
     from userdata.agent.aws.bell import Bell
     from userdata.agent.work.keeper import Keeper
     from userdata.agent.work.train import Trainer, TrainingPlace
@@ -187,6 +194,7 @@ def _trainer(node: Node, jobs: Jobs, renew: Callable[[], None] | None) -> Traine
         partial(_make_ready, node, place),
         Bell(node.clients.cloudwatch(config.region), config.stack, config.group).ring,
         node.spawn,
+        look_after=look_after,
     )
 
 

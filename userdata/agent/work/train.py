@@ -79,6 +79,7 @@ class Trainer:
         make_ready: brings code and environment here; what it raises is judged like a failure of the command.
         ring: tells people of one of ``names.JOB_METRICS``.
         output: what the command's output passes through.
+        look_after: called again and again beside all that; it returns at once.
     """
 
     def __init__(
@@ -95,7 +96,9 @@ class Trainer:
         ring: Callable[[str], None],
         spawn: Spawn | None = None,
         output: Output | None = None,
+        look_after: Callable[[], None] = lambda: None,
     ) -> None:
+        self._look_after_more = look_after
         self._training = training
         self._place = place
         self._job = job
@@ -262,6 +265,7 @@ class Trainer:
     def _look_after(self) -> None:
         self._heart.beat([0], waiting=not self._is_ready)
         self._keeper.keep()
+        self._look_after_more()
 
     def _pause(self, seconds: float) -> None:
         end = self._clock.monotonic() + seconds

@@ -15,7 +15,7 @@ from userdata.agent.machine.host import Host
 from userdata.agent.storage.volume import model
 from userdata.agent.storage.volume.ebs import Ebs, NotThereError, PassingError
 from userdata.agent.storage.volume.lease import LEASE_SECONDS, LeaseStore
-from userdata.agent.storage.volume.model import Lease, Observed, Step
+from userdata.agent.storage.volume.model import HeldVolume, Lease, Observed, Step
 from userdata.agent.storage.volume.plan import plan, target
 
 _LOOK_EVERY: Final = 5.0
@@ -42,14 +42,6 @@ class MountPlace:
     zone: str
     mount_point: Path
     wait_seconds: float
-
-
-@dataclass(frozen=True)
-class HeldVolume:
-    """The outcome: the lease that is held and the volume that is mounted."""
-
-    token: int
-    volume: str
 
 
 class Executor:

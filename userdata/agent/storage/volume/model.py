@@ -54,6 +54,14 @@ class Lease:
 
 
 @dataclass(frozen=True)
+class HeldVolume:
+    """The outcome: the lease that is held and the volume that is mounted."""
+
+    token: int
+    volume: str
+
+
+@dataclass(frozen=True)
 class Observed:
     """One look at everything, through the eyes of ``instance`` in ``zone``, which holds ``lease``."""
 

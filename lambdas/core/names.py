@@ -14,6 +14,8 @@ INSTANCE_NAMESPACE: Final = "gpu-spot/instances"
 embedded metric format may name any namespace: CloudWatch Logs makes the metric, not the instance's role."""
 
 METRIC_JOB_FAILURES: Final = "JobFailures"
+METRIC_FREE_SPACE: Final = "DataVolumeFree"
+"""Percent of a job's data volume."""
 METRIC_JOB_STALLS: Final = "JobStalls"
 METRIC_HOST_FAULTS: Final = "HostFaults"
 """What the node agent counts of a training job, each an alarm: it has failed for good, was stopped because it

@@ -57,6 +57,14 @@ def test_what_instances_send_is_in_a_namespace_of_their_own() -> None:
     assert all(a["dimensions"] == {"group": "inference", "stack": "dev"} for a in theirs)
 
 
+def test_a_job_has_an_alarm_for_its_volume() -> None:
+    alarms = shipped("research").of("MetricAlarm").values()
+    [full] = [a for a in alarms if a["metricName"] == "DataVolumeFree"]
+    assert full["dimensions"] == {"group": "resnet", "stack": "research"}
+    asked = (full["statistic"], full["comparisonOperator"], full["threshold"], full["treatMissingData"])
+    assert asked == ("Minimum", "LessThanThreshold", 10, "notBreaching")
+
+
 def test_an_alarm_for_a_cause_stands_as_long_as_the_cause() -> None:
     [refused] = [a for a in shipped("dev").of("MetricAlarm").values() if a["metricName"] == "AlarmCauses"]
     # The controller sends the gauge each minute: no minute without it, no minute with a sum of one.

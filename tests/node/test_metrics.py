@@ -12,14 +12,17 @@ from typing import Any
 import pynvml
 import pytest
 
+from lambdas.core import names
 from tests.node import configs, gpu_check
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from userdata.agent.machine import log
+from userdata.agent.machine.host import SystemHost
 from userdata.agent.metrics.collect import Collector
 from userdata.agent.metrics.emf import Sink
 from userdata.agent.metrics.gpus import Gpus, count_on_bus
 from userdata.agent.metrics.owner import OTHER, Owners
+from userdata.agent.metrics.space import free_percent
 from userdata.agent.work.tell import FRESH_SECONDS, Tales, make_place, tell_file
 
 MIB = 2**20
@@ -174,7 +177,7 @@ def collector(gpus: Gpus, sink: Sink, clock: FakeClock, tmp: Path) -> Collector:
         return Tales(tmp).queue_depths(clock.wall())
 
     config = configs.load(configs.training())
-    return Collector(config, "i-1", gpus, Owners(tmp), sink, clock, lambda: 61.23, depths)
+    return Collector(config, "i-1", gpus, Owners(tmp), sink, clock, lambda: 61.23, depths, lambda: 12.34)
 
 
 def test_looks_become_lines_that_cloudwatch_reads(
@@ -195,6 +198,7 @@ def test_looks_become_lines_that_cloudwatch_reads(
     assert instance["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["stack", "group"]]
     assert (instance["GpusLost"], instance["XidErrors"], instance["EccUncorrectedErrors"]) == (0, 1, 2)
     assert (instance["SecondsSinceCheckpoint"], instance["xids"]) == (61.2, [["GPU-1", 79]])
+    assert instance[names.METRIC_FREE_SPACE] == 12.3
     assert worker["_aws"]["CloudWatchMetrics"][0]["Dimensions"] == [["stack", "group", "slot"]]
     assert (worker["slot"], worker["uuids"]) == ("0", ["GPU-1"])
     assert worker["WorkerGpuUtilization"] == [80.0, *[0.0] * 6]
@@ -204,6 +208,16 @@ def test_looks_become_lines_that_cloudwatch_reads(
             assert metric["Name"] in text
         for name in text["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0]:
             assert isinstance(text[name], str)
+
+
+def test_free_space_is_the_volumes_and_never_the_root_disks(tmp_path: Path) -> None:
+    table = tmp_path / "mounts"
+    table.write_text(f"/dev/nvme1n1 {tmp_path} xfs rw 0 0\n")
+    found = os.statvfs(tmp_path)
+    free = free_percent(SystemHost(mounts=table), tmp_path)
+    assert free == pytest.approx(100.0 * found.f_bavail / found.f_blocks, abs=5)
+    table.write_text("")
+    assert free_percent(SystemHost(mounts=table), tmp_path) is None
 
 
 def told(directory: Path, clock: FakeClock, slot: int, text: str, age: float = 0.0) -> Path:

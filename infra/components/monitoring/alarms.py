@@ -43,7 +43,7 @@ class AlarmSpec:
 class Watched:
     """One capacity group: its ceiling of on-demand instances, the patience with it in minutes, and its GPUs.
 
-    Only NVIDIA's are asked how they are.
+    Only NVIDIA's are asked how they are, and only a job has a data volume.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Watched:
     shortage_minutes: int
     on_demand_minutes: int
     is_nvidia: bool
+    has_volume: bool = False
 
 
 @dataclass(frozen=True)
@@ -254,6 +255,19 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
             at_least=1,
             periods=5,
             needed=2,
+        )
+    if group.has_volume:
+        yield AlarmSpec(
+            f"{group.name}-volume-full",
+            f"Less than a tenth of {group.name}'s data volume is free; raise volumeGiB, or delete what "
+            "nobody reads.",
+            names.INSTANCE_NAMESPACE,
+            names.METRIC_FREE_SPACE,
+            of_instances,
+            "Minimum",
+            at_least=10,
+            period=_FIVE_MINUTES,
+            below=True,
         )
     yield AlarmSpec(
         f"{group.name}-unkept",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from lambdas.core.names import METRIC_FREE_SPACE
 from userdata.agent.config.model import Config
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
@@ -23,6 +24,7 @@ class Collector:
         gpus: None where the accelerators are of another maker, about which NVML says nothing.
         checkpoint_age: seconds since the newest checkpoint; None without one.
         queue_depths: tasks that wait, from each worker that tells.
+        free_space: percent of the data volume that is free; None while there is none.
     """
 
     def __init__(
@@ -35,6 +37,7 @@ class Collector:
         clock: Clock,
         checkpoint_age: Callable[[], float | None],
         queue_depths: Callable[[], tuple[float, ...]],
+        free_space: Callable[[], float | None] = lambda: None,
     ) -> None:
         self._config = config
         self._instance = instance
@@ -44,6 +47,7 @@ class Collector:
         self._clock = clock
         self._checkpoint_age = checkpoint_age
         self._queue_depths = queue_depths
+        self._free_space = free_space
         self._utilization: dict[str, list[float]] = {}
         self._memory: dict[str, list[float]] = {}
         self._uuids: dict[str, set[str]] = {}
@@ -103,6 +107,9 @@ class Collector:
         age = self._checkpoint_age()
         if age is not None:
             metrics.append(emf.Metric("SecondsSinceCheckpoint", "Seconds", (round(age, 1),)))
+        free = self._free_space()
+        if free is not None:
+            metrics.append(emf.Metric(METRIC_FREE_SPACE, "Percent", (round(free, 1),)))
         if depths := self._queue_depths():
             metrics.append(emf.Metric("QueueDepth", "Count", depths))
         if metrics:

@@ -45,6 +45,7 @@ def metrics(node: Node) -> int:
     from userdata.agent.metrics.collect import Collector
     from userdata.agent.metrics.emf import Sink
     from userdata.agent.metrics.owner import Owners
+    from userdata.agent.metrics.space import free_percent
     from userdata.agent.work.tell import Tales
     from userdata.agent.work.train import newest_checkpoint
 
@@ -62,7 +63,10 @@ def metrics(node: Node) -> int:
     def depths() -> tuple[float, ...]:
         return tales.queue_depths(node.clock.wall())
 
-    Collector(node.config, node.instance(), node.gpus, owners, sink, node.clock, age, depths).run()
+    def free() -> float | None:
+        return free_percent(node.host, node.data) if node.config.volume else None
+
+    Collector(node.config, node.instance(), node.gpus, owners, sink, node.clock, age, depths, free).run()
     return 0
 
 

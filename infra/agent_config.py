@@ -10,13 +10,10 @@ from infra.schema import Service, Training
 from infra.schema.base import Model
 from lambdas.core import names
 from userdata.agent.config import model as agent
-from userdata.agent.config.names import DATA_DIR, DATASET_DEVICES
+from userdata.agent.config.names import DATA_DIR, DATASET_DEVICES, JOB_USER
 
 _NOTHING: Final = ("sleep", "infinity")
 """The worker of a service without image and command."""
-
-_USER: Final = "ubuntu"
-"""Of the Deep Learning AMIs; work outside containers runs as nobody special."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +67,7 @@ def _work(entry: Service | Training, place: InstancePlace, known: Known) -> dict
 
 
 def _service(service: Service) -> agent.Service:
-    user = _USER if service.command and service.image is None else ""
+    user = JOB_USER if service.command and service.image is None else ""
     if service.image is None and not service.command:
         service = service.model_copy(update={"command": _NOTHING})
     return agent.Service(
@@ -83,7 +80,7 @@ def _training(training: Training, place: InstancePlace, known: Known) -> agent.T
         **_same(agent.Training, training),
         job=training.name,
         job_table=known.job_table,
-        user=_USER,
+        user=JOB_USER,
         finished_parameter=names.group_parameter(place.stack, training.name, names.PARAMETER_FINISHED),
     )
 

@@ -150,15 +150,17 @@ class SimulatedHost:
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """See ``Host``: folders on the volume are made, git is at whatever revision it was asked for."""
         match list(argv):
-            case ["install", "--directory", _, path]:
+            case ["install", "--directory", *_, path]:
                 if Path(path).is_relative_to(self._data):
                     Path(path).mkdir(parents=True, exist_ok=True)
             case ["runuser", "--user", _, "--", "git", "-C", _, command, *rest]:
                 if command == "fetch":
                     self._revision = rest[-1]
                 return self._revision if command == "rev-parse" else ""
-            case [("id" | "rm" | "chown" | "mv"), *_]:
-                pass  # the checkout's folder and its user are not played
+            case ["id", "--user", _]:
+                return "990"
+            case [("rm" | "chown" | "mv" | "getent" | "usermod" | "nft"), *_]:
+                pass  # the checkout's folder, users and their network are not played
             case ["systemctl", "restart", unit] if unit == UNIT_VOLUME:
                 self.restart_volume()
             case ["shutdown", "--poweroff", minutes]:

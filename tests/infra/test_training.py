@@ -47,7 +47,7 @@ def test_the_agent_is_told_job_volume_and_whose_target_it_ends(known: Run) -> No
         "repository": "https://example.com/vision/resnet.git",
         "revision": training.REVISION,
         "command": ["python", "train.py", "--epochs=90"],
-        "user": "ubuntu",
+        "user": "gpu-spot-job",
         "finishedParameter": known.the("Parameter", "resnet-finished")["name"],
     }
     assert told["volume"] == {
@@ -92,7 +92,7 @@ def test_a_services_command_is_the_images_or_a_process_of_nobody_special(
 
     told = run("known", variant(tmp_path, change)).agent("inference-primary")["service"]
     assert (told["command"], told["environment"]) == (["serve", "--fast"], {"MODEL": "x"})
-    assert (told.get("image"), told.get("user")) == (image, None if image else "ubuntu")
+    assert (told.get("image"), told.get("user")) == (image, None if image else "gpu-spot-job")
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,25 @@ def test_no_job_starts_before_its_datasets_are_mounted_and_a_host_without_them_i
     made.spawn = lambda *_: pytest.fail("nothing may start")
     begun = clock.monotonic()
     assert tasks.run(made) == 0
-    assert ran == [["shutdown", "--poweroff", "+5"], ["shutdown", "--poweroff", "+0"]]
+    switched_off = [argv[1:] for argv in ran if argv[0] == "shutdown"]
+    assert switched_off == [["--poweroff", "+5"], ["--poweroff", "+0"]]
     assert 20 * 60 < clock.monotonic() - begun < 60 * 60
     assert job()["hostFaults"]["M"]["count"] == {"N": "1"}
     assert job()["state"] == {"S": "running"}  # nothing is counted against the job
+
+
+def test_no_job_starts_as_a_user_that_could_take_the_instances_role(
+    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+) -> None:
+    made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
+    made.config = configs.load(configs.training(volume=None))
+    made.spawn = lambda *_: pytest.fail("nothing may start")
+
+    def run(argv: Any, stdin: str = "") -> str:
+        if argv[0] in ("nft", "iptables"):
+            raise AgentError(f"{argv[0]}: No such file or directory")
+        return "990\n"
+
+    made.host.run = run  # type: ignore[method-assign]
+    with pytest.raises(AgentError, match="user 990 cannot be kept from the instance's metadata"):
+        tasks.run(made)

@@ -169,6 +169,16 @@ class Node:
 
         datasets.mount_all(self.host, config.datasets, find)
 
+    def make_user(self, user: str) -> None:
+        """Make the user that a job runs as, and keep it from the instance's role, before anything runs as it.
+
+        Raises:
+            AgentError: that cannot be done here.
+        """
+        from userdata.agent.machine import accounts
+
+        accounts.keep_from_metadata(self.host, accounts.make(self.host, user))
+
     def is_taken(self) -> bool:
         """Tell whether there is a notice: from then on nothing is begun."""
         return notice.read(self.directory) is not None

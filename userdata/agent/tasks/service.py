@@ -9,6 +9,7 @@ from typing import Final
 
 from userdata.agent.aws import clients
 from userdata.agent.config.model import Service
+from userdata.agent.config.names import JOB_USER
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tasks.node import GATE_EVERY, Node
@@ -41,6 +42,7 @@ def prepare(node: Node) -> int:
 
 def work(node: Node) -> int:
     """Run the workers."""
+    from userdata.agent.machine import accounts
     from userdata.agent.work.workers import Workers, slots
 
     service = node.config.service
@@ -49,6 +51,8 @@ def work(node: Node) -> int:
     node.mount()
     if service.image:
         _pull(node, service.image)
+    elif service.user == JOB_USER:
+        accounts.make(node.host, service.user)
     node.gate()
     places = slots(service, _expect_gpus(service))
     paths = [dataset.path for dataset in node.config.datasets]

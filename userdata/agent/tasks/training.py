@@ -139,6 +139,7 @@ def run(node: Node) -> int:
         jobs.take_down()  # again: the instance that finished the job may not have come to it
         _switch_off(node)
         return 0
+    node.make_user(training.user)
     renew = _renewal(node)
     ahead = snapshots.ahead(node, lambda: not stop.told and not node.is_taken())
     trainer = _trainer(node, jobs, renew, ahead.look if ahead else lambda: None)

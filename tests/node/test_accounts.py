@@ -1,0 +1,134 @@
+"""The user that work runs as, made for real where root may, and a firewall in a network of its own."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from userdata.agent.machine import accounts
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import SystemHost
+
+ROOT = Path(__file__).parents[2]
+ONLY_ROOT = pytest.mark.skipif(os.getuid() != 0, reason="only root may make users and firewall rules")
+USER_ID = 54_321
+
+# Whoever asks from that user: refused; from another: answered; elsewhere: answered.
+ASKS = f"""
+import encodings.idna, os, socket, subprocess  # all that is imported, while it can be
+from userdata.agent.machine import accounts, host
+
+address = {{4: "169.254.169.254", 6: "fd00:ec2::254"}}
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+for each in (*address.values(), "169.254.169.123"):
+    subprocess.run(["ip", "address", "add", each, "dev", "lo"], check=True)
+listening = [socket.create_server((each, 80), family=family, backlog=20) for each, family in [
+    (address[4], socket.AF_INET), ("169.254.169.123", socket.AF_INET), (address[6], socket.AF_INET6)]]
+
+def ask(user, to):
+    child = os.fork()
+    if not child:
+        os.setuid(user)
+        try:
+            socket.create_connection((to, 80), 5).close()
+        except ConnectionRefusedError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+assert [ask({USER_ID}, each) for each in address.values()] == [0, 0]
+for _ in range(2):
+    accounts.keep_from_metadata(host.SystemHost(), "{USER_ID}")
+    asked = [(ask({USER_ID}, each), ask({USER_ID + 1}, each), ask(0, each)) for each in address.values()]
+    print(asked, ask({USER_ID}, "169.254.169.123"))
+"""
+
+
+class Fake(SystemHost):
+    """Answers by the first word; what it answers with an error fails."""
+
+    def __init__(self, **answers: str | AgentError) -> None:
+        super().__init__()
+        self.answers, self.ran = answers, []  # type: ignore[var-annotated]
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        self.ran.append(list(argv))
+        answer = self.answers.get(argv[0], "")
+        if isinstance(answer, AgentError):
+            raise answer
+        return answer
+
+
+def in_a_network_of_its_own(tools: Path | None) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if tools:
+        environment["PATH"] = str(tools)
+    command = ["/usr/bin/unshare", "--net", sys.executable, "-c", ASKS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@ONLY_ROOT
+@pytest.mark.parametrize("firewall", ["nft", "iptables"])
+def test_the_user_cannot_reach_the_metadata_and_everybody_else_can(
+    firewall: str, tmp_path: Path, require_program: Callable[..., str]
+) -> None:
+    """The service for the time, beside it, stays in reach."""
+    require_program("nft")
+    require_program("iptables")
+    for program in ("ip", firewall, *(["ip6tables"] if firewall == "iptables" else [])):
+        (tmp_path / program).symlink_to(require_program(program))
+    told = in_a_network_of_its_own(tmp_path)
+    assert told.splitlines() == ["[(1, 0, 0), (1, 0, 0)] 0"] * 2
+
+
+def test_without_any_firewall_nothing_is_started() -> None:
+    missing = {name: AgentError(f"{name}: No such file or directory") for name in ("nft", "iptables")}
+    with pytest.raises(AgentError, match=r"990 cannot be kept .* nft: No such .* iptables: No such") as error:
+        accounts.keep_from_metadata(Fake(**missing), "990")
+    assert "\n" not in str(error.value)
+
+
+def test_a_user_that_is_there_keeps_its_home_and_gets_an_empty_folder_for_temporary_files() -> None:
+    host = Fake(id="990\n", getent=AgentError("getent: exit 2: no output"))
+    assert accounts.make(host, "gpu-spot-job") == "990"
+    assert {argv[0] for argv in host.ran} == {"id", "getent", "rm", "install"}
+    removed = [argv[-1] for argv in host.ran if argv[0] == "rm"]
+    assert removed == ["/var/lib/gpu-spot/tmp"]
+
+
+@ONLY_ROOT
+def test_the_user_is_made_once_without_a_way_to_more_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = f"gpu-spot-{os.getpid()}"
+    home, temporary = tmp_path / "home", tmp_path / "tmp"
+    monkeypatch.setattr(accounts, "JOB_HOME", home)
+    monkeypatch.setattr(accounts, "JOB_TMP", temporary)
+    try:
+        number = accounts.make(SystemHost(), user)
+        (home / "cache").touch()
+        (temporary / "left").touch()
+        assert accounts.make(SystemHost(), user) == number
+        account = pwd.getpwnam(user)
+        assert (account.pw_uid, account.pw_dir, account.pw_shell) == (
+            int(number),
+            str(home),
+            "/usr/sbin/nologin",
+        )
+        groups = subprocess.run(
+            ["id", "--name", "--groups", user], capture_output=True, text=True, check=True
+        )
+        assert set(groups.stdout.split()) <= {user, "video", "render"}
+        assert (home.stat().st_uid, home.stat().st_mode & 0o777) == (int(number), 0o700)
+        assert list(home.iterdir()) == [home / "cache"]
+        assert list(temporary.iterdir()) == []
+    finally:
+        subprocess.run(["userdel", user], check=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import subprocess
@@ -13,6 +14,8 @@ PATIENCE: Final = 30.0
 """Seconds for 4 KiB to reach the disk: EBS takes milliseconds, and its driver waits for ever."""
 ROOM: Final = 16 * 2**20
 """Bytes with less of which free a disk is full: programs fail one after the other."""
+
+_LAST: Final = 1.0
 
 _TRY: Final = """
 import os, sys
@@ -43,7 +46,9 @@ def try_to_write(directory: Path, patience: float = PATIENCE, script: str = _TRY
     try:
         code = process.wait(patience)
     except subprocess.TimeoutExpired:
-        process.kill()  # it may not hear it, and nobody waits for it
+        process.kill()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_LAST)  # who waits for a disk hears nothing, and nobody waits for it
         return f"{directory} does not answer for {patience:.0f} s", False
     if code in (errno.ENOSPC, errno.EDQUOT):
         return "", True

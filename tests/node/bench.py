@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from tests.node import configs
 from tests.node.beats import BeatList
@@ -91,7 +91,11 @@ class Bench:
         return process
 
     def trainer(
-        self, command: str, renew: Callable[[], None] | None = None, restarts: int = 2, **more: Any
+        self,
+        command: str,
+        renew: Callable[[], None] | None = None,
+        restarts: int = 2,
+        stalled_after_minutes: int = 0,  # simulated hours pass while a busy machine starts a process
     ) -> Trainer:
         told = Training(
             "resnet",
@@ -102,7 +106,7 @@ class Bench:
             "u",
             "p",
             max_restarts=restarts,
-            **more,
+            stalled_after_minutes=stalled_after_minutes,
         )
         return Trainer(
             told,
@@ -118,6 +122,16 @@ class Bench:
             self.spawn,
             self.output,
         )
+
+    def stand_still(self) -> None:
+        """Let simulated time stand still while a process runs, however busy this machine is."""
+
+        def on_sleep(seconds: float) -> None:
+            if self.processes and self.processes[-1].poll() is None:
+                self.clock.advance(-seconds)
+                time.sleep(0.005)
+
+        self.clock.on_sleep = on_sleep
 
     def close(self) -> None:
         for process in self.processes:

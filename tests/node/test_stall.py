@@ -70,7 +70,7 @@ def test_a_job_that_hangs_is_told_to_save_and_counted_and_rings(bench: Bench) ->
     command = "trap 'touch $GPU_SPOT_CHECKPOINTS/saved-$RANDOM; exit 0' TERM; touch up; sleep 600 & wait"
     hasten(bench, 60.0)
     begun = bench.clock.monotonic()
-    assert bench.trainer(command, restarts=1).run() == "failed"
+    assert bench.trainer(command, restarts=1, stalled_after_minutes=60).run() == "failed"
     # It saved each time it was told; that it did is no progress, or it would hang for ever.
     assert len(list(bench.checkpoints.glob("saved-*"))) == len(bench.starts) == 2
     assert bench.rung == ["JobStalls", "JobStalls", "JobFailures"]
@@ -80,7 +80,7 @@ def test_a_job_that_hangs_is_told_to_save_and_counted_and_rings(bench: Bench) ->
 
 def test_one_that_does_not_hear_is_killed_after_two_minutes(bench: Bench) -> None:
     hasten(bench, 60.0)
-    trainer = bench.trainer("trap '' TERM; touch up; exec sleep 600", restarts=0)
+    trainer = bench.trainer("trap '' TERM; touch up; exec sleep 600", restarts=0, stalled_after_minutes=60)
     assert trainer.run() == "failed"
     assert bench.processes[0].returncode == -signal.SIGKILL
 
@@ -88,13 +88,13 @@ def test_one_that_does_not_hear_is_killed_after_two_minutes(bench: Bench) -> Non
 def test_a_hanging_job_whose_work_is_done_is_done(bench: Bench) -> None:
     hasten(bench, 60.0)
     command = "touch up $GPU_SPOT_DONE; exec sleep 600"
-    assert bench.trainer(command, restarts=0).run() == "done"
+    assert bench.trainer(command, restarts=0, stalled_after_minutes=60).run() == "done"
 
 
 def test_a_job_that_hangs_on_a_broken_host_is_the_hosts_fault(bench: Bench) -> None:
     hasten(bench, 60.0)
     bench.looks.seen = Examination(gpus_expected=1, gpus_missing=1)
-    assert bench.trainer("touch up; exec sleep 600", restarts=0).run() == "host"
+    assert bench.trainer("touch up; exec sleep 600", restarts=0, stalled_after_minutes=60).run() == "host"
     assert bench.job.marks == ["running"]
 
 
@@ -103,7 +103,7 @@ def test_a_gpu_that_is_gone_for_a_minute_ends_the_wait_for_it(bench: Bench) -> N
     bench.looks.shown = Glance(missing=1)
     bench.looks.seen = Examination(gpus_expected=8, gpus_missing=1)
     begun = bench.clock.monotonic()
-    assert bench.trainer("touch up; exec sleep 600", stalled_after_minutes=0).run() == "host"
+    assert bench.trainer("touch up; exec sleep 600").run() == "host"
     assert 50 < bench.clock.monotonic() - begun < 600
     assert bench.rung == ["HostFaults"]
 
@@ -141,7 +141,7 @@ def test_a_job_that_lives_is_left_alone(bench: Bench, alive: str) -> None:
 
     bench.clock.on_sleep = pass_time
     command = f"touch up; while test ! -e stop; do {does}; sleep .01; done"
-    assert bench.trainer(command, restarts=0).run() == "done"
+    assert bench.trainer(command, restarts=0, stalled_after_minutes=60).run() == "done"
     assert bench.rung == []
 
 

@@ -163,7 +163,7 @@ def test_a_run_that_is_told_before_it_trains_gives_the_volume_back(
     held.on_sigterm = told.append
     held.spawn = lambda *_: pytest.fail("nothing may start")
 
-    def ran(argv: Any, stdin: str = "") -> str:
+    def ran(argv: Any, stdin: str = "", environment: Any = None) -> str:
         told[-1]()  # in the middle of the checkout
         return configs.REVISION
 

@@ -33,6 +33,7 @@ def test_a_command_that_ends_well_makes_the_job_done_and_takes_the_capacity_down
 
 
 def test_failures_are_bounded_and_the_pauses_grow(bench: Bench) -> None:
+    bench.stand_still()
     assert bench.trainer("exit 3").run() == "failed"
     assert bench.job.marks == ["running", "failed", "taken down"]
     assert len(bench.starts) == 3

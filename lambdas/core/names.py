@@ -18,6 +18,7 @@ METRIC_FREE_SPACE: Final = "DataVolumeFree"
 """Percent of a job's data volume."""
 METRIC_JOB_STALLS: Final = "JobStalls"
 METRIC_HOST_FAULTS: Final = "HostFaults"
+JOB_METRICS: Final = (METRIC_JOB_FAILURES, METRIC_JOB_STALLS, METRIC_HOST_FAULTS)
 """What the node agent counts of a training job, each an alarm: it has failed for good, was stopped because it
 hung, or a host was to blame and is replaced."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,35 @@ def test_every_alarm_reaches_the_topic_and_says_when_it_is_over() -> None:
         assert alarm["alarmDescription"].endswith("."), name
         # CloudWatch evaluates at most a day of periods.
         assert alarm["period"] * alarm["evaluationPeriods"] <= 86_400, name
+
+
+@pytest.mark.parametrize("stack", ["dev", "fleet", "prod", "research"])
+def test_every_alarm_has_a_line_in_the_runbook(stack: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    rows = page.split("## Alarms\n")[1].split("\n## ")[0]
+    cells = [row.split(" | ")[0] for row in rows.splitlines() if row.startswith("| `")]
+    told = {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+    places = {"<group>", "<job>"}
+    for alarm in shipped(stack).of("MetricAlarm"):
+        name = alarm.removeprefix(f"gpu-spot-{stack}-")
+        endings = {name, *(f"{place}-{name.partition('-')[2]}" for place in places)}
+        assert endings & told, name
+
+
+def test_a_job_rings_when_it_has_failed_when_it_hung_and_when_its_host_was_to_blame() -> None:
+    alarms = shipped("research").of("MetricAlarm").values()
+    rung = {a["metricName"]: a for a in alarms if a["metricName"] in names.JOB_METRICS}
+    assert set(rung) == set(names.JOB_METRICS)
+    for alarm in rung.values():
+        assert alarm["namespace"] == names.INSTANCE_NAMESPACE
+        assert alarm["dimensions"] == {"group": "resnet", "stack": "research"}
+        assert (alarm["statistic"], alarm["threshold"], alarm["treatMissingData"]) == (
+            "Sum",
+            1,
+            "notBreaching",
+        )
+    services = shipped("dev").of("MetricAlarm").values()
+    assert not [a for a in services if a["metricName"] in names.JOB_METRICS]
 
 
 def test_silence_of_the_controller_is_an_alarm() -> None:

@@ -43,7 +43,8 @@ class AlarmSpec:
 class Watched:
     """One capacity group: its ceiling of on-demand instances, the patience with it in minutes, and its GPUs.
 
-    Only NVIDIA's are asked how they are, and only a job has a data volume.
+    Only NVIDIA's are asked how they are. ``is_job``: a training job, which has a data volume and can fail or
+    hang.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Watched:
     shortage_minutes: int
     on_demand_minutes: int
     is_nvidia: bool
-    has_volume: bool = False
+    is_job: bool = False
 
 
 @dataclass(frozen=True)
@@ -256,19 +257,8 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
             periods=5,
             needed=2,
         )
-    if group.has_volume:
-        yield AlarmSpec(
-            f"{group.name}-volume-full",
-            f"Less than a tenth of {group.name}'s data volume is free; raise volumeGiB, or delete what "
-            "nobody reads.",
-            names.INSTANCE_NAMESPACE,
-            names.METRIC_FREE_SPACE,
-            of_instances,
-            "Minimum",
-            at_least=10,
-            period=_FIVE_MINUTES,
-            below=True,
-        )
+    if group.is_job:
+        yield from _of_job(group.name, of_instances)
     yield AlarmSpec(
         f"{group.name}-unkept",
         f"The controller cannot look after {group.name}, or AWS refuses what it asks; its log says why.",
@@ -279,4 +269,37 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
         at_least=1,
         periods=5,
         needed=3,
+    )
+
+
+def _of_job(name: str, of: _Inputs) -> Iterator[AlarmSpec]:
+    """Yield what the node agent rings for, once each time, and how full the data volume is.
+
+    The job's state itself stands in the job table.
+    """
+    for alarm, metric, says in (
+        ("failed", names.METRIC_JOB_FAILURES, "has failed for good and runs no more"),
+        ("stalled", names.METRIC_JOB_STALLS, "hung, was stopped and starts again from its last checkpoint"),
+        ("host-fault", names.METRIC_HOST_FAULTS, "ran on a host that is no good and is replaced"),
+    ):
+        yield AlarmSpec(
+            f"{name}-{alarm}",
+            f"The job {name} {says}; the log of the instances says why.",
+            names.INSTANCE_NAMESPACE,
+            metric,
+            of,
+            "Sum",
+            at_least=1,
+            period=_FIVE_MINUTES,
+        )
+    yield AlarmSpec(
+        f"{name}-volume-full",
+        f"Less than a tenth of {name}'s data volume is free; raise volumeGiB, or delete what nobody reads.",
+        names.INSTANCE_NAMESPACE,
+        names.METRIC_FREE_SPACE,
+        of,
+        "Minimum",
+        at_least=10,
+        period=_FIVE_MINUTES,
+        below=True,
     )

@@ -54,7 +54,7 @@ class Monitoring(pulumi.ComponentResource):
                         else args.settings.shortage_minutes,
                         args.settings.on_demand_minutes,
                         capacity.is_nvidia,
-                        has_volume=group in args.jobs,
+                        is_job=group in args.jobs,
                     )
                     for group, capacity in args.capacities.items()
                 ),

@@ -179,13 +179,15 @@ def test_who_does_not_handle_the_signal_ends_with_all_that_it_started(start: Cal
     assert one.left() == []
 
 
-def test_what_a_script_starts_after_the_signal_is_told_too(start: Callable[..., Start]) -> None:
-    one = start("bash", "-c", f"trap 'echo' TERM; {SAVE}; {sys.executable} -S saves.py next")
+def test_what_a_trap_starts_to_save_is_not_told(start: Callable[..., Start]) -> None:
+    saves = "import time; time.sleep(0.3); open('saved', 'w')"
+    trap = f'save() {{ {sys.executable} -S -c "{saves}"; exit 0; }}; trap save TERM'
+    one = start("bash", "-c", f"{trap}; {SAVE}; touch never")
     one.until(lambda: one.has("main.up"))
     one.job.stop(100)
-    one.end(step=0.1)
-    assert one.has("main.saved", "next.saved") or not one.has("next.up")
-    assert one.left() == []
+    assert one.end(step=0.1) == 0
+    assert one.has("main.saved", "saved")
+    assert not one.has("never")
 
 
 def test_what_ignores_the_signal_is_killed_when_its_time_is_up_and_not_before(

@@ -106,7 +106,8 @@ def test_a_training_that_does_not_end_is_killed_shortly_before_the_instance_is_t
             told.append(found.deadline)
             trainer.stop()
         elif told[0] - bench.clock.wall() <= 9.5:
-            bench.processes[0].wait(20)  # simulated time stands still while a real process dies
+            bench.processes[0].wait(20)  # simulated time stands still while a real process dies,
+            time.sleep(0.2)  # and its children
 
     bench.clock.on_sleep = stop_when_up
     assert trainer.run() == "stopped"

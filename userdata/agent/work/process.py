@@ -113,6 +113,13 @@ def seconds_to_save(notice: Notice | None, wall: float) -> float:
     return left - min(GIVE_BACK_SECONDS, left / 10)
 
 
+_Identity = tuple[int, int]
+
+
+def _identity(one: Running) -> _Identity:
+    return one.pid, one.began
+
+
 @dataclass(frozen=True)
 class Audience:
     """What belongs to a command, by what a SIGTERM for it means to them. Parents stand before children."""
@@ -130,13 +137,14 @@ class Audience:
         return self.told + self.waiting + self.below
 
 
-def audience(running: Iterable[Running], pid: int) -> Audience:
-    """Tell for whom in the command ``pid`` a SIGTERM is.
+def audience(running: Iterable[Running], pid: int, heard: frozenset[_Identity] = frozenset()) -> Audience:
+    """Tell for whom in the command ``pid`` a SIGTERM is; ``heard`` have had theirs.
 
     Told is a shell, and what it runs: it waits for that and passes nothing on. Told is whoever has a handler,
     but not what that has started: it passes on what it wants passed on (torchrun does), and it needs its data
     loaders while it saves. PyTorch's end at a SIGTERM that is not their parent's, and its next batch then
-    fails (torch/csrc/DataLoader.cpp). Who has no handler and started nobody who has is told, too.
+    fails (torch/csrc/DataLoader.cpp). Who has no handler and started nobody who has is told, too. What a
+    shell with a trap starts once it was told is what saves.
     """
     known = {one.pid: one for one in running}
     children: dict[int, list[Running]] = {}
@@ -154,7 +162,8 @@ def audience(running: Iterable[Running], pid: int) -> Audience:
             told.append(one)
         else:
             waiting.append(one)
-        is_open = is_open and (is_shell or not one.hears)
+        passes_on = one.hears and (not is_shell or _identity(one) in heard)
+        is_open = is_open and not passes_on
         stack.extend((child, is_open) for child in children.get(one.pid, ()))
     return Audience(tuple(told), tuple(waiting), tuple(below))
 
@@ -222,7 +231,7 @@ class JobProcess:
         if self._over or (code is None and not self._told and self._clock.monotonic() < self._kill_at):
             return code
         running = self._host.processes()
-        found = audience(running, self.pid)
+        found = audience(running, self.pid, self._heard)
         left = self._left(running, found)
         if code is not None and not left:
             self._over = True  # its id may soon be another's
@@ -236,7 +245,7 @@ class JobProcess:
                 self._send(left)
             self._kill_at = min(self._kill_at, self._clock.monotonic() + LEFT_BEHIND_SECONDS)
         elif self._told:
-            self._tell(found)  # who came since, such as the next command of a script
+            self._tell(found)  # who came since: was being started when the others were told
         return None
 
     def _left(self, running: Iterable[Running], found: Audience) -> list[Running]:
@@ -269,10 +278,3 @@ class JobProcess:
         self._host.signal_group(self.pid, SIGKILL)
         for one in left:
             self._host.signal(one.pid, SIGKILL)
-
-
-_Identity = tuple[int, int]
-
-
-def _identity(one: Running) -> _Identity:
-    return one.pid, one.began

@@ -67,6 +67,7 @@ def declare() -> None:
             settings.log_retention_days,
             fleets=any(capacity.kind == "spot-fleet" for capacity in kept.values()),
             blocks=any(job.capacity_block is not None for job in settings.training),
+            zones=any(group.by_zone for group in groups.values()),
             ready_after=list(groups.values()),
         ),
     )

@@ -18,7 +18,7 @@ from lambdas.core.model import Market, Pool, Side
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import spot_prices, terminations
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
-from pulumi_on_moto.fixes.groups import leaving
+from pulumi_on_moto.fixes.groups import launches, leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.speedups.answers import lagging
 from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, request_of
@@ -56,8 +56,11 @@ class LocalCloud:
         self._refused_since: dict[str, float] = {}
         self._throttle = Throttle()
         self._listener: Callable[[Call], None] | None = None
+        self._buyers: dict[str, Callable[[str], str | None]] = {}
+        self._selling = False
         self._be_hostile()
         moto_groups.listen(self._instances.autoscaling, self)
+        launches.offer(self._instances.autoscaling, self)
         terminations.listen(self._instances.ec2, self._terminated_by_client)
 
     def set_time(self, now: float) -> None:
@@ -119,6 +122,25 @@ class LocalCloud:
         instance = self._instances.launch(holder, instance_type, zone, market)
         self._launched(holder, instance)
         return str(instance.id)
+
+    def buy_by_zone(self, group: str, buyer: Callable[[str], str | None]) -> None:
+        """Have ``buyer`` launch one on-demand instance in a zone for whoever asks a group's fallback for it.
+
+        It returns the instance's id, ``None`` where the market sells none there.
+        """
+        self._buyers[group] = buyer
+
+    def sell(self, group: Any, zone: str, capacity: int) -> list[Any]:
+        """See ``Seller``; what is launched meanwhile is no call of the function that asked."""
+        buyer = self._buyers.get(self._group_of[group.name].name)
+        if buyer is None or capacity != 1:
+            return []
+        self._selling = True
+        try:
+            bought = buyer(zone)
+        finally:
+            self._selling = False
+        return [] if bought is None else [self._instances.instance(bought)]
 
     def refuse(self, group: str, side: Side, message: str) -> None:
         """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
@@ -258,6 +280,8 @@ class LocalCloud:
         functions.listener = self._overhear
 
     def _overhear(self, call: Call) -> None:
+        if self._selling:
+            return
         if self._listener is not None:
             self._listener(call)
         self._throttle.take(call, self.clock.now)

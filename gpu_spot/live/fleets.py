@@ -7,7 +7,7 @@ archive, and what it wants is read from the APIs afterwards.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -45,6 +45,20 @@ class CloudFleet:
     _alive: set[str] = field(default_factory=set)
     _refusing: dict[Side, str] = field(default_factory=dict)
     _overtaken: set[Side] = field(default_factory=set)
+    _placed: list[tuple[str, Pool]] = field(default_factory=list)
+
+    def ask(self, market: Callable[[str], Pool | None]) -> None:
+        """See ``ByZone``."""
+
+        def buy(zone: str) -> str | None:
+            pool = market(zone)
+            if pool is None:
+                return None
+            instance_id = self.launched(pool, Market.ON_DEMAND, Side.FALLBACK, warm=False)
+            self._placed.append((instance_id, pool))
+            return instance_id
+
+        self.cloud.buy_by_zone(self.group, buy)
 
     def tick(self, now: float) -> None:
         """See ``Fleet``."""
@@ -106,6 +120,7 @@ class CloudFleet:
     def look(self) -> Orders:
         """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""
         self._refuse_again()
+        self._placed.clear()
         self.cloud.heartbeat(self._working)
         self.cloud.tick_schedule()
         for invocation in self.cloud.run_functions():
@@ -117,7 +132,8 @@ class CloudFleet:
             side: self._launchable(side, capacity)
             for side, capacity in zip(Side, (primary, fallback), strict=True)
         }
-        return Orders(desired, tuple(released), self.store.load(self.group).wake_at)
+        wake_at = self.store.load(self.group).wake_at
+        return Orders(desired, tuple(released), wake_at, tuple(self._placed))
 
     def _launchable(self, side: Side, desired: int) -> int:
         """Return what a side wants as far as it launches: who is suspended has what it has."""
@@ -167,8 +183,9 @@ class CloudFleet:
 def told(action: dict[str, Any]) -> str:
     """Return one action, as the controller logs it, in a few words."""
     match action:
-        case {"action": "SetDesired", "side": side, "capacity": capacity}:
-            return f"{side}: desired capacity {capacity}"
+        case {"action": "SetDesired", "side": side, "capacity": capacity, **more}:
+            where = f", in {more['zone']}" if more.get("zone") else ""
+            return f"{side}: desired capacity {capacity}{where}"
         case {"action": "Release", "side": side, "instance_ids": ids}:
             return f"{side}: release {len(ids)}"
         case {"action": "Alarm", "kind": kind}:

@@ -199,10 +199,12 @@ def controller(
     log_group_arn: pulumi.Input[str],
     fleets: bool,
     blocks: bool,
+    zones: bool,
 ) -> list[Statement]:
     """What the controller may do: hear, remember, look, and move the capacity of this stack's groups.
 
-    ``fleets``: whether some of the groups are Spot Fleets; ``blocks``: whether some have a Capacity Block.
+    ``fleets``: whether some of the groups are Spot Fleets; ``blocks``: whether some have a Capacity Block;
+    ``zones``: whether some are asked for on-demand in one zone.
     """
     parameters = names.parameter_root(scope.stack)
     allowed = [
@@ -254,7 +256,40 @@ def controller(
     allowed += with_key(scope, ["dynamodb", "lambda", "sqs"])
     if blocks:
         allowed.append(Statement("ReadBlocks", ["ec2:DescribeCapacityReservations"], ANY_RESOURCE))
+    if zones:
+        allowed += _launch_by_zone(scope)
     return [*allowed, *_move_fleets(scope)] if fleets else allowed
+
+
+def _launch_by_zone(scope: Scope) -> list[Statement]:
+    """What LaunchInstances asks of its caller; of launch templates only the stack's own.
+
+    Source: Auto Scaling guide, "Launching instances with synchronous provisioning", prerequisites. To launch
+    by itself the controller would need ``ec2:RunInstances`` and ``iam:PassRole``, too, which it has not.
+    """
+    return [
+        Statement(
+            "LaunchByZone",
+            ["autoscaling:LaunchInstances"],
+            [_own_groups(scope)],
+            _tagged({names.TAG_STACK: scope.stack}),
+        ),
+        Statement(
+            "LaunchFromOwnTemplates",
+            ["ec2:CreateFleet"],
+            [scope.arn("ec2", "launch-template/*")],
+            _tagged({names.TAG_STACK: scope.stack}),
+        ),
+        Statement(
+            "MakeFleets",
+            ["ec2:CreateFleet"],
+            [scope.arn("ec2", f"{kind}/*") for kind in ("fleet", "instance", "subnet", "volume")]
+            + [pulumi.Output.concat("arn:", scope.partition, ":ec2:", scope.region, "::image/*")],
+            # What has no name or tag of ours; a template, which has, is part of every such call.
+            {"StringEquals": {"ec2:Region": scope.region}},
+        ),
+        Statement("ReadTemplates", ["ec2:DescribeLaunchTemplateVersions"], ANY_RESOURCE),
+    ]
 
 
 def _move_fleets(scope: Scope) -> list[Statement]:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lambdas.aws.settings import GroupSettings
-from lambdas.aws.side import CapacityService, NotReleasedError, Order
+from lambdas.aws.side import CapacityService, NotPlacedError, NotReleasedError, Order
 from lambdas.core.model import Action, Observation, Release, SetDesired, Side
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A side that did not take its order, and whom it has not let go."""
+    """A side that did not take its order, or not as it was given, and whom it has not let go."""
 
     side: Side
     error: Exception
@@ -43,6 +43,8 @@ class Actor:
                 self.capacity[handle.kind].move(handle.name, kept, settings.group)
             except NotReleasedError as error:
                 failures.append(Failure(side, error, error.instance_ids))
+            except NotPlacedError as error:
+                failures.append(Failure(side, error, ()))
             except Exception as error:  # whatever it is: told with the others, when all have been tried
                 is_stuck = True
                 failures.append(Failure(side, error, order.going))
@@ -54,8 +56,8 @@ def _orders(actions: Iterable[Action], seen: Observation) -> dict[Side, Order]:
     orders: dict[Side, Order] = {}
     for action in actions:
         match action:
-            case SetDesired(side, capacity):
-                orders[side] = Order(seen.desired(side), capacity)
+            case SetDesired(side, capacity, _, zone):
+                orders[side] = Order(seen.desired(side), capacity, zone=zone)
             case Release(side, instance_ids, _, freed):
                 order = orders.get(side, Order(seen.desired(side), seen.desired(side)))
                 orders[side] = replace(order, going=instance_ids, freed=freed)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
-from lambdas.aws.side import GoneError, Member, NotReleasedError, Order, SideView
+from lambdas.aws.side import GoneError, Member, NotPlacedError, NotReleasedError, Order, SideView
 from lambdas.core.model import Group, Refusal, RefusalKind, Side
 from lambdas.core.names import SUSPENDED_BY_US
 from lambdas.core.refusals import REFUSAL_SECONDS, classify, known
@@ -91,15 +92,16 @@ class AutoScalingService:
     def move(self, name: str, order: Order, group: Group) -> None:
         """See ``CapacityService``: one call an instance, which chooses the victims.
 
-        Where a warm pool takes them back they go by scale-in instead.
+        Where a warm pool takes them back they go by scale-in instead; a zone's are launched there.
         """
+        if order.zone and order.raises and not order.going:
+            self._launch_in_zone(name, order)
+            return
         if order.going and self._takes_back(name, order):
             self._scale_in(name, order)
             return
         if order.capacity != order.before:
-            self.client.set_desired_capacity(
-                AutoScalingGroupName=name, DesiredCapacity=order.capacity, HonorCooldown=False
-            )
+            self._set_desired(name, order.capacity)
         standing: dict[str, ClientError] = {}
         for number, instance_id in enumerate(order.going):
             try:
@@ -117,6 +119,30 @@ class AutoScalingService:
                     break
         if standing:
             raise NotReleasedError(tuple(standing), next(iter(standing.values())))
+
+    def _launch_in_zone(self, name: str, order: Order) -> None:
+        """Launch what is added in the order's zone; where that has none the group seeks it in all of its own.
+
+        AWS does both, and raises the desired capacity in either case (API reference, LaunchInstances, retry
+        strategy); what the call did not do is done here, be it refused as a whole or lost on the way.
+        """
+        missed = ""
+        try:
+            answer = self.client.launch_instances(
+                AutoScalingGroupName=name,
+                RequestedCapacity=order.capacity - order.before,
+                AvailabilityZones=[order.zone],
+                ClientToken=str(uuid.uuid4()),  # of one call and its retries
+                RetryStrategy="retry-with-group-configuration",
+            )
+            told = [f"{e.get('ErrorCode')}: {e.get('ErrorMessage')}" for e in answer.get("Errors", ())]
+            missed = "; ".join(told)
+        except (BotoCoreError, ClientError) as error:
+            missed = str(error)
+        if any(group["DesiredCapacity"] < order.capacity for group in self._groups([name])):
+            self._set_desired(name, order.capacity)
+        if missed:
+            raise NotPlacedError(f"{name!r} launches wherever it can, not in {order.zone}: {missed}")
 
     def _takes_back(self, name: str, order: Order) -> bool:
         """Say whether a scale-in takes exactly who is to go, and returns them to the group's warm pool.
@@ -151,5 +177,9 @@ class AutoScalingService:
                 InstanceIds=order.going[start : start + _MOST_AT_ONCE],
                 ProtectedFromScaleIn=False,
             )
-        left = order.capacity - order.freed
-        self.client.set_desired_capacity(AutoScalingGroupName=name, DesiredCapacity=left, HonorCooldown=False)
+        self._set_desired(name, order.after)
+
+    def _set_desired(self, name: str, capacity: int) -> None:
+        self.client.set_desired_capacity(
+            AutoScalingGroupName=name, DesiredCapacity=capacity, HonorCooldown=False
+        )

@@ -18,7 +18,7 @@ from lambdas.aws.memory import ConflictError, MemoryStore, Remembered
 from lambdas.aws.observe import Observer
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings, ParameterError
-from lambdas.aws.side import CapacityService, GoneError
+from lambdas.aws.side import CapacityService, GoneError, NotPlacedError
 from lambdas.aws.spot_fleet import SpotFleetService
 from lambdas.aws.spot_prices import SpotPrices
 from lambdas.core.availability import Decision, decide
@@ -55,8 +55,9 @@ class GroupOutcome:
     """What became of one group in a pass: a decision, or the error that kept it from one.
 
     With a decision, ``errors`` are what went wrong while it was carried out. ``causes`` is how many causes
-    of alarms stand, ``looks`` how often the group was looked at. ``troubles`` are what could not be read, or
-    made no sense, and did not keep it from deciding; ``is_partial`` that a read failed.
+    of alarms stand, ``looks`` how often the group was looked at. ``troubles`` are what could not be read,
+    made no sense, or was refused where it was wanted, and did not keep it from going on; ``is_partial`` that
+    a read failed.
     """
 
     group: str
@@ -155,8 +156,11 @@ class Controller:
         if acts or changed or remembered.unreadable is not None:
             # Claim first, act after: of two copies that saw the same, one acts.
             version = self.store.save(name, decision.memory, wake_at, version)
+        elsewhere: tuple[str, ...] = ()
         if acts:
-            failures = self.actor.perform(decision.actions, settings, observation)
+            told = self.actor.perform(decision.actions, settings, observation)
+            failures = [failure for failure in told if not isinstance(failure.error, NotPlacedError)]
+            elsewhere = tuple(str(f.error) for f in told if isinstance(f.error, NotPlacedError))
             errors += [failure.error for failure in failures]
             if failures:
                 # What did not happen must not be believed until it is forgotten.
@@ -166,7 +170,7 @@ class Controller:
             decision=decision,
             carried_out=acts,
             causes=causes,
-            troubles=observation.troubles,
+            troubles=(*observation.troubles, *elsewhere),
             is_partial=observation.is_partial,
             errors=tuple(errors),
         )

@@ -92,6 +92,7 @@ def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
         # What has ended, or is scaled in, holds no more than it is to have.
         reserved=min(config.reserved, target),
         break_before_make=config.break_before_make,
+        by_zone=config.by_zone,
         control=_control(name, leaves),
     )
     return GroupSettings(

@@ -18,6 +18,10 @@ class NotReleasedError(RuntimeError):
         self.instance_ids = instance_ids
 
 
+class NotPlacedError(RuntimeError):
+    """A zone did not give what was asked of it; the side seeks as much wherever it launches."""
+
+
 class GoneError(LookupError):
     """A group or fleet that the parameters name does not exist, or no longer takes instances."""
 
@@ -54,13 +58,14 @@ class SideView:
 class Order:
     """What one side is to do: a desired capacity, then let ``going`` go, which takes ``freed`` slots off it.
 
-    ``before`` is the desired capacity that the order was decided on.
+    ``before`` is the desired capacity that the order was decided on; what is added is sought in ``zone``.
     """
 
     before: int
     capacity: int
     going: tuple[str, ...] = ()
     freed: int = 0
+    zone: str = ""
 
     @property
     def after(self) -> int:
@@ -93,6 +98,7 @@ class CapacityService(Protocol):
     def move(self, name: str, order: Order, group: Group) -> None:
         """Carry an order out; ends nobody whom it does not name, and the gone are no error.
 
-        Raises ``NotReleasedError`` where the desired capacity was set and some were not let go.
+        Raises ``NotReleasedError`` where the desired capacity was set and some were not let go,
+        ``NotPlacedError`` where it was set and the order's zone gives nothing.
         """
         ...

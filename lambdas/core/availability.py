@@ -56,7 +56,7 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
         return Decision((), memory, "paused by the control parameter", situation)
     alarms, alarmed = _alarms(observation, situation)
     plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
-    moves = _settled(moves, observation, unsettled(memory, observation, now))
+    moves = _placed(_settled(moves, observation, unsettled(memory, observation, now)), observation, memory)
     actions = (*alarms, *moves)
     memory = replace(memory, alarmed=alarmed)
     if control.mode is not Mode.DRY_RUN:
@@ -129,6 +129,20 @@ def _settled(
             move = replace(move, capacity=min(move.capacity, room))
         kept.append(move)
     return kept
+
+
+def _placed(
+    moves: Sequence[SetDesired | Release], observation: Observation, memory: Memory
+) -> list[SetDesired | Release]:
+    """Ask for on-demand where the job's volume is: elsewhere it would have to follow first."""
+    home = memory.home if observation.group.by_zone else ""
+    held = observation.fallback_desired
+    return [
+        replace(move, zone=home)
+        if home and isinstance(move, SetDesired) and move.side is Side.FALLBACK and move.capacity > held
+        else move
+        for move in moves
+    ]
 
 
 def _plan(situation: Situation, policy: Policy) -> Plan:

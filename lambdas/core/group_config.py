@@ -28,6 +28,7 @@ class GroupConfig:
     the target counts as 0. ``zones`` are where it buys; ``on_demand_prices`` what on-demand in the place of
     an instance costs (US dollars an hour) by its type, without the types for which nobody knows. ``block`` is
     the Capacity Block that the fallback launches into, and into nothing else; empty where it has none.
+    ``by_zone`` says that the fallback takes orders for one zone, that of a job's volume.
     """
 
     kind: GroupKind
@@ -46,6 +47,7 @@ class GroupConfig:
     block: str = ""
     zones: tuple[str, ...] = ()
     on_demand_prices: Mapping[str, float] = field(default_factory=dict)
+    by_zone: bool = False
 
 
 def dumps(config: GroupConfig) -> str:
@@ -67,6 +69,7 @@ def dumps(config: GroupConfig) -> str:
             "block": config.block,
             "zones": list(config.zones),
             "onDemandPrices": dict(config.on_demand_prices),
+            "byZone": config.by_zone,
         }
     )
 
@@ -117,6 +120,7 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         block=_text(raw.get("block", "")),
         zones=tuple(_text(zone) for zone in raw.get("zones", ())),
         on_demand_prices={kind: _price(price) for kind, price in raw.get("onDemandPrices", {}).items()},
+        by_zone=bool(raw.get("byZone", False)),
     )
 
 

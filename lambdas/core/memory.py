@@ -53,7 +53,8 @@ class Memory:
     one has not been heard. ``boots`` are the newest boot times in seconds by market, ``booted`` the instances
     counted there; ``asked`` is the desired capacity last asked of a side that shows it late, and when;
     ``alarmed`` what people were told and is still so; ``history`` what was learned about the spot pools.
-    ``spot_prices`` are as in ``Observation``, read at ``priced_at``; ``None`` before they were.
+    ``spot_prices`` are as in ``Observation``, read at ``priced_at``; ``None`` before they were. ``home`` is
+    the zone where a job was at work last, and so its volume is; empty before it was, and for services.
     """
 
     doomed: Mapping[str, float] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class Memory:
     history: History = field(default_factory=History)
     spot_prices: Mapping[str, float] = field(default_factory=dict)
     priced_at: float | None = None
+    home: str = ""
 
     def boot_seconds(self, market: Market) -> float:
         """Return how long a boot takes: the mean of the newest launches, ``UNKNOWN_BOOT`` before any."""
@@ -170,7 +172,16 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
         booted=frozenset(booted),
         silent=silent,
         history=history,
+        home=_home(memory, observation),
     )
+
+
+def _home(memory: Memory, observation: Observation) -> str:
+    """Return the zone of who is at work on a job, the newest of them, else the one remembered."""
+    if not observation.group.break_before_make:
+        return ""
+    at_work = [(i.ready_since, i.pool.zone) for i in observation.instances if i.ready_since and i.pool.zone]
+    return max(at_work, default=(0.0, memory.home))[1]
 
 
 def dump(memory: Memory) -> str:
@@ -190,6 +201,7 @@ def dump(memory: Memory) -> str:
             "history": to_json(memory.history),
             "spot_prices": dict(memory.spot_prices),
             "priced_at": memory.priced_at,
+            "home": memory.home,
         },
         sort_keys=True,
         separators=(",", ":"),
@@ -224,6 +236,7 @@ def parse(text: str) -> Memory:
             history=from_json(raw["history"]) if "history" in raw else History(),
             spot_prices=marks(raw.get("spot_prices", {})),
             priced_at=None if raw.get("priced_at") is None else number(raw["priced_at"]),
+            home=name(raw.get("home", "")),
         )
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"memory makes no sense: {error!r}") from None

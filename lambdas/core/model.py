@@ -115,7 +115,8 @@ class Group:
     ceiling of primary and fallback together, ``drain_seconds`` the time an instance needs to finish its
     requests before its deadline. ``fallback`` is false where no on-demand group stands behind the primary.
     ``reserved`` is how much on-demand in it is paid for anyway, by a reservation. ``break_before_make`` is
-    true where a successor can work only once its predecessor has let go.
+    true where a successor can work only once its predecessor has let go, ``by_zone`` where the fallback takes
+    orders for one zone.
     """
 
     name: str
@@ -127,6 +128,7 @@ class Group:
     fallback: bool = True
     reserved: int = 0
     break_before_make: bool = False
+    by_zone: bool = False
     control: Control = Control()
 
 
@@ -185,11 +187,15 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class SetDesired:
-    """Set the desired capacity of one side. Never chosen so low that AWS would have to pick a victim."""
+    """Set the desired capacity of one side. Never chosen so low that AWS would have to pick a victim.
+
+    What it adds is launched in ``zone`` where that has capacity now; empty: wherever the side launches.
+    """
 
     side: Side
     capacity: int
     reason: str
+    zone: str = ""
 
 
 @dataclass(frozen=True, slots=True)

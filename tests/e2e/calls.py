@@ -175,6 +175,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "autoscaling:CompleteLifecycleAction": Authorisation.group,
     "autoscaling:DescribeAutoScalingGroups": None,
     "autoscaling:DescribeScalingActivities": None,
+    "autoscaling:LaunchInstances": Authorisation.group,
     "autoscaling:RecordLifecycleActionHeartbeat": Authorisation.group,
     "autoscaling:SetDesiredCapacity": Authorisation.group,
     "autoscaling:SetInstanceProtection": Authorisation.group,

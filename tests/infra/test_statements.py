@@ -28,6 +28,7 @@ NO_RESOURCE_LEVEL = {
     "cloudwatch:PutMetricData",
     "ec2:DescribeCapacityReservations",
     "ec2:DescribeInstances",
+    "ec2:DescribeLaunchTemplateVersions",
     "ec2:DescribeSnapshots",
     "ec2:DescribeSpotInstanceRequests",
     "ec2:DescribeSpotPriceHistory",
@@ -49,6 +50,7 @@ OURS = "gpu-spot-(dev|fleet|prod|research)-|/gpu-spot/(dev|fleet|prod|research)/
 BY_TAG = {
     *("MoveFleets", "EndFleetInstances", "MakeVolume", "MakeCopy", "ReadVolume", "MakeSnapshot"),
     *("TagWhatIsMade", "TagVolume", "MoveVolume", "MoveToInstance", "DeleteSnapshot"),
+    "LaunchFromOwnTemplates",
 }
 # What the stack file names outside of the stack.
 BOUND_OTHERWISE = {
@@ -56,6 +58,8 @@ BOUND_OTHERWISE = {
     "ListDataset": {"StringLike": {"s3:prefix": "imagenet/*"}},
     "OpenRepository": None,
     "PullImages": None,
+    # Its other half, ``LaunchFromOwnTemplates``, is bound by tag, and AWS asks for both.
+    "MakeFleets": {"StringEquals": {"ec2:Region": "us-west-2"}},
 }
 # Calls of the Systems Manager agent that botocore has no client for.
 AGENT_PROTOCOL = {action for action in NO_RESOURCE_LEVEL if action.startswith(("ssm:", "ssmmessages:"))}
@@ -214,10 +218,36 @@ def granted_to_the_controller(stack: str) -> set[str]:
 
 
 OF_BLOCKS = "ec2:DescribeCapacityReservations"
+OF_ZONES = "autoscaling:LaunchInstances"
+
+
+def test_only_a_stack_whose_jobs_have_on_demand_may_launch_in_a_zone() -> None:
+    sids = ("LaunchByZone", "LaunchFromOwnTemplates", "MakeFleets", "ReadTemplates")
+    found = [the(sid, FILES) for sid in sids]
+    assert [statement["Action"] for statement in found] == [
+        [OF_ZONES],
+        ["ec2:CreateFleet"],
+        ["ec2:CreateFleet"],
+        ["ec2:DescribeLaunchTemplateVersions"],
+    ]
+    for statement in found[:2]:
+        assert statement["Condition"]["StringEquals"] == {"aws:ResourceTag/gpu-spot:stack": "prod"}
+    # A block has one zone, and a service no volume.
+    for stack in ("dev", TRAINING):
+        assert not {statement["Sid"] for _, statement in statements_of(stack)} & {*sids}
+    # Without these nobody launches by CreateFleet himself.
+    granted = {
+        action
+        for name, statement in statements_of(FILES)
+        if name.endswith("controller-function")
+        for action in statement["Action"]
+    }
+    assert OF_ZONES in granted
+    assert not {"ec2:RunInstances", "iam:PassRole"} & granted
 
 
 def test_the_controller_may_call_what_it_calls_and_nothing_else() -> None:
-    called = called_operations() - {OF_BLOCKS}
+    called = called_operations() - {OF_BLOCKS, OF_ZONES}
     assert granted_to_the_controller("fleet") - BY_AWS == called
     assert granted_to_the_controller("dev") - BY_AWS == {
         action for action in called if "Fleet" not in action and action != "ec2:TerminateInstances"

@@ -53,6 +53,7 @@ class FakeAws:
     throttled: Counter[str] = field(default_factory=Counter)
     hidden: set[str] = field(default_factory=set)
     hidden_for: dict[str, int] = field(default_factory=dict)
+    full_zones: set[str] = field(default_factory=set)
 
     def add_group(self, name: str, desired: int = 0) -> None:
         self.groups[name] = {"AutoScalingGroupName": name, "DesiredCapacity": desired, "Instances": []}
@@ -243,6 +244,24 @@ class FakeAws:
             group["Instances"].remove(member)
             del self.instances[member["InstanceId"]]
 
+    def _launch_instances(
+        self,
+        AutoScalingGroupName: str,
+        RequestedCapacity: int,
+        AvailabilityZones: list[str],
+        ClientToken: str,
+        RetryStrategy: str,
+    ) -> Any:
+        assert RetryStrategy == "retry-with-group-configuration"
+        group, (zone,) = self.groups[AutoScalingGroupName], AvailabilityZones
+        group["DesiredCapacity"] += RequestedCapacity
+        if zone in self.full_zones:
+            told = {"ErrorCode": "InsufficientInstanceCapacity", "ErrorMessage": f"no capacity in {zone}"}
+            return {"Instances": [], "Errors": [told]}
+        for _ in range(RequestedCapacity):
+            self.add_instance(AutoScalingGroupName, f"i-in-{zone}", spot=False, launched=0.0, heartbeat=None)
+        return {"Instances": [{"AvailabilityZone": zone, "InstanceIds": [f"i-in-{zone}"]}], "Errors": []}
+
     def _set_instance_protection(
         self, AutoScalingGroupName: str, InstanceIds: list[str], ProtectedFromScaleIn: bool
     ) -> None:
@@ -290,6 +309,7 @@ _METHODS = {
     ),
     "autoscaling": (
         "describe_scaling_activities",
+        "launch_instances",
         "set_desired_capacity",
         "set_instance_protection",
         "terminate_instance_in_auto_scaling_group",

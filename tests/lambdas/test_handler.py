@@ -77,7 +77,7 @@ def test_a_recorded_warning_starts_on_demand_and_says_why(aws: FakeAws, log: io.
     assert line["group"] == "inference"
     assert line["reason"] == "target 2, 1 primary ready and staying, 1 doomed"
     assert line["actions"] == [
-        {"action": "SetDesired", "side": "fallback", "capacity": 1, "reason": line["reason"]}
+        {"action": "SetDesired", "side": "fallback", "capacity": 1, "reason": line["reason"], "zone": ""}
     ]
     assert (line["ready"], line["doomed"], line["spot"], line["carried_out"]) == (2, 1, 2, True)
 

@@ -11,7 +11,7 @@ import heapq
 import math
 from collections.abc import Callable, Collection
 
-from gpu_spot.market.replay.fleet import Fleet, Orders, Rebalanced, SelfReporting
+from gpu_spot.market.replay.fleet import ByZone, Fleet, Orders, Rebalanced, SelfReporting
 from gpu_spot.market.replay.groups import (
     HEALTH_SECONDS,
     HOOK_SECONDS,
@@ -27,7 +27,7 @@ from gpu_spot.market.replay.warm_pool import WarmPool
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
 from gpu_spot.market.supply.spot import SpotMarket, draw
 from lambdas.core.memory import PRICE_SECONDS
-from lambdas.core.model import Market, Side
+from lambdas.core.model import Market, Pool, Side
 
 
 class Replay:
@@ -61,7 +61,10 @@ class Replay:
         self._primary = PrimaryGroup(shape, market, rules)
         self._warm = WarmPool(rules)
         self._unseen = False
+        self._tick = 0
         self.played = 0
+        if isinstance(fleet, ByZone):
+            fleet.ask(self._sold_in)
 
     def run(self, ticks: int | None = None, on_tick: Callable[[int, Span], None] | None = None) -> Ledger:
         """Replay from tick 0, at most to the end of the market; ``on_tick`` hears every played tick."""
@@ -80,7 +83,7 @@ class Replay:
         return self.ledger
 
     def _play(self, tick: int) -> bool:
-        now = self.start + tick * TICK_SECONDS
+        self._tick, now = tick, self.start + tick * TICK_SECONDS
         self.fleet.tick(now)
         if quoted := self.market.quotes(tick):
             self.fleet.priced(dict(zip(self.shape.pools, quoted, strict=True)))
@@ -213,7 +216,10 @@ class Replay:
             self._note(tick, "release", len(gone), "")
             if booting:
                 self._note(tick, "release-booting", booting, "")
-        return bool(self._orders.released) or self._orders.desired != before.desired
+        for instance_id, pool in self._orders.placed:
+            self._hold(tick, instance_id, self.shape.pools.index(pool), Market.ON_DEMAND, Side.FALLBACK)
+        changed = bool(self._orders.released or self._orders.placed)
+        return changed or self._orders.desired != before.desired
 
     # What the groups do.
 
@@ -232,9 +238,7 @@ class Replay:
         missing = self._orders.desired[Side.FALLBACK] - live
         refused = False
         for attempt, pool in enumerate(on_demand_pools(self.shape, self.held, missing)):
-            if self.market.on_demand_is_dry(tick) or self._by_chance(
-                self.rules.on_demand_refusal, f"on-demand {attempt}", tick
-            ):
+            if self._has_no_on_demand(f"on-demand {attempt}", tick):
                 refused = True
                 continue
             warm = self._warm.take(tick)
@@ -251,6 +255,12 @@ class Replay:
 
     def _launch(self, tick: int, pool: int, market: Market, side: Side, *, warm: bool = False) -> None:
         instance_id = self.fleet.launched(self.shape.pools[pool], market, side, warm=warm)
+        self._hold(tick, instance_id, pool, market, side, warm=warm)
+
+    def _hold(
+        self, tick: int, instance_id: str, pool: int, market: Market, side: Side, *, warm: bool = False
+    ) -> None:
+        """Take an instance in that was launched."""
         ready_tick = tick + ticks(self._boot(warm, tick))
         held = HeldInstance(
             id=instance_id,
@@ -265,6 +275,15 @@ class Replay:
         heapq.heappush(self._agenda, held.healthy_tick)
         heapq.heappush(self._agenda, ready_tick)
         self._note(tick, f"launch-{market}", 1, str(self.shape.pools[pool]))
+
+    def _sold_in(self, zone: str) -> Pool | None:
+        """Return what a zone sells on-demand now; it may be refused like any launch."""
+        pool = next((pool for pool in self.shape.pools if pool.zone == zone), None)
+        return None if self._has_no_on_demand(f"on-demand in {zone}", self._tick) else pool
+
+    def _has_no_on_demand(self, attempt: str, tick: int) -> bool:
+        refusal = self.rules.on_demand_refusal
+        return self.market.on_demand_is_dry(tick) or self._by_chance(refusal, attempt, tick)
 
     def _boot(self, warm: bool, tick: int) -> float:
         """Return how many seconds the next launch takes until it is ready."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
@@ -27,11 +27,15 @@ from lambdas.core.refusals import REFUSAL_SECONDS, classify
 
 @dataclass(frozen=True, slots=True)
 class Orders:
-    """What the controller asked for after a look, whom it let go, and when to look again."""
+    """What the controller asked for after a look, whom it let go, and when to look again.
+
+    ``placed`` are on-demand instances that it had launched in a zone of its choice while it looked.
+    """
 
     desired: Mapping[Side, int]
     released: tuple[str, ...] = ()
     wake_at: float | None = None
+    placed: tuple[tuple[str, Pool], ...] = ()
 
 
 class Fleet(Protocol):
@@ -91,6 +95,15 @@ class Rebalanced(Protocol):
 
     def ended(self, instance_ids: Iterable[str]) -> None:
         """The group has ended these instances."""
+        ...
+
+
+@runtime_checkable
+class ByZone(Protocol):
+    """A fleet whose controller may ask for on-demand in one zone while it looks; see ``Orders.placed``."""
+
+    def ask(self, market: Callable[[str], Pool | None]) -> None:
+        """Ask ``market`` for what on-demand it sells in a zone now, ``None``: nothing."""
         ...
 
 

@@ -68,6 +68,7 @@ class CapacityGroup(pulumi.ComponentResource):
     primary_name: pulumi.Output[str]
     fallback_name: pulumi.Output[str] | None
     is_kept: bool
+    by_zone: bool
 
     def __init__(
         self, name: str, args: CapacityGroupArgs, opts: pulumi.ResourceOptions | None = None
@@ -79,6 +80,11 @@ class CapacityGroup(pulumi.ComponentResource):
         self.primary_name = self._fleet().id if is_fleet else self._mixed_group().name
         self.fallback_name = self._fallback().name if args.fallback else None
         self.is_kept = args.capacity.is_kept
+        # For a job, whose volume is in one zone. LaunchInstances takes no group with a warm pool (Auto
+        # Scaling guide, "Launch instances synchronously", limitations); a Capacity Block has but one zone.
+        self.by_zone = bool(
+            args.run is not None and args.fallback and not args.block and not args.capacity.warm_instances
+        )
         if self.is_kept:
             self._parameters()
         self.register_outputs({"primary": self.primary_name, "fallback": self.fallback_name})
@@ -281,6 +287,7 @@ class CapacityGroup(pulumi.ComponentResource):
             block=args.block.reservation if args.block else "",
             zones=tuple(args.subnet_ids),
             on_demand_prices=self._on_demand_prices(),
+            by_zone=self.by_zone,
         )
 
     def _on_demand_prices(self) -> dict[str, float]:

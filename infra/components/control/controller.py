@@ -28,7 +28,8 @@ SERVICE: Final = "controller"
 class ControllerArgs:
     """``ready_after``: what must exist before the first wake-up, and be gone only after the last one.
 
-    ``fleets``: whether some of the groups are Spot Fleets; ``blocks``: whether some have a Capacity Block.
+    ``fleets``: whether some of the groups are Spot Fleets; ``blocks``: whether some have a Capacity Block;
+    ``zones``: whether some are asked for on-demand in one zone.
     """
 
     scope: Scope
@@ -36,6 +37,7 @@ class ControllerArgs:
     log_retention_days: int
     fleets: bool
     blocks: bool
+    zones: bool
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -77,6 +79,7 @@ class Controller(pulumi.ComponentResource):
                     log_group_arn=log.arn,
                     fleets=args.fleets,
                     blocks=args.blocks,
+                    zones=args.zones,
                 ),
             ),
             child,

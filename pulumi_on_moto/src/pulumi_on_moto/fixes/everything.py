@@ -15,6 +15,7 @@ from pulumi_on_moto.fixes.fleets.changing import CANCEL, MODIFY, REQUEST
 from pulumi_on_moto.fixes.fleets.showing import HISTORY, MEMBERS, REQUESTS
 from pulumi_on_moto.fixes.groups.activities import ACTIVITIES
 from pulumi_on_moto.fixes.groups.capacity import BOUNDS, MAXIMUM, NO_REFILL
+from pulumi_on_moto.fixes.groups.launches import LAUNCHES
 from pulumi_on_moto.fixes.groups.lifecycle import HOOKS
 from pulumi_on_moto.fixes.groups.policy import KEPT_POLICY
 from pulumi_on_moto.fixes.groups.termination import NAMED_INSTANCE
@@ -50,6 +51,7 @@ FIXES: Final[tuple[Fix, ...]] = (
     TERMINATION,
     ACTIVITIES,
     WARM_POOL,
+    LAUNCHES,
     HOOKS,
     REQUEST,
     MODIFY,

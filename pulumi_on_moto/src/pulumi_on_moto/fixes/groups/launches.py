@@ -1,0 +1,112 @@
+"""``LaunchInstances``: instances in one zone, at once, or the reason why there are none."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.models import AutoScalingBackend, FakeAutoScalingGroup
+from moto.autoscaling.responses import AutoScalingResponse
+from moto.core.responses import ActionResult
+
+from pulumi_on_moto.fixes.fix import Fix
+from pulumi_on_moto.fixes.speedups.answers import changed
+
+RETRY: Final = "retry-with-group-configuration"
+_STRATEGIES: Final = ("none", RETRY)
+_NONE_LEFT: Final = (
+    "We currently do not have sufficient capacity in the Availability Zone you requested. Our system will be "
+    "working on provisioning additional capacity."
+)
+
+
+class Seller(Protocol):
+    """Who plays the market for launches in one zone."""
+
+    def sell(self, group: FakeAutoScalingGroup, zone: str, capacity: int) -> list[Any]:
+        """Launch ``capacity`` into the group (``members.join``); return moto's instances, none if refused."""
+        ...
+
+
+def offer(backend: AutoScalingBackend, seller: Seller) -> None:
+    """Have ``seller`` asked for what is launched in one zone; without one every zone is empty."""
+    backend.local_seller = seller  # type: ignore[attr-defined]
+
+
+def _launch_instances(response: AutoScalingResponse) -> ActionResult:
+    backend, name = response.autoscaling_backend, response._get_param("AutoScalingGroupName")
+    group = backend.autoscaling_groups.get(name)
+    if group is None:
+        raise ValidationError("AutoScalingGroup name not found - null")
+    capacity = response._get_int_param("RequestedCapacity")
+    strategy = response._get_param("RetryStrategy", "none")
+    zones = response._get_param("AvailabilityZones", [])
+    problem = _problem(group, capacity, zones, strategy)
+    if problem is not None:
+        raise ValidationError(problem)
+    changed()
+    zone = zones[0] if zones else group.availability_zones[0]
+    seller: Seller | None = getattr(backend, "local_seller", None)
+    launched = [] if seller is None else seller.sell(group, zone, capacity)
+    if launched or strategy == RETRY:
+        group.desired_capacity = int(group.desired_capacity or 0) + capacity
+    return ActionResult(
+        {
+            "AutoScalingGroupName": name,
+            "ClientToken": response._get_param("ClientToken"),
+            "Instances": [_told(instance) for instance in launched],
+            "Errors": []
+            if launched
+            else [
+                {
+                    "AvailabilityZone": zone,
+                    "MarketType": "OnDemand",
+                    "ErrorCode": "InsufficientInstanceCapacity",
+                    "ErrorMessage": _NONE_LEFT,
+                }
+            ],
+        }
+    )
+
+
+def _problem(group: FakeAutoScalingGroup, capacity: int, zones: list[str], strategy: str) -> str | None:
+    """Return why Auto Scaling refuses the call, None where it does not (see ``LAUNCHES``)."""
+    distribution = (group.mixed_instances_policy or {}).get("InstancesDistribution") or {}
+    share = int(distribution.get("OnDemandPercentageAboveBaseCapacity", 100))
+    base = int(distribution.get("OnDemandBaseCapacity") or 0)
+    high = int(group.max_size or 0)
+    if strategy not in _STRATEGIES:
+        return f"RetryStrategy is {strategy!r}, allowed: {', '.join(_STRATEGIES)}"
+    if group.get_warm_pool() is not None:
+        return "LaunchInstances is not supported for a group with a warm pool"
+    if share != 100 and (share or base):
+        return "LaunchInstances takes a mixed instances policy of On-Demand alone or of Spot alone"
+    if not zones and len(group.availability_zones) > 1:
+        return "a group of several Availability Zones needs one of them"
+    if unknown := [zone for zone in zones if zone not in group.availability_zones]:
+        return f"Availability Zone {unknown[0]!r} is not one of the group's"
+    if int(group.desired_capacity or 0) + capacity > high:
+        return f"{capacity} more than {group.desired_capacity} are above max value {high} of the group"
+    return None
+
+
+def _told(instance: Any) -> dict[str, Any]:
+    return {
+        "InstanceType": instance.instance_type,
+        "MarketType": "OnDemand" if getattr(instance, "lifecycle", None) != "spot" else "Spot",
+        "SubnetId": instance.subnet_id,
+        "AvailabilityZone": instance.placement.zone,
+        "InstanceIds": [instance.id],
+    }
+
+
+# Auto Scaling guide, "Launch instances synchronously", its note and its limitations; API reference,
+# LaunchInstances. That more than the maximum is refused, and that what was launched raises the desired
+# capacity, is taken from SetDesiredCapacity and from the retry strategy: the pages found do not say it.
+LAUNCHES: Final = Fix(
+    "launches in one zone",
+    moto="LaunchInstances is missing",
+    aws="launches in one zone at once, or tells why not and, where asked, seeks as much in all zones of the "
+    "group; takes no group with a warm pool, nor one that mixes spot and on-demand",
+    patches=((AutoScalingResponse, "launch_instances", _launch_instances),),
+)

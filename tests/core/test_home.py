@@ -1,0 +1,65 @@
+"""Where a job's volume is: on-demand is asked for there, if its fallback takes such orders."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lambdas.core.availability import Decision, decide
+from lambdas.core.memory import Memory, dump, learn, parse
+from lambdas.core.model import Group, Instance, Pool, SetDesired, Side
+from lambdas.core.policies import build
+from tests.core.build import NOW, observe, refusal, spot
+
+JOB = Group("resnet", target=1, maximum=2, break_before_make=True, by_zone=True)
+NO_SPOT = refusal("Could not launch Spot Instances. UnfulfillableCapacity - no capacity")
+SHORT = observe(group=JOB, fallback_desired=0, refusals=(NO_SPOT,))
+AT_HOME = Memory(home="us-west-2a")
+
+
+def in_b(ready_since: float | None) -> Instance:
+    """Return an instance of the job in the other zone; it waits for the job where it is not ready."""
+    pool, waits = Pool("g6.xlarge", "us-west-2b"), ready_since is None
+    return replace(spot("b"), pool=pool, ready_since=ready_since, standing_by=waits)
+
+
+def asked(decision: Decision) -> list[tuple[int, str]]:
+    """Return what a decision sets on the fallback, and where."""
+    sets = [a for a in decision.actions if isinstance(a, SetDesired) and a.side is Side.FALLBACK]
+    return [(a.capacity, a.zone) for a in sets]
+
+
+def decided(memory: Memory, state: object = SHORT) -> list[tuple[int, str]]:
+    return asked(decide(state, build("expected-cost", {"shortageCost": 2.0}), memory, NOW))
+
+
+def test_home_is_the_zone_of_who_was_at_work_last() -> None:
+    first = learn(Memory(), observe(spot("a"), in_b(None), group=JOB), NOW)
+    assert first.home == "us-west-2a"  # who waits has no volume
+    assert learn(first, SHORT, NOW).home == "us-west-2a"
+    taken_over = learn(first, observe(spot("a"), in_b(NOW - 10), group=JOB), NOW)
+    assert taken_over.home == "us-west-2b"
+    assert parse(dump(taken_over)).home == "us-west-2b"
+    unplaced = replace(spot("c"), pool=Pool("g5.xlarge", ""))  # a fleet's list names no zone
+    assert learn(first, observe(unplaced, group=JOB), NOW).home == "us-west-2a"
+
+
+def test_a_service_has_no_home() -> None:
+    assert learn(AT_HOME, observe(spot("a")), NOW).home == ""
+
+
+def test_on_demand_is_asked_for_at_home() -> None:
+    assert decided(AT_HOME) == [(1, "us-west-2a")]
+
+
+def test_who_has_no_home_or_takes_no_such_order_launches_anywhere() -> None:
+    assert decided(Memory()) == [(1, "")]
+    assert decided(AT_HOME, replace(SHORT, group=replace(JOB, by_zone=False))) == [(1, "")]
+
+
+def test_what_is_lowered_names_no_zone() -> None:
+    assert decided(AT_HOME, replace(SHORT, fallback_desired=2)) == [(1, "")]
+
+
+def test_it_is_asked_for_once() -> None:
+    first = decide(SHORT, build("expected-cost", {"shortageCost": 2.0}), AT_HOME, NOW)
+    assert decided(first.memory, replace(SHORT, fallback_desired=1)) == []

@@ -91,7 +91,6 @@ def test_on_demand_trains_while_spot_is_refused_and_hands_the_job_back() -> None
     # On-demand comes to the volume, which only spot's next zone makes follow.
     assert away["from"]["zone"] == away["to"]["zone"] == "us-west-2a"
     assert away["parts"]["snapshot"] == 0
-    assert away["seconds"] < back["seconds"]
     for move in (away, back):
         assert move["content"]["equal"]
         assert move["steps_lost"] == 0

@@ -56,8 +56,23 @@ if [[ ! -x $control ]] || ! "$control" -a fetch-config -m ec2 -s -c "ssm:$CLOUDW
 fi
 systemctl try-restart rsyslog.service || say 'no rsyslog: the log of the units stays in the journal'
 
-step="fetch s3://$AGENT_BUCKET/$AGENT_KEY"
 home=$root/opt/gpu-spot
+step='find Python 3.11 or newer'
+# The image's own comes first; some have an old one by that name, and a newer one beside it.
+found=
+for python in "$root"/usr{,/local}/bin/python3{,.1{4..1}} ''; do
+  [[ -x $python ]] || continue
+  ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || break
+  found+=", $("$python" --version 2>&1) as $python"
+done
+step+=": found ${found:2}"
+[[ -n $python ]]
+ln --symbolic --force --no-dereference "$python" "$home/python" # what the units run
+
+step='find nft or iptables: without them a job could take the role of the instance'
+[[ " $UNITS " != *' gpu-spot-run.service '* || -x $root/usr/sbin/nft || -x $root/usr/sbin/iptables ]]
+
+step="fetch s3://$AGENT_BUCKET/$AGENT_KEY"
 archive=$home/agent.zip
 aws s3 cp --only-show-errors "s3://$AGENT_BUCKET/$AGENT_KEY" "$archive"
 
@@ -67,7 +82,7 @@ sha256sum --check --status <<<"$AGENT_SHA256  $archive"
 step='unpack the node agent'
 if [[ ! -d $home/$AGENT_SHA256 ]]; then
   rm --recursive --force "$home/unpacking"
-  python3 -m zipfile -e "$archive" "$home/unpacking"
+  "$home/python" -m zipfile -e "$archive" "$home/unpacking"
   mv "$home/unpacking" "$home/$AGENT_SHA256"
 fi
 rm "$archive"

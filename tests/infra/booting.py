@@ -70,6 +70,10 @@ class Machine:
         self._tool(tools / "aws", AWS)
         for name in ("systemctl", "shutdown", "sleep"):
             self._tool(tools / name, self._recorder(name))
+        for folder in ("usr/bin", "usr/sbin"):
+            (self.root / folder).mkdir(parents=True)
+        (self.root / "usr/bin/python3").symlink_to(os.path.realpath(sys.executable))
+        (self.root / "usr/sbin/nft").touch(mode=0o755)
         control = self.root / "opt/aws/amazon-cloudwatch-agent/bin/amazon-cloudwatch-agent-ctl"
         control.parent.mkdir(parents=True)
         self._tool(control, self._recorder("cloudwatch-agent"))

@@ -25,6 +25,7 @@ from userdata.agent import cli
 from userdata.agent.config import model as config
 from userdata.agent.config import names
 from userdata.agent.machine.errors import ConfigError
+from userdata.agent.work.process import GIVE_BACK_SECONDS, STOP_SECONDS
 from userdata.render import LIMIT_BYTES, SCRIPT, BootSettings, render, units
 
 ARCHIVE = agent_archive.build()
@@ -251,6 +252,84 @@ def test_an_image_that_cannot_mount_the_file_system_is_reported_and_the_launch_a
     helper.touch(mode=0o755)
     machine.store("bucket", ARCHIVE.key, ARCHIVE.path.read_bytes())
     assert machine.boot().returncode == 0
+
+
+def old_python(path: Path, version: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    path.write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo "Python {version}" || exit 1\n')
+    path.chmod(0o755)
+
+
+def test_the_units_run_the_first_python_that_is_new_enough(machine: Machine) -> None:
+    machine.write_files(render(settings()))
+    old_python(machine.root / "usr/bin/python3", "3.9.16")
+    newer = machine.root / "usr/bin/python3.12"
+    newer.symlink_to(os.path.realpath(sys.executable))
+    assert machine.boot().returncode == 0
+    chosen = machine.root / "opt/gpu-spot/python"
+    assert chosen.readlink() == newer
+    # As the units call it: a link to a link finds its own standard library.
+    command = [chosen, "-S", "-c", "import json, sys; print(sys.version_info >= (3, 11))"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True\n"
+
+
+@pytest.mark.parametrize("versions", [[], ["3.9.16"], ["3.10.12", "3.9.16"]])
+def test_an_image_whose_python_is_too_old_fails_the_boot_by_name(
+    versions: list[str], machine: Machine
+) -> None:
+    machine.write_files(render(settings()))
+    (machine.root / "usr/bin/python3").unlink()
+    places = [machine.root / "usr/bin/python3", machine.root / "usr/local/bin/python3"]
+    for path, version in zip(places, versions, strict=False):
+        old_python(path, version)
+    found = ", ".join(f"Python {version} as {path}" for path, version in zip(places, versions, strict=False))
+    failed(machine, f"find Python 3.11 or newer: found {found}")
+    assert machine.calls("aws")[-1] == ABANDONED
+
+
+def test_an_image_that_cannot_keep_a_job_from_the_metadata_fails_the_boot(machine: Machine) -> None:
+    (machine.root / "usr/sbin/nft").unlink()
+    machine.write_files(render(settings()))
+    assert machine.boot().returncode == 0  # a service is its owner's
+    machine.write_files(render(settings(configs.training(hooks=HOOKS))))
+    machine.store("bucket", ARCHIVE.key, ARCHIVE.path.read_bytes())
+    done = machine.boot()
+    assert "FAILED with status 1: find nft or iptables" in done.stdout
+    (machine.root / "usr/sbin/iptables").touch(mode=0o755)
+    assert machine.boot().returncode == 0
+
+
+def test_systemd_accepts_the_units(tmp_path: Path, require_program: Callable[..., str]) -> None:
+    """An unknown setting is a warning, after which the unit starts without it."""
+    program = require_program("systemd-analyze", package="systemd")
+    folder = Path(SCRIPT).parent / "agent/units"
+    paths = []
+    for unit in sorted(folder.glob("*.service")):
+        text = unit.read_text("utf-8")
+        assert set(re.findall(r"^Exec\w+=(\S+) -S -m userdata\.agent ", text, re.M)) == {
+            "/opt/gpu-spot/python"
+        }
+        paths.append(tmp_path / unit.name)
+        paths[-1].write_text(text.replace("/opt/gpu-spot/python", sys.executable), "utf-8")
+    command = [program, "verify", "--man=no", *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert [line for line in done.stderr.splitlines() if "gpu-spot" in line] == []
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("unit", [names.UNIT_RUN, names.UNIT_WORK])
+def test_work_gets_files_and_pinned_memory_and_may_lose_a_child_to_the_kernel(unit: str) -> None:
+    lines = (SCRIPT.parent / "agent/units" / unit).read_text("utf-8").splitlines()
+    wanted = {
+        *("LimitNOFILE=1048576", "LimitMEMLOCK=infinity", "LimitCORE=0", "TasksMax=infinity"),
+        # The default, stop, ends the unit when the kernel kills one data loader for its memory.
+        *("OOMPolicy=continue", "OOMScoreAdjust=-500", "KillMode=mixed"),
+    }
+    assert wanted <= set(lines)
+    assert "Requires=" not in "".join(line for line in lines if not line.startswith("#"))
+    stop = next(line for line in lines if line.startswith("TimeoutStopSec="))
+    assert float(stop.partition("=")[2]) == STOP_SECONDS + GIVE_BACK_SECONDS
 
 
 def test_where_nobody_waits_for_the_launch_the_power_goes_off(machine: Machine) -> None:

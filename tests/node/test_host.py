@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ import pytest
 from userdata.agent.machine import files
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
+
+ROOT = Path(__file__).parents[2]
 
 
 def image(path: Path, mib: int) -> str:
@@ -53,15 +56,57 @@ def test_xfs_is_made_once_and_never_over_something(tmp_path: Path) -> None:
     assert host.filesystem(used) == "ext4"
 
 
-def test_the_visible_mount_is_the_last_one(tmp_path: Path) -> None:
-    table = tmp_path / "mounts"
-    table.write_text(
-        "/dev/a /dltraining xfs rw 0 0\n/dev/b /with\\040space xfs rw 0 0\n/dev/c /dltraining xfs rw 0 0\n"
+MOUNTS = """
+import subprocess, sys
+from pathlib import Path
+from userdata.agent.config.model import EfsMount
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.storage import efs
+
+class Host(SystemHost):
+    def run(self, argv, stdin="", environment=None):
+        if argv[:3] == ["mount", "-t", "efs"]:  # without a network
+            argv = ["mount", "-t", "tmpfs", argv[-2], argv[-1]]
+        return super().run(argv, stdin, environment)
+
+def mount(source, path):
+    Path(path).mkdir(parents=True, exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", source, path], check=True)
+
+host, data = Host(), Path(sys.argv[1], "with space")
+below = data / "checkpoints" / "resnet"
+mounts = [EfsMount("fs-1", "fsap-1", str(below))]
+below.mkdir(parents=True)
+print(host.mounted(data), host.mounted(below), host.mounted(data / "none"), host.mounted(data / "none" / "x"))
+efs.mount_all(host, mounts)          # too early: the volume is not here yet
+print(host.mounted(below))
+mount("volume", data)                # and covers it
+print(host.mounted(data), host.mounted(below))
+below.mkdir(parents=True)            # the volume's own folder, to which the work would write
+print(host.mounted(below))
+efs.mount_all(host, mounts)
+print(host.mounted(below), host.mounted(below / ".."))
+mount("later", below)
+print(host.mounted(below))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may mount")
+def test_mounted_is_what_is_seen_at_a_path_and_not_what_a_table_lists(tmp_path: Path) -> None:
+    """A mount of EFS that the data volume covers does not count: checkpoints would go to the volume."""
+    command = ["unshare", "--mount", sys.executable, "-c", MOUNTS, str(tmp_path)]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
-    host = SystemHost(mounts=table)
-    assert host.mounted(Path("/dltraining")) == "/dev/c"
-    assert host.mounted(Path("/with space")) == "/dev/b"
-    assert host.mounted(Path("/else")) is None
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        "None None None None",
+        "fs-1:/",
+        "volume None",
+        "None",
+        "fs-1:/ None",
+        "later",
+    ]
 
 
 def test_a_command_that_fails_says_why_in_one_line() -> None:

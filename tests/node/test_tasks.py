@@ -266,3 +266,23 @@ def test_no_job_starts_as_a_user_that_could_take_the_instances_role(
     made.host.run = run  # type: ignore[method-assign]
     with pytest.raises(AgentError, match="user 990 cannot be kept from the instance's metadata"):
         tasks.run(made)
+
+
+def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(
+    aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+) -> None:
+    """A failed `volume up` once left EFS below a folder of the root disk, and checkpoints beside it."""
+    made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
+    below = "/dltraining/checkpoints/resnet"
+    mounts = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": path} for path in (below, "/models")]
+    made.config = configs.load(configs.training(volume={"sizeGib": 1}, efs=mounts))
+    ran: list[Any] = []
+    made.host.run = lambda argv, stdin="": ran.append(argv) or ""  # type: ignore[method-assign, func-returns-value]
+    assert tasks.efs(made) == 0
+    assert [argv[-1] for argv in ran if argv[0] == "mount"] == ["/models"]
+    with pytest.raises(AgentError, match=r"^/dltraining: the data volume is not mounted; nothing is written"):
+        made.mount()
+    made.host.mounted = lambda path: "/dev/vol-1" if path == made.data else None  # type: ignore[method-assign]
+    ran.clear()
+    made.mount()
+    assert [argv[-1] for argv in ran if argv[0] == "mount"] == [below, "/models"]

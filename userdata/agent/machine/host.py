@@ -17,7 +17,7 @@ from userdata.agent.machine import freeze
 from userdata.agent.machine.errors import AgentError, CommandError
 
 _SYS_BLOCK = Path("/sys/block")
-_MOUNTS = Path("/proc/self/mounts")
+_MOUNT = re.compile(r"^mnt_id:\s+(\d+)", re.M)
 _ATTEND_EVERY: Final = 0.5
 _LAST_GRACE: Final = 5.0
 """Seconds that a command has which nobody waits for any longer."""
@@ -59,7 +59,7 @@ class Host(Protocol):
         ...
 
     def mounted(self, path: Path) -> str | None:
-        """Return the device mounted at ``path``, or None."""
+        """Return what is mounted at ``path`` and seen there, such as a device; None: nothing is."""
         ...
 
     def mount(self, device: str, path: Path) -> None:
@@ -105,9 +105,8 @@ class Host(Protocol):
 class SystemHost:
     """The real machine: sysfs, procfs and the usual commands."""
 
-    def __init__(self, sys_block: Path = _SYS_BLOCK, mounts: Path = _MOUNTS) -> None:
+    def __init__(self, sys_block: Path = _SYS_BLOCK) -> None:
         self._sys_block = sys_block
-        self._mounts = mounts
         self._attend: Callable[[], None] | None = None
 
     def device_of(self, volume: str) -> str | None:
@@ -139,13 +138,27 @@ class SystemHost:
         self.run(["mkfs.xfs", "-q", device])
 
     def mounted(self, path: Path) -> str | None:
-        """Read the kernel's table; the last entry for a path is the visible one."""
-        found = None
-        for line in self._mounts.read_text().splitlines():
-            source, target, *_ = line.split(" ")
-            if target.replace("\\040", " ") == str(path):
-                found = source
-        return found
+        """Ask the kernel on which mount the path itself stands (proc(5), ``mnt_id`` and ``mountinfo``).
+
+        A table of mounts also lists one that a later mount above it covers: what is written to its path does
+        not go there.
+        """
+        try:
+            handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise AgentError(f"{path}: {error.strerror}") from None
+        try:
+            number = _MOUNT.findall(Path(f"/proc/self/fdinfo/{handle}").read_text())[0]
+        finally:
+            os.close(handle)
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            front, _, back = line.partition(" - ")
+            mount, _, _, _, place, *_ = front.split(" ")
+            if mount == number:
+                return _plain(back.split(" ")[1]) if _plain(place) == os.path.realpath(path) else None
+        return None
 
     def mount(self, device: str, path: Path) -> None:
         """Mount without access times and without device files or set-user-id programs from the volume."""
@@ -253,6 +266,11 @@ class SystemHost:
                 given = None  # it has it; what was read so far is kept
                 if self._attend is not None:
                     self._attend()
+
+
+def _plain(escaped: str) -> str:
+    """Return a path of ``mountinfo`` without its octal escapes."""
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), escaped)
 
 
 def _end_group(process: subprocess.Popen[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import partial
+from pathlib import Path
 
 from userdata.agent.aws import hooks
 from userdata.agent.machine import log
@@ -33,10 +34,15 @@ def hook(node: Node, which: str, result: hooks.Result) -> int:
 
 
 def efs(node: Node) -> int:
-    """Mount the file systems."""
+    """Mount the file systems; those on a data volume that is not here yet are left to `run`."""
     from userdata.agent.storage.efs import mount_all
 
-    mount_all(node.host, node.config.efs)
+    mounts = node.config.efs
+    if node.config.volume and node.host.mounted(node.data) is None:
+        # Mounted now they would be covered by the volume, and the work would write to it in their place.
+        mounts = tuple(one for one in mounts if not Path(one.path).is_relative_to(node.data))
+        log.info("the data volume is not here yet", left=len(node.config.efs) - len(mounts))
+    mount_all(node.host, mounts)
     return 0
 
 

@@ -158,10 +158,16 @@ class Node:
         return group
 
     def mount(self) -> None:
-        """Mount what the work reads and writes beside its volume; what is mounted stays."""
+        """Mount what the work reads and writes beside its volume; what is mounted stays.
+
+        Raises:
+            AgentError: something is missing, such as the data volume: nothing may be written in its place.
+        """
         from userdata.agent.storage import datasets, efs
 
         config = self.config
+        if config.volume and self.host.mounted(self.data) is None:
+            raise AgentError(f"{self.data}: the data volume is not mounted; nothing is written in its place")
         efs.mount_all(self.host, config.efs)
 
         def find() -> dict[str, datasets.Attached]:

@@ -107,6 +107,15 @@ def test_the_dashboard_draws_what_the_agent_sends() -> None:
         assert set(added_up) == set(gpus["append_dimensions"])
 
 
+def test_the_number_of_gpu_metrics_does_not_grow_with_gpus_and_instances() -> None:
+    configuration = json.loads(shipped("dev").the("Parameter", "inference-agent")["insecureValue"])
+    gpus = configuration["metrics"]["metrics_collected"]["nvidia_gpu"]
+    assert gpus["drop_original_metrics"] == gpus["measurement"]
+    # A month of a custom metric is $0.30: docs/node-agent.md says what a group costs at most.
+    page = (Path(__file__).parents[2] / "docs" / "node-agent.md").read_text("utf-8")
+    assert f"${0.3 * len(gpus['measurement']):.2f} a group" in page
+
+
 def test_the_cloudwatch_agent_hears_our_lines_and_reads_our_logs() -> None:
     known = shipped("dev")
     configuration = json.loads(known.the("Parameter", "inference-agent")["insecureValue"])["logs"]

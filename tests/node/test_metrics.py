@@ -180,6 +180,25 @@ def collector(gpus: Gpus, sink: Sink, clock: FakeClock, tmp: Path) -> Collector:
     return Collector(config, "i-1", gpus, Owners(tmp), sink, clock, lambda: 61.23, depths, lambda: 12.34)
 
 
+def test_a_worker_on_several_gpus_is_as_busy_as_they_are_in_the_mean(
+    listener: Listener, clock: FakeClock, tmp_path: Path
+) -> None:
+    (tmp_path / "workers").mkdir()
+    (tmp_path / "workers" / "0.json").write_text(json.dumps({"slot": 0, "gpu": 0, "pid": os.getpid()}))
+    me, other = os.getpid(), 2**22 + 1
+    gpus = [FakeGpu(f"GPU-{n}", {me: 100 * MIB}, [(me, 1, 90 + n)]) for n in range(8)]
+    gpus[7].memory, gpus[7].samples = {other: 1}, [(other, 1, 100)]  # none of its own
+    # Two processes of one worker on one GPU: the samples of both may add up to more than there is.
+    gpus[0].memory[other], gpus[0].samples = 1, [(me, 1, 70), (other, 1, 50)]
+    collect = collector(Gpus(FakeNvml(gpus), 8), Sink(listener.port), clock, tmp_path)
+    collect.tick()
+    collect.send()
+    _, worker, rest = listener.receive()
+    assert worker["WorkerGpuUtilization"] == round((70 + 91 + 92 + 93 + 94 + 95 + 96) / 7, 1)
+    assert worker["WorkerGpuMemory"] == 700.0
+    assert (rest["slot"], rest["WorkerGpuUtilization"]) == ("other", 75.0)
+
+
 def test_looks_become_lines_that_cloudwatch_reads(
     listener: Listener, clock: FakeClock, tmp_path: Path
 ) -> None:

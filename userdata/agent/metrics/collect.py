@@ -74,7 +74,7 @@ class Collector:
             self.send()
 
     def _add(self, look: Look) -> None:
-        utilization: dict[str, float] = {}
+        utilization: dict[str, dict[str, float]] = {}
         memory: dict[str, float] = {}
         for gpu in look.gpus:
             # The counter starts again at 0 when the driver is reloaded; the first look is the base.
@@ -84,11 +84,13 @@ class Collector:
                 self._ecc[gpu.uuid] = gpu.ecc_uncorrected
             for process in gpu.processes:
                 slot = self._owners.slot_of(process.pid)
-                utilization[slot] = utilization.get(slot, 0.0) + process.utilization
+                on = utilization.setdefault(slot, {})
+                on[gpu.uuid] = on.get(gpu.uuid, 0.0) + process.utilization
                 memory[slot] = memory.get(slot, 0.0) + (process.memory_mib or 0.0)
                 self._uuids.setdefault(slot, set()).add(gpu.uuid)
         for slot in list(utilization)[:_MOST_SLOTS]:
-            self._utilization.setdefault(slot, []).append(round(utilization[slot], 1))
+            busy = [min(share, 100.0) for share in utilization[slot].values()]
+            self._utilization.setdefault(slot, []).append(round(sum(busy) / len(busy), 1))
             self._memory.setdefault(slot, []).append(round(memory[slot], 1))
         for uuid, code in look.xids:
             log.error("Xid", uuid=uuid, code=code)

@@ -25,7 +25,7 @@ USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.
 BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
 FITS := $(notdir $(basename $(sort $(wildcard bench/fit_*.py))))
 
-.PHONY: help setup demo demo-research aws-check check quick test alone test-real lint types format system-packages bench fit lock clean distclean
+.PHONY: help setup demo demo-research aws-check check quick test alone test-real lint types format system-packages system-packages-real bench fit lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,7 +68,7 @@ test: setup system-packages lint ## lint, types, then all tests that need Python
 alone: setup # pulumi_on_moto's own tests, where nothing else of the repository can be imported
 	@$(BIN)/python -I -S pulumi_on_moto/tests/alone.py
 
-test-real: setup system-packages ## what needs real frameworks, a broker, containers or the package index
+test-real: setup system-packages-real ## what needs real frameworks, a broker, containers or the package index
 	@$(PYTEST) --durations 20 tests/real $(ARGS)
 
 lint: setup ## ruff: rules and formatting
@@ -84,6 +84,9 @@ format: setup ## apply ruff's fixes and formatting
 
 system-packages: ## what some tests need from the system (installed when root on Debian, else named)
 	@.ci/system-packages
+
+system-packages-real: # the same, and what tests/real needs
+	@.ci/system-packages real
 
 bench: $(BENCHES:%=bench-%) ## every benchmark; one of them: make bench-NAME → out/bench/NAME.json
 

@@ -76,8 +76,9 @@ def _service(service: Service) -> agent.Service:
 
 
 def _training(training: Training, place: InstancePlace, known: Known) -> agent.Training:
+    python = training.python and agent.Python(**_same(agent.Python, training.python))
     return agent.Training(
-        **_same(agent.Training, training),
+        **{**_same(agent.Training, training), "python": python},
         job=training.name,
         job_table=known.job_table,
         user=JOB_USER,

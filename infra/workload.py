@@ -93,10 +93,10 @@ def needs(entry: Service | Training) -> frozenset[Need]:
             found.add("secret")
     else:
         found.add("work")
-        if _ECR.match(entry.image or ""):
-            found.add("image")
-        if entry.image and entry.capacity.fallback.enabled:
-            found.add("pull")
+    if _ECR.match(entry.image or ""):
+        found.add("image")
+    if entry.image and entry.capacity.fallback.enabled:
+        found.add("pull")
     if entry.capacity.kind == "mixed-asg" or entry.capacity.fallback.enabled:
         found.add("hooks")
     if entry.datasets:
@@ -106,14 +106,11 @@ def needs(entry: Service | Training) -> frozenset[Need]:
 
 def of_service(service: Service, around: Surroundings) -> Workload:
     """Return a service as a workload."""
-    # An image from elsewhere needs no permission of ours.
-    place = _ECR.match(service.image or "")
-    images = [around.scope.arn_of_image(*place.groups())] if place else []
     return Workload(
         entry=service,
         slots=service.slots,
         drain_seconds=service.drain_seconds,
-        images=tuple(images),
+        images=_images(service, around),
     )
 
 
@@ -133,10 +130,17 @@ def of_training(training: Training, around: Surroundings) -> Workload:
         dataset=training.dataset or "",
         secret=training.repository_secret or "",
         known=known,
+        images=_images(training, around),
         access_points=tuple(points),
         instance_tags={TAG_JOB: training.name},
         block=training.capacity_block,
     )
+
+
+def _images(entry: Service | Training, around: Surroundings) -> tuple[pulumi.Input[str], ...]:
+    # An image from elsewhere needs no permission of ours.
+    place = _ECR.match(entry.image or "")
+    return (around.scope.arn_of_image(*place.groups()),) if place else ()
 
 
 def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:

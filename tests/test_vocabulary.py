@@ -18,6 +18,7 @@ ONE_THING_AND_ITS_SCHEMA = {
     "Monitoring": {"infra.schema.operations", "infra.components.monitoring.monitoring"},
     "Network": {"infra.schema.network", "infra.components.network.network"},
     "Previews": {"infra.schema.operations", "infra.components.identity.previews"},
+    "Python": {"infra.schema.training", "userdata.agent.config.model"},
     "Repository": {"infra.schema.operations", "infra.components.storage.repository"},
     "Service": {"infra.schema.service", "userdata.agent.config.model"},
     "Storage": {"infra.schema.operations", "infra.components.storage.storage"},

@@ -7,6 +7,7 @@ from typing import Annotated, Final
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
+from infra.schema.base import Model
 from infra.schema.capacity import Capacity
 from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Work
@@ -21,6 +22,13 @@ _SHORTAGE_COST: Final = 2.0
 """A job can wait: unless told otherwise it goes on-demand only while spot is refused, not for a spot boot."""
 
 
+class Python(Model):
+    """A Python of the job's own, built from ``requirements``, a file of the repository."""
+
+    version: limits.PythonVersion
+    requirements: limits.RequirementsFile
+
+
 class Training(Work):
     """A training job on one instance, which its data volume follows from zone to zone.
 
@@ -33,7 +41,8 @@ class Training(Work):
     ``max_restarts`` failures in a row without a new checkpoint end the job as failed.
     ``stalled_after_minutes`` without a new checkpoint, output or work on a GPU count as such a failure, 0:
     none do. ``repository_secret`` names the secret with the token of a private repository; with
-    ``submodules`` they are fetched, too.
+    ``submodules`` they are fetched, too. The command runs in the container ``image``, or with a ``python``
+    that is built once, or with what the machine image has.
     """
 
     capacity_block: CapacityBlock | None = None
@@ -48,6 +57,8 @@ class Training(Work):
     checkpoints: limits.Name = ON_THE_VOLUME
     max_restarts: limits.MaxRestarts = 5
     stalled_after_minutes: limits.StalledAfterMinutes = 60
+    image: limits.ContainerImage | None = None
+    python: Python | None = None
     repository_secret: limits.SecretName | None = None
     submodules: bool = False
 
@@ -104,3 +115,17 @@ class Training(Work):
         if dataset is not None:
             check_places([one.path for one in info.data.get("datasets", ())], [f"{DATA_DIR}/datasets"])
         return dataset
+
+    @field_validator("image")
+    @classmethod
+    def _with_gpus_to_hand_over(cls, image: str | None, info: ValidationInfo) -> str | None:
+        if image is not None and "capacity" in info.data and not info.data["capacity"].is_nvidia:
+            raise ValueError("a container gets NVIDIA's GPUs only, allowed: instance types that have them")
+        return image
+
+    @field_validator("python")
+    @classmethod
+    def _instead_of_an_image(cls, python: Python | None, info: ValidationInfo) -> Python | None:
+        if python is not None and info.data.get("image") is not None:
+            raise ValueError("beside image, allowed: one of them (an image brings its own)")
+        return python

@@ -45,6 +45,8 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "image": (73, 512, lambda n: "a" * (n - 72) + "@sha256:" + "0" * 64),
     "training[0].repository": (11, 512, lambda n: "https://a/" + "r" * (n - 10)),
     "previews.repository": (3, 300, lambda n: "o/" + "r" * (n - 2)),
+    "requirements": (5, 256, lambda n: "r" * (n - 4) + ".txt"),
+    "python.version": (3, 7, lambda n: "3.1" if n < 7 else "3.12.11"),
     "repositorySecret": (1, 512, lambda n: "s" * n),
     "revision": (40, 40, lambda n: "0" * n),
     "training[0].dataset": (9, 512, lambda n: "s3://abc/" + ("d" * (n - 10) + "/") * (n > 9)),

@@ -52,6 +52,7 @@ ASKED = {
 DATED = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
 BLOCK = {"reservation": "cr-00000000", "instanceType": "g5.48xlarge", "zone": ZONES[0]}
 JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
+PYTHON = {"version": "3.12", "requirements": "r.txt"}
 IMAGE = f"worker@sha256:{'0' * 64}"
 # One of everything that may stand in a stack file.
 BASE: dict[str, Any] = {
@@ -69,7 +70,7 @@ BASE: dict[str, Any] = {
     ],
     "gpu-spot:training": [
         {"name": "job", "capacity": KEPT, **JOB, "datasets": [DATASET], "environment": {"A": "b"}},
-        {"name": "choosy", "capacity": CHOSEN, **JOB},
+        {"name": "choosy", "capacity": CHOSEN, **JOB, "python": PYTHON},
         {"name": "dated", "capacity": DATED, **JOB, "capacityBlock": BLOCK},
     ],
     "gpu-spot:storage": {
@@ -139,6 +140,8 @@ def steps(path: str) -> list[str | int]:
     """A bound's path in `BASE`: some keys stand in entries of their own."""
     if "capacityBlock" in path:
         path = path.replace("[0]", "[2]", 1)
+    if "python" in path:  # beside no image
+        path = path.replace("[0]", "[1]", 1)
     if "instanceRequirements" in path or "fallback.reservation" in path:
         entry = 1 if path.startswith("training") else 2
         path = path.replace("[0]", f"[{entry}]", 1)

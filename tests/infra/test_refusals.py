@@ -75,6 +75,8 @@ def identity(**values: Any) -> dict[str, Any]:
 
 IMAGE = f"123456789012.dkr.ecr.us-west-2.amazonaws.com/worker@sha256:{'0' * 64}"
 ONE: dict[str, Any] = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge", "g6.xlarge"]}
+AMD: dict[str, Any] = ONE | {"instanceTypes": ["g4ad.xlarge"], "ami": "ami-0123456789abcdef0"}
+PYTHON: dict[str, Any] = {"version": "3.12", "requirements": "requirements.txt"}
 JOB: dict[str, Any] = {
     "name": "resnet",
     "capacity": ONE,
@@ -319,6 +321,22 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", training(revision="0123abc"), "training[0].revision", "what matches"),
     ("dev", training(repository="git@example.com:a.git"), "training[0].repository", "what matches"),
     ("dev", training(repositorySecret="arn:a:*"), "training[0].repositorySecret", "what matches"),
+    ("dev", training(image="pytorch:latest"), "training[0].image", "what matches"),
+    ("dev", training(image=IMAGE, python=PYTHON), "training[0].python", "allowed: one of them"),
+    ("dev", training(image=IMAGE, capacity=AMD), "training[0].image", "NVIDIA's GPUs only"),
+    ("dev", training(python=PYTHON | {"version": "2.7"}), "training[0].python.version", "what matches"),
+    (
+        "dev",
+        training(python=PYTHON | {"requirements": "../a.txt"}),
+        "training[0].python.requirements",
+        "matches",
+    ),
+    (
+        "dev",
+        training(python=PYTHON | {"requirements": "uv.lock"}),
+        "training[0].python.requirements",
+        "pylock",
+    ),
     ("dev", training(command=[]), "training[0].command", "at least 1"),
     ("dev", training(command="python train.py"), "training[0].command", "array"),
     ("dev", training(dataset="s3://datasets/imagenet"), "training[0].dataset", "what matches"),

@@ -92,7 +92,9 @@ def declared(stack: str) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         if stack == FILES:
             return training.stack(Path(folder), "prod", checkpoints="checkpoints")
-        return training.stack(Path(folder), capacityBlock=training.BLOCK, repositorySecret="code/resnet")
+        return training.stack(
+            Path(folder), capacityBlock=training.BLOCK, repositorySecret="code/resnet", image=training.IMAGE
+        )
 
 
 def documents(stack: str) -> list[tuple[str, dict[str, Any]]]:
@@ -303,7 +305,7 @@ EVERY_INSTANCE = {"FetchAgent", "SessionManager", "ConfigureMetrics", "SendMetri
         ("inference", "dev", ("work", "hooks")),
         ("inference", "fleet", ("work", "hooks")),  # those of its fallback
         ("inference", TRAINING, ("work", "hooks", "image", "pull")),
-        ("resnet", TRAINING, ("run", "hooks", "volume", "dataset", "secret")),
+        ("resnet", TRAINING, ("run", "hooks", "volume", "dataset", "secret", "image", "pull")),
     ],
 )
 def test_a_role_holds_what_its_work_needs_and_no_other(

@@ -68,6 +68,7 @@ def test_what_the_stack_file_says_of_the_run_reaches_the_agent(tmp_path: Path) -
         environment={"EPOCHS": "90", "NAME": "a b=c"},
         maxRestarts=2,
         repositorySecret="code/resnet",
+        python={"version": "3.12", "requirements": "envs/gpu.txt"},
         submodules=True,
         throughputMib=500,
         snapshotEveryMinutes=0,
@@ -77,6 +78,7 @@ def test_what_the_stack_file_says_of_the_run_reaches_the_agent(tmp_path: Path) -
     assert said["training"]["maxRestarts"] == 2
     assert said["training"]["repositorySecret"] == "code/resnet"
     assert said["training"]["submodules"] is True
+    assert said["training"]["python"] == {"version": "3.12", "requirements": "envs/gpu.txt"}
     assert said["volume"]["throughputMib"] == 500
     assert said["volume"]["snapshotEveryMinutes"] == 0
     assert said["volume"]["initializationRateMib"] == 300

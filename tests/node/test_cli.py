@@ -163,5 +163,23 @@ def test_doctor_names_what_is_wrong_and_goes_on(
     texts = {f.check: f.text for f in found}
     assert texts["gpus"].startswith("1 of 2 lost")
     assert "gpu-spot-run.service not running" in texts["units"]
+    assert "containers" not in texts
     metadata_server.status = 503
     assert next(iter(examine(config, metadata, host, Gpus(FakeNvml([]), 1), tmp_path))).level == "failure"
+
+
+@pytest.mark.parametrize(("seen", "level"), [("GPU 0: a\n", "ok"), ("", "failure")])
+def test_doctor_starts_a_container_of_the_work_with_its_gpus(
+    tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer, seen: str, level: str
+) -> None:
+    class Host(HealthyHost):
+        def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
+            return seen if argv[0] == "docker" else "yes\n"
+
+    image = f"example.com/worker@sha256:{'0' * 64}"
+    body = configs.training()
+    body["training"]["image"] = image
+    for config in (configs.load(body), configs.load(configs.service(service={"image": image}))):
+        metadata = Metadata(clock, metadata_server.url)
+        found = examine(config, metadata, Host(), Gpus(FakeNvml([FakeGpu("GPU-1")]), 1), tmp_path)
+        assert {f.check: f.level for f in found}["containers"] == level

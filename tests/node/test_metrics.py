@@ -230,7 +230,7 @@ def test_looks_become_lines_that_cloudwatch_reads(
 
 
 def test_free_space_is_the_volumes_and_never_the_root_disks(tmp_path: Path) -> None:
-    mounted = Path("/dev/shm")  # noqa: S108  # a file system of its own on any Linux
+    mounted = Path("/dev/shm")  # a file system of its own on any Linux
     assert os.path.ismount(mounted)
     found = os.statvfs(mounted)
     free = free_percent(SystemHost(), mounted)

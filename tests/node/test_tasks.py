@@ -108,7 +108,7 @@ class DockerHost(UnitHost):
 
     def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
-        return ""
+        return "GPU 0: a double\n" if argv[:2] == ["docker", "run"] else ""
 
 
 IMAGE = f"example.com/worker@sha256:{'0' * 64}"
@@ -140,7 +140,10 @@ def test_preparation_pulls_the_image_and_then_lets_a_launch_that_begins_late_go_
     monkeypatch.setattr(clients, "autoscaling", lambda region: group)
     made, host = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
     assert tasks.prepare(made) == 0
-    assert host.ran == [["docker", "pull", "--quiet", IMAGE]]
+    pulled, tried = host.ran
+    assert pulled == ["docker", "pull", "--quiet", IMAGE]
+    assert tried[:2] == ["docker", "run"]
+    assert tried[-3:] == ["nvidia-smi", IMAGE, "--list-gpus"]
     assert group.completed == [
         {
             "AutoScalingGroupName": "asg-of-tag",
@@ -161,6 +164,8 @@ def test_a_launch_waits_for_a_pull_that_takes_longer_than_its_hook(
     long_enough: list[bool] = []
 
     def pull(argv: Any, stdin: str = "") -> str:
+        if argv[1] == "run":
+            return "GPU 0: a double"
         long_enough.append(group.extended_often.wait(60))
         return ""
 
@@ -210,6 +215,26 @@ def test_a_hook_outside_of_a_group_is_an_error_that_names_it(
     del metadata_server.documents[GROUP_TAG]
     with pytest.raises(AgentError, match="lifecycle hook prepared: the instance is in no Auto Scaling group"):
         tasks.prepare(made)
+
+
+def test_a_launch_whose_containers_get_no_gpu_is_not_let_go_on(
+    metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group(begins=1)
+    monkeypatch.setattr(clients, "autoscaling", lambda region: group)
+    made, host = launching(metadata_server, clock, tmp_path, {"launch": "prepared"})
+
+    def refused(argv: Any, stdin: str = "", environment: Any = None) -> str:
+        if argv[1] == "run":
+            raise AgentError(
+                "docker: exit 125: could not select driver: unresolvable CDI devices nvidia.com/gpu=all"
+            )
+        return ""
+
+    monkeypatch.setattr(host, "run", refused)
+    with pytest.raises(AgentError, match=r"containers get no GPU: .*allowed: a CDI specification"):
+        tasks.prepare(made)
+    assert group.completed == []
 
 
 DATASETS = [{"snapshot": "snap-0123456789abcdef0", "device": "/dev/sdk", "path": "/data/a"}]

@@ -21,8 +21,11 @@ _GPU_METRICS: Final = (
     "temperature_gpu",
     "power_draw",
 )
-"""Of the CloudWatch agent's ``nvidia_gpu`` section, which publishes them as ``nvidia_smi_…``. Each is paid for
-as a custom metric: sent for each GPU of each instance, five of them are $12 a month for eight GPUs."""
+"""Of the CloudWatch agent's ``nvidia_gpu`` section, which publishes them as ``nvidia_smi_…``.
+
+Each is paid for as a custom metric: sent for each GPU of each instance, five of them are $12 a month for
+eight GPUs.
+"""
 
 
 @dataclass(frozen=True)

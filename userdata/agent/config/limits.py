@@ -127,6 +127,17 @@ CodeRepository: TypeAlias = Annotated[
     str, Matches(r"https://[A-Za-z0-9.-]+(:[0-9]+)?(/[A-Za-z0-9_.~-]+)+"), Length(1, 512)
 ]
 
+PythonVersion: TypeAlias = Annotated[str, Matches(r"3\.[0-9]{1,2}(\.[0-9]{1,2})?")]
+
+_FOLDERS = r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*"
+
+RequirementsFile: TypeAlias = Annotated[
+    str,
+    Matches(rf"{_FOLDERS}([A-Za-z0-9_][A-Za-z0-9_.-]*\.txt|pylock(\.[A-Za-z0-9_-]+)?\.toml)"),
+    Length(1, 256),
+]
+"""In the repository: a file as pip reads it, or a lock as PEP 751 has it."""
+
 # The letters that Secrets Manager allows in a name (CreateSecret, "Name").
 SecretName: TypeAlias = Annotated[str, Matches(r"[A-Za-z0-9/_+=.@-]+"), Length(1, 512)]
 

@@ -69,6 +69,14 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Python:
+    """A Python of the job's own: which one, and a file of the repository that says what is in it."""
+
+    version: limits.PythonVersion
+    requirements: limits.RequirementsFile
+
+
+@dataclass(frozen=True)
 class Training:
     """A training job: what is fetched, what is run, and where its state stands."""
 
@@ -90,6 +98,15 @@ class Training:
     """The Secrets Manager secret that opens a private repository: ``TOKEN`` or ``USER:TOKEN``."""
     submodules: bool = False
     """Fetch the repository's submodules, too, each at its pinned commit."""
+    image: limits.ContainerImage | None = None
+    """The container image that the command runs in."""
+    python: Python | None = None
+    """What it runs with, outside of containers; left out, the machine image's own."""
+
+    def __post_init__(self) -> None:
+        """Check that there is one place to run in."""
+        if self.image and self.python:
+            raise ValueError("image beside python, allowed: one of them (an image brings its own)")
 
 
 @dataclass(frozen=True)

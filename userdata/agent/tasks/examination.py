@@ -17,6 +17,7 @@ from userdata.agent.config.names import DATA_DIR, UNIT_METRICS, UNIT_WATCH
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 from userdata.agent.metrics.gpus import Gpus
+from userdata.agent.work import containers
 
 Level = Literal["ok", "warning", "failure"]
 
@@ -42,6 +43,8 @@ def examine(
     ]
     if gpus is not None:
         checks.append(("gpus", partial(_gpus, gpus)))
+        if image := (config.service or config.training).image:  # type: ignore[union-attr]  # one is there
+            checks.append(("containers", lambda: _containers(host, image, gpus.expected)))
     if config.volume:
         checks.append(("data volume", lambda: _volume(host, data)))
     checks += [(f"efs {m.path}", lambda path=m.path: _efs(host, path)) for m in config.efs]  # type: ignore[misc]
@@ -67,6 +70,13 @@ def _clock(host: Host) -> Finding:
         return Finding("ok", "clock", "synchronised")
     return Finding(
         "failure", "clock", "not synchronised: leases and heartbeats need it; see `chronyc sources`"
+    )
+
+
+def _containers(host: Host, image: str, expected: int) -> Finding:
+    seen = containers.check_gpus(host, image, expected)
+    return Finding(
+        "ok", "containers", f"a container of {image.partition('@')[0]} was started with {seen} GPUs"
     )
 
 

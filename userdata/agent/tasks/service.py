@@ -22,13 +22,14 @@ def prepare(node: Node) -> int:
 
     The hook may begin after us. If it has not within two minutes, this boot is no launch but a restart.
     """
-    service = node.config.service
+    service, training = node.config.service, node.config.training
     name = node.config.hooks.launch if node.config.hooks else ""
-    if service:
-        _expect_gpus(service)
-        if service.image:
-            with node.holding(name) if name else nullcontext():
-                _pull(node, service.image)
+    gpus = _expect_gpus(service) if service else 0
+    image = service.image if service else training.image if training else None
+    if image:
+        with node.holding(name) if name else nullcontext():
+            _pull(node, image)
+            _check_gpus(node, image, gpus)
     if not name:
         return 0
     end = node.clock.monotonic() + _HOOK_WAIT
@@ -68,13 +69,22 @@ def _expect_gpus(service: Service) -> int:
     return service.gpus or gpu_count()
 
 
+def _check_gpus(node: Node, image: str, expected: int) -> None:
+    """See once that containers get the GPUs: what is missing is said before any work comes here."""
+    from userdata.agent.work import containers
+    from userdata.agent.work.workers import gpu_count
+
+    if node.config.nvidia:
+        containers.check_gpus(node.host, image, expected or gpu_count())
+
+
 def _pull(node: Node, image: str) -> None:
     from userdata.agent.work import containers
 
-    containers.pull(node.host, image, partial(_ecr_password, node))
+    containers.pull(node.host, image, partial(ecr_password, node))
 
 
-def _ecr_password(node: Node) -> str:
+def ecr_password(node: Node) -> str:
     """Return the password of a registry login, good for twelve hours.
 
     Long enough for the pull that follows.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from userdata.agent.config.model import Training
     from userdata.agent.storage.volume.execute import Executor
     from userdata.agent.work.checkout import Credentials
+    from userdata.agent.work.environment import Workplace
     from userdata.agent.work.inspection import Inspector
     from userdata.agent.work.keeper import Keeper
     from userdata.agent.work.train import Trainer, TrainingPlace
@@ -85,7 +86,7 @@ def volume(node: Node, action: str) -> int:
     Until it is here the instance stands by, and its heartbeats say so. One that is being taken brings nothing
     more here: that is no failure, and systemd has nothing to start again.
     """
-    from userdata.agent.storage.volume.execute import HeldVolume
+    from userdata.agent.storage.volume.model import HeldVolume
 
     path = node.directory / LEASE_FILE
     if action == "down":
@@ -176,6 +177,7 @@ def _trainer(
     node: Node, jobs: Jobs, renew: Callable[[], None] | None, look_after: Callable[[], None]
 ) -> Trainer:
     from userdata.agent.aws.bell import Bell
+    from userdata.agent.tasks.environment import job_environment
     from userdata.agent.work.keeper import Keeper
     from userdata.agent.work.train import Trainer, TrainingPlace
 
@@ -183,6 +185,7 @@ def _trainer(
     assert training is not None
     keeper = Keeper(renew, node.clock)
     place = TrainingPlace(_CODE_DIR / training.job, node.data, node.directory)
+    within = job_environment(node, place.code)
     return Trainer(
         training,
         place,
@@ -192,9 +195,10 @@ def _trainer(
         node.clock,
         keeper,
         _inspector(node, jobs, keeper),
-        partial(_make_ready, node, place),
+        partial(_make_ready, node, place, within),
         Bell(node.clients.cloudwatch(config.region), config.stack, config.group).ring,
         node.spawn,
+        within=within,
         look_after=look_after,
     )
 
@@ -217,7 +221,7 @@ def _renewal(node: Node) -> Callable[[], None] | None:
     return partial(DynamoLease(dynamodb, training.job_table, training.job, me, node.clock).renew, token)
 
 
-def _make_ready(node: Node, place: TrainingPlace) -> None:
+def _make_ready(node: Node, place: TrainingPlace, within: Workplace) -> None:
     """Bring here what the command needs."""
     from userdata.agent.work.checkout import checkout
 
@@ -230,7 +234,9 @@ def _make_ready(node: Node, place: TrainingPlace) -> None:
     owner = f"--owner={training.user}"
     for kind in ("checkpoints", "artifacts"):
         node.host.run(["install", "--directory", owner, str(place.data / kind / training.job)])
+    within.clear()
     checkout(node.host, training, place.code, _login(node, training))
+    within.prepare()
 
 
 def _inspector(node: Node, jobs: Jobs, keeper: Keeper) -> Inspector:

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from userdata.agent.machine import log
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 
-CONFINED: Final = (
-    *("--read-only", "--tmpfs", "/tmp"),  # noqa: S108 - in there
-    *("--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
-)
-"""Options of ``docker run``: nothing to write but memory, no privileges and no way to them."""
+UNPRIVILEGED: Final = ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
+"""Options of ``docker run``: no privileges, and no way to them."""
+
+CONFINED: Final = ("--read-only", "--tmpfs", "/tmp", *UNPRIVILEGED)  # noqa: S108 - in there
+"""Besides, nothing to write but memory."""
+
+_METADATA: Final = "169.254.169.254"
+# Docker leaves this chain to us, and asks it before its own (Docker's manual, "Docker and iptables").
+_CHAIN: Final = "DOCKER-USER"
+_REFUSED: Final = ("--destination", _METADATA, "--jump", "REJECT")
 
 
 def gpu(name: int | str) -> tuple[str, str]:
@@ -29,3 +36,50 @@ def pull(host: Host, image: str, password: Callable[[], str]) -> None:
         login = ["docker", "login", "--username", "AWS", "--password-stdin", image.split("/")[0]]
         host.run(login, stdin=password())
     host.run(["docker", "pull", "--quiet", image])
+
+
+def shut_metadata(host: Host) -> None:
+    """Keep containers on Docker's bridges away from the metadata service, and so from the instance's role.
+
+    The launch template's hop limit of 1 does so already; whoever changes that one lets nobody in by it.
+    """
+    try:
+        host.run(["iptables", "--wait", "--check", _CHAIN, *_REFUSED])
+    except AgentError:
+        host.run(["iptables", "--wait", "--insert", _CHAIN, *_REFUSED])
+
+
+def remove(host: Host, name: str) -> None:
+    """Remove the container ``name``, running or not; one that is not there is no error."""
+    # Of an unknown one Docker says so and exits with 1 or, from version 20.10 on, with 0.
+    if host.run(["docker", "ps", "--all", "--quiet", "--filter", f"name=^/?{name}$"]).strip():
+        log.warning("a container that was left over is removed", container=name)
+        host.run(["docker", "rm", "--force", "--volumes", name])
+
+
+def check_gpus(host: Host, image: str, expected: int) -> int:
+    """Start ``image`` once with all GPUs, as the work will; return how many it sees.
+
+    An image in which ``nvidia-smi`` cannot run, such as one with another C library, counts as seeing them
+    all: its container got the devices, or Docker would not have started it.
+
+    Raises:
+        AgentError: containers get no GPUs here, or not all of them; the message says what is missing.
+    """
+    options = ["--rm", "--network", "none", *gpu("all"), *CONFINED, "--entrypoint", "nvidia-smi"]
+    try:
+        said = host.run(["docker", "run", *options, image, "--list-gpus"])
+    except AgentError as error:
+        if "CDI" in str(error) or "nvidia.com/gpu" in str(error):
+            raise AgentError(
+                f"containers get no GPU: {error}; allowed: a CDI specification of NVIDIA's container toolkit "
+                "(nvidia-ctk cdi generate --output=/var/run/cdi/nvidia.yaml), Docker 25 or newer with CDI on"
+            ) from None
+        if "exit 125:" in str(error):
+            raise
+        log.warning("GPUs in a container not counted", image=image, error=str(error))
+        return expected
+    seen = sum(1 for line in said.splitlines() if line.startswith("GPU "))
+    if seen != expected:
+        raise AgentError(f"a container sees {seen} GPUs, allowed: the {expected} of this machine")
+    return seen

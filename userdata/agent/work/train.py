@@ -20,6 +20,7 @@ from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
 from userdata.agent.machine.host import Host
 from userdata.agent.work import faults, notice, process, tell
+from userdata.agent.work.environment import OfTheImage, Workplace
 from userdata.agent.work.faults import Breakdown
 from userdata.agent.work.heart import Heart
 from userdata.agent.work.judge import HostInspector, JobTable, Judge, RunEnd
@@ -79,6 +80,7 @@ class Trainer:
         make_ready: brings code and environment here; what it raises is judged like a failure of the command.
         ring: tells people of one of ``names.JOB_METRICS``.
         output: what the command's output passes through.
+        within: where the command runs; None: with what the machine image has.
         look_after: called again and again beside all that; it returns at once.
     """
 
@@ -96,6 +98,7 @@ class Trainer:
         ring: Callable[[str], None],
         spawn: Spawn | None = None,
         output: Output | None = None,
+        within: Workplace | None = None,
         look_after: Callable[[], None] = lambda: None,
     ) -> None:
         self._look_after_more = look_after
@@ -111,6 +114,7 @@ class Trainer:
         self._ring = ring
         self._spawn = spawn or self._start
         self._output = output or Output()
+        self._within = within or OfTheImage(training.user)
         self._process: JobProcess | None = None
         self._stopping = False
         self._is_ready = False
@@ -198,7 +202,8 @@ class Trainer:
         log.info("training starts", command=command, restarts=restarts)
         try:
             tell.make_place(self._place.directory, 0)
-            started = self._spawn(command, self._environment(restarts), self._place.code)
+            start = self._within.start(command, self._environment(restarts), self._place.code)
+            started = self._spawn(start.argv, start.environment, self._place.code)
         except (AgentError, OSError, ValueError) as error:
             return Breakdown(f"{command[0]}: cannot be started: {error}")
         user = process.user_id(self._training.user)
@@ -302,6 +307,6 @@ class Trainer:
     def _start(self, argv: list[str], env: dict[str, str], cwd: Path) -> Process:
         pipe = self._output.pipe()
         try:
-            return process.spawn(argv, self._training.user, env, cwd, pipe)
+            return process.spawn(argv, self._within.user, env, cwd, pipe)
         finally:
             os.close(pipe)

@@ -1,0 +1,188 @@
+"""A Docker daemon and podman of our own, each with an image of a shell and nothing else.
+
+The daemon lives in a network namespace, with a double of the metadata service beside it: neither its bridges
+nor its rules touch the machine.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from userdata.agent.machine.host import SystemHost
+
+IMAGE: Final = "gpu-spot/shell:1"
+METADATA: Final = "169.254.169.254"
+CDI: Final = Path("/var/run/cdi/gpu-spot-test.json")
+GPU: Final = Path("/dev/gpu-spot-test0")
+_APPLETS: Final = "sh id sleep cat ls touch test df dd env grep stat mkdir rm kill wc date pwd echo"
+
+
+def needed(*programs: str) -> None:
+    """Fail where this machine cannot run containers, and say what it lacks."""
+    lacking = [one for one in programs if shutil.which(one) is None]
+    assert os.geteuid() == 0, "real containers need root"
+    assert not lacking, f"missing: {', '.join(lacking)}; .ci/system-packages real installs them"
+
+
+@contextlib.contextmanager
+def folder() -> Iterator[Path]:
+    """A folder that every user may look into; pytest's are for one user only."""
+    made = Path(tempfile.mkdtemp(prefix="gpu-spot-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made)
+
+
+def image(place: Path) -> bytes:
+    """The image as a tar: busybox, a copy of it that would make anybody root, and bash, which can ask TCP."""
+    root = place / "root"
+    for name in ("bin", "tmp", "etc"):
+        (root / name).mkdir(parents=True)
+    (root / "tmp").chmod(0o1777)
+    (root / "etc" / "passwd").write_text("root:x:0:0::/:/bin/sh\n")
+    busybox = shutil.which("busybox") or ""
+    shutil.copy(busybox, root / "bin" / "busybox")
+    for name in _APPLETS.split():
+        (root / "bin" / name).symlink_to("busybox")
+    linked = subprocess.check_output(["ldd", "/bin/bash"], text=True)
+    for one in ("/bin/bash", *re.findall(r"/\S+", linked)):
+        (root / one[1:]).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(one, root / one[1:])
+    (root / "suid").mkdir()
+    shutil.copy(busybox, root / "suid" / "id")
+    (root / "suid" / "id").chmod(0o4755)
+    return subprocess.check_output(["tar", "--create", "--directory", str(root), "."])
+
+
+class DockerHost(SystemHost):
+    """Rules of the firewall are those of the daemon's namespace."""
+
+    def __init__(self, daemon: int) -> None:
+        super().__init__()
+        self._inside = ["nsenter", f"--net=/proc/{daemon}/ns/net", "--"]
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        inside = self._inside if argv[0] == "iptables" else []
+        return super().run([*inside, *argv], stdin, environment)
+
+
+def _metadata(place: Path, daemon: int) -> subprocess.Popen[bytes]:
+    """Serve at the metadata service's address, one hop from the daemon's network, as EC2 does."""
+    (place / "web").mkdir()
+    (place / "web" / "role").write_text("credentials of the role")
+    up = f"until ip addr add {METADATA}/24 dev meta1 2>/dev/null; do sleep 0.1; done; ip link set meta1 up"
+    serve = f"{up}; exec busybox httpd -f -p {METADATA}:80 -h {place}/web"
+    server = subprocess.Popen(["unshare", "--net", "sh", "-c", serve])
+    inside = ["nsenter", f"--net=/proc/{daemon}/ns/net", "--", "ip"]
+    for said in (
+        "link add meta0 type veth peer name meta1",
+        f"link set meta1 netns {server.pid}",
+        "addr add 169.254.169.1/24 dev meta0",
+        "link set meta0 up",
+    ):
+        subprocess.run([*inside, *said.split()], check=True)
+    return server
+
+
+@contextlib.contextmanager
+def docker(place: Path) -> Iterator[DockerHost]:
+    """Run a daemon; ``DOCKER_HOST`` leads to it."""
+    needed("dockerd", "docker", "ip", "iptables", "unshare", "nsenter", "busybox")
+    socket, log = place / "docker.sock", place / "docker.log"
+    paths = f"--data-root {place}/data --exec-root {place}/exec -H unix://{socket} -p {place}/docker.pid"
+    script = f"ip link set lo up; exec dockerd {paths} --ip6tables=false"
+    with log.open("w") as said:
+        daemon = subprocess.Popen(["unshare", "--net", "sh", "-ec", script], stdout=said, stderr=said)
+    before = os.environ.get("DOCKER_HOST")
+    os.environ["DOCKER_HOST"] = f"unix://{socket}"
+    metadata = None
+    try:
+        end = time.monotonic() + 120
+        while subprocess.run(["docker", "info"], capture_output=True).returncode:
+            assert daemon.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
+            time.sleep(0.2)
+        metadata = _metadata(place, daemon.pid)
+        subprocess.run(["docker", "import", "-", IMAGE], input=image(place), check=True, capture_output=True)
+        yield DockerHost(daemon.pid)
+    finally:
+        if metadata is not None:
+            metadata.kill()
+            metadata.wait()
+        daemon.terminate()
+        daemon.wait(60)
+        os.environ.pop("DOCKER_HOST")
+        if before is not None:
+            os.environ["DOCKER_HOST"] = before
+        for mount in Path("/proc/self/mounts").read_text().split():
+            if mount.startswith(str(place)):
+                subprocess.run(["umount", "--lazy", mount], check=False)
+
+
+# What podman of this age and this machine want otherwise than Docker on an instance.
+_SHIM: Final = """#!/bin/sh
+set -e
+command=$1; shift
+if test "$command" = run; then
+  n=$#
+  while test $n -gt 0; do
+    one=$1; shift; n=$((n - 1))
+    test "$one" = bridge && one=none
+    set -- "$@" "$one"
+  done
+  set -- --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 "$@"
+fi
+exec podman --root {place}/store --runroot {place}/running \\
+  --cgroup-manager cgroupfs --runtime runc "$command" "$@"
+"""
+
+
+@contextlib.contextmanager
+def podman(place: Path) -> Iterator[SystemHost]:
+    """Let ``docker`` be podman, which knows CDI, with one device of ours and a double of ``nvidia-smi``."""
+    needed("podman", "runc", "busybox", "catatonit")
+    tools = place / "bin"
+    tools.mkdir()
+    (tools / "docker").write_text(_SHIM.format(place=place))
+    (tools / "nvidia-smi").write_text('#!/bin/sh\ntest -c /dev/nvidia0 && echo "GPU 0: a device file"\n')
+    for one in tools.iterdir():
+        one.chmod(0o755)
+    before = os.environ["PATH"]
+    os.environ["PATH"] = f"{tools}:{before}"
+    os.mknod(GPU, 0o666 | 0o020000, os.makedev(1, 5))  # reads as zeroes
+    GPU.chmod(0o666)
+    CDI.parent.mkdir(parents=True, exist_ok=True)
+    smi = {
+        "hostPath": str(tools / "nvidia-smi"),
+        "containerPath": "/bin/nvidia-smi",
+        "options": ["ro", "bind"],
+    }
+    edits = {
+        "deviceNodes": [{"path": "/dev/nvidia0", "hostPath": str(GPU)}],
+        "env": ["GPU_OF=the specification"],
+        "mounts": [smi],
+    }
+    device = {"name": "all", "containerEdits": edits}
+    CDI.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}))
+    try:
+        imported = ["docker", "import", "-", IMAGE]
+        subprocess.run(imported, input=image(place), check=True, capture_output=True)
+        yield SystemHost()
+    finally:
+        subprocess.run(["docker", "rm", "--all", "--force"], check=False, capture_output=True)
+        os.environ["PATH"] = before
+        CDI.unlink()
+        GPU.unlink()
+        for mount in Path("/proc/self/mounts").read_text().split():
+            if mount.startswith(str(place)):
+                subprocess.run(["umount", "--lazy", mount], check=False)

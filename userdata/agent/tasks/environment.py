@@ -1,0 +1,56 @@
+"""What this machine's job runs in, by its configuration."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from userdata.agent.config.names import JOB_HOME, JOB_TMP
+from userdata.agent.machine.errors import ConfigError
+from userdata.agent.tasks.node import Node
+from userdata.agent.work.environment import OfTheImage, Workplace
+
+_TOOLS: Final = Path("/var/lib/gpu-spot/uv")
+
+
+def job_environment(node: Node, code: Path) -> Workplace:
+    """Return what the job's command runs in; ``code`` is its checkout."""
+    training = node.config.training
+    if training is None:
+        raise ConfigError("training: missing; this instance has none")
+    if training.image:
+        return _container(node, code)
+    if training.python:
+        from userdata.agent.work.job_python import JobPython
+
+        folder = node.data / "environments"
+        return JobPython(node.host, training, code, folder, _TOOLS, JOB_HOME / ".cache")
+    return OfTheImage(training.user)
+
+
+def _container(node: Node, code: Path) -> Workplace:
+    from userdata.agent.tasks.service import ecr_password
+    from userdata.agent.work import tell
+    from userdata.agent.work.job_container import JobContainer, Mounts
+    from userdata.agent.work.workers import gpu_count
+
+    training = node.config.training
+    assert training is not None
+    assert training.image is not None
+    told = tell.place(node.directory, 0)
+    mounts = Mounts(
+        both=(code, node.data, JOB_HOME, JOB_TMP, told),
+        read=(node.directory, *(Path(dataset.path) for dataset in node.config.datasets)),
+    )
+    return JobContainer(
+        node.host,
+        training.job,
+        training.image,
+        training.user,
+        mounts,
+        node.directory,
+        partial(ecr_password, node),
+        gpu_count if node.config.nvidia else None,
+        training.environment,
+    )

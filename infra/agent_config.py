@@ -38,8 +38,24 @@ class Known:
     access_point: str = ""
 
 
-def build(entry: Service | Training, place: InstancePlace, known: Known) -> agent.Config:
-    """Return the configuration of the instances of an entry of ``services[]`` or ``training[]``."""
+def build(
+    entry: Service | Training, place: InstancePlace, known: Known, prepared: agent.Prepared | None = None
+) -> agent.Config:
+    """Return the configuration of the instances of an entry of ``services[]`` or ``training[]``.
+
+    ``prepared`` names what the volume is made from; those whose group makes it are told so, too.
+    """
+    config = _config(entry, place, known)
+    if prepared is None:
+        return config
+    told = dataclasses.replace(config, prepared=prepared)
+    if told.prepares or told.volume is None:
+        return told
+    # What S3 has of it is in the snapshot.
+    return dataclasses.replace(told, volume=dataclasses.replace(told.volume, dataset=None))
+
+
+def _config(entry: Service | Training, place: InstancePlace, known: Known) -> agent.Config:
     return agent.Config(
         region=place.region,
         stack=place.stack,

@@ -37,7 +37,11 @@ def declare() -> None:
         protect=settings.protect,
         kms_key_arn=settings.kms_key_arn,
     )
-    entries: tuple[Service | Training, ...] = (*settings.services, *settings.training)
+    entries: tuple[Service | Training, ...] = (
+        *settings.services,
+        *settings.training,
+        *(builder.entry for builder in settings.builders),
+    )
     network = Network(
         scope.name("network"),
         NetworkArgs(
@@ -56,6 +60,7 @@ def declare() -> None:
         for work in (
             *(workload.of_service(service, around) for service in settings.services),
             *(workload.of_training(training, around) for training in settings.training),
+            *(workload.of_builder(builder, around) for builder in settings.builders),
         )
     }
     kept = {name: capacity for name, capacity in settings.capacities.items() if capacity.is_kept}
@@ -71,9 +76,10 @@ def declare() -> None:
             ready_after=list(groups.values()),
         ),
     )
+    jobs = {entry.name for entry in entries if isinstance(entry, Training)}
     monitoring = Monitoring(
         scope.name("monitoring"),
-        MonitoringArgs(scope, settings.monitoring, kept, {job.name for job in settings.training}, controller),
+        MonitoringArgs(scope, settings.monitoring, kept, jobs, controller),
     )
     _export(scope, network, state, groups, controller, monitoring)
     _export_storage(storage)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -32,10 +33,12 @@ from infra.components.monitoring.telemetry import Telemetry, TelemetryArgs
 from infra.components.network.network import Network
 from infra.components.storage.storage import Storage
 from infra.iam.instance_statements import InstanceAccess
-from infra.schema import Capacity, Service, Training
+from infra.schema import Builder, Capacity, Service, Training
+from infra.schema.builder import dataset_of, group_of
 from infra.schema.reservation import CapacityBlock
 from infra.schema.training import ON_THE_VOLUME
 from infra.scope import Scope
+from lambdas.core import names
 from userdata.agent.aws.permissions import Need
 from userdata.agent.config import model as agent
 from userdata.agent.config.model import GroupSide
@@ -75,6 +78,7 @@ class Workload:
     access_points: tuple[pulumi.Input[str], ...] = ()
     instance_tags: Mapping[str, str] = field(default_factory=dict)
     block: CapacityBlock | None = None
+    prepared: agent.Prepared | None = None
 
     @property
     def name(self) -> str:
@@ -82,12 +86,16 @@ class Workload:
         return self.entry.name
 
 
-def needs(entry: Service | Training) -> frozenset[Need]:
-    """Return what an entry's instances are there for."""
+def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Need]:
+    """Return what an entry's instances are there for; with ``prepares`` they make a dataset."""
     found: set[Need] = set()
     if isinstance(entry, Training):
         found |= {"run", "volume"}
-        if entry.dataset:
+        if prepares:
+            found.add("prepare")
+        if entry.prepare is not None:
+            found.add("prepared")
+        elif entry.dataset:
             found.add("dataset")
         if entry.repository_secret:
             found.add("secret")
@@ -127,7 +135,10 @@ def of_training(training: Training, around: Surroundings) -> Workload:
         entry=training,
         slots=dict.fromkeys(training.capacity.types, 1),
         run=training.revision,
-        dataset=training.dataset or "",
+        dataset="" if training.prepare else training.dataset or "",
+        prepared=_prepared(dataset_of(training), group_of(training), around.scope)
+        if training.prepare
+        else None,
         secret=training.repository_secret or "",
         known=known,
         images=_images(training, around),
@@ -141,6 +152,21 @@ def _images(entry: Service | Training, around: Surroundings) -> tuple[pulumi.Inp
     # An image from elsewhere needs no permission of ours.
     place = _ECR.match(entry.image or "")
     return (around.scope.arn_of_image(*place.groups()),) if place else ()
+
+
+def of_builder(builder: Builder, around: Surroundings) -> Workload:
+    """Return who prepares a dataset as a workload: a job whose run is this version of it."""
+    job = of_training(builder.entry, around)
+    return dataclasses.replace(
+        job,
+        run=f"{job.run}/{builder.dataset}",
+        prepared=_prepared(builder.dataset, builder.group, around.scope),
+    )
+
+
+def _prepared(dataset: str, group: str, scope: Scope) -> agent.Prepared:
+    parameter = names.group_parameter(scope.stack, group, names.PARAMETER_PREPARED)
+    return agent.Prepared(dataset, group, parameter)
 
 
 def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
@@ -198,6 +224,8 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             drain_seconds=work.drain_seconds,
             run=work.run,
             block=work.block,
+            dataset=work.prepared.dataset if work.prepared else "",
+            prepared_by=work.prepared.group if work.prepared else "",
             # Warm instances start with the group: without a way out and permissions they could not report.
             ready_after=[around.network, identity, telemetry],
         ),
@@ -227,14 +255,14 @@ def _agent(
         scope.region, scope.stack, side, hooks, telemetry.log_group_name, scope.kms_key_arn
     )
     outputs = pulumi.Output.all(registry_table=around.state.registry.name, **work.known)
-    return outputs.apply(lambda known: agent_config.build(work.entry, place, Known(**known)))
+    return outputs.apply(lambda known: agent_config.build(work.entry, place, Known(**known), work.prepared))
 
 
 def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> InstanceAccess:
     scope, state, storage = around.scope, around.state, around.storage
     files = storage.file_system
     return InstanceAccess(
-        needs=needs(work.entry),
+        needs=needs(work.entry, prepares=work.prepared is not None and work.prepared.group == work.name),
         registry_table=state.registry.name,
         job_table=state.jobs.name,
         archives=around.store.archives_arn,
@@ -242,6 +270,8 @@ def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> Insta
         cloudwatch_parameter=scope.arn("ssm", f"parameter{telemetry.parameter_name}"),
         job=work.name if work.run else "",
         dataset=work.dataset,
+        prepared=work.prepared.dataset if work.prepared else "",
+        prepared_by=work.prepared.group if work.prepared else "",
         secret=work.secret,
         file_system=files.arn if files and work.access_points else None,
         access_points=work.access_points,

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from gpu_spot.facts.run import Run, capacity_changes
+from gpu_spot.live import preparing
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.fleets import CloudFleet, TrainingFleet
 from gpu_spot.live.views import GroupView
@@ -89,8 +90,10 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
     )
     scene = _scene(wishes, view, group, rules)
     market, ticks = scene.market, scene.ticks
-    start = cloud.clock.now
     with _nodes(cloud, view) as nodes:
+        if nodes is not None and view.prepared_by:
+            preparing.play(cloud, nodes, _fleet(cloud, cloud.group(view.prepared_by), nodes, rules))
+        start = cloud.clock.now
         fleet = _fleet(cloud, view, nodes, rules)
         replay = Replay(market, rules, fleet, scene.shape, scene.target, start=start)
         onlooker.begin(scene)
@@ -125,7 +128,7 @@ def _group(cloud: LocalCloud, name: str | None) -> GroupView:
     if not cloud.groups():
         stack = cloud.deployment.stack
         raise LocalCloudError(f"stack {stack!r} declares no capacity group, at least one is needed")
-    return cloud.groups()[0]
+    return next(view for view in cloud.groups() if not view.prepares)
 
 
 @contextlib.contextmanager
@@ -135,8 +138,10 @@ def _nodes(cloud: LocalCloud, view: GroupView) -> Iterator[Nodes | None]:
     if agent.training is None:
         yield None
         return
-    if agent.volume is not None and agent.volume.dataset:
-        dataset.stand_in(cloud.clients, agent.volume.dataset)
+    for name in {view.name, view.prepared_by} - {""}:
+        volume = boot.parse(cloud.boot_data(name)).agent.volume
+        if volume is not None and volume.dataset:
+            dataset.stand_in(cloud.clients, volume.dataset)
     with playing(cloud.clients, cloud.clock) as nodes:
         yield nodes
 

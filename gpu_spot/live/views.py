@@ -27,6 +27,7 @@ class GroupView:
         slots: workers on an instance, by type.
         on_demand_prices: what on-demand in the place of an instance costs (US dollars an hour), by type.
         drain_seconds: how long before a deadline workers stop taking work.
+        prepared_by: the group that prepares its dataset, itself perhaps; empty where nobody does.
     """
 
     name: str
@@ -38,6 +39,12 @@ class GroupView:
     slots: Mapping[str, int]
     on_demand_prices: Mapping[str, float]
     drain_seconds: float
+    prepared_by: str = ""
+
+    @property
+    def prepares(self) -> bool:
+        """Whether it is there to prepare a dataset for others."""
+        return self.prepared_by == self.name
 
     def side(self, side: Side) -> str:
         """Return the group or fleet of a side."""
@@ -93,4 +100,5 @@ def _read_group(name: str, config: GroupConfig, instances: Instances) -> GroupVi
         slots=config.slots,
         on_demand_prices=config.on_demand_prices,
         drain_seconds=config.drain_seconds,
+        prepared_by=config.prepared_by,
     )

@@ -37,6 +37,7 @@ class Nodes:
         self._context = NodeContext(clients, self._scheduler, self.disks, self.journal, profile)
         self._nodes: dict[str, SimulatedNode] = {}
         self._released: dict[str, float] = {}
+        self._begun = 0
         self.disks.settle(clock.now)
 
     def launch(self, instance_id: str, boots: float) -> None:
@@ -76,9 +77,13 @@ class Nodes:
         found = self._scheduler.next
         return None if found is None else max(found, self.disks.copying_until)
 
+    def begin(self) -> None:
+        """Tell of what happens from now on; what was before is another job's."""
+        self._begun = len(self.journal.entries)
+
     def travels(self) -> Travels:
         """Return the moves of the job so far."""
-        return travels(self.journal.entries, self.profile, self._scheduler.now)
+        return travels(self.journal.entries[self._begun :], self.profile, self._scheduler.now)
 
     def close(self) -> None:
         """End all of them where they are."""

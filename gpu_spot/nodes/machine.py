@@ -15,6 +15,7 @@ from typing import Any, Final
 from gpu_spot.facts.moves import Contents
 from gpu_spot.nodes.ebs import Disks
 from gpu_spot.nodes.journal import Entry, Journal, Kind
+from gpu_spot.nodes.preparing import PreparingProcess
 from gpu_spot.nodes.process import TrainingProcess
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock
 from pulumi_on_moto.errors import LocalCloudError
@@ -93,7 +94,7 @@ class SimulatedHost:
         """What switches the instance off in so many seconds."""
         self.on_sigterm: Callable[[], None] | None = None
         """What ``run`` does on SIGTERM; None while it does not run."""
-        self.process: TrainingProcess | None = None
+        self.process: TrainingProcess | PreparingProcess | None = None
 
     # Disks.
 
@@ -153,6 +154,8 @@ class SimulatedHost:
             case ["install", "--directory", *_, path]:
                 if Path(path).is_relative_to(self._data):
                     Path(path).mkdir(parents=True, exist_ok=True)
+            case ["chown", "--recursive", _, _]:
+                pass
             case ["runuser", "--user", _, "--", "git", "-C", _, command, *rest]:
                 if command == "fetch":
                     self._revision = rest[-1]

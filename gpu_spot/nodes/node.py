@@ -14,6 +14,7 @@ from gpu_spot.nodes.boot import boot
 from gpu_spot.nodes.ebs import Disks
 from gpu_spot.nodes.journal import Entry, Journal
 from gpu_spot.nodes.machine import RUN_PID, InstanceMetadata, SimulatedHost
+from gpu_spot.nodes.preparing import PreparingProcess
 from gpu_spot.nodes.process import TrainingProcess, TrainingProfile
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock, SimulatedTask
 from pulumi_on_moto.errors import LocalCloudError
@@ -128,7 +129,7 @@ class SimulatedNode:
         agent.clock, agent.host, agent.metadata = self._clock, self._host, self._metadata
         agent.clients = SandboxClients(self._clients)
         agent.on_sigterm = self._listen
-        agent.spawn = self._spawn
+        agent.spawn = partial(self._spawn, config.prepares is not None)
         agent.aside = lambda work: work()
         self._host.restart_volume = partial(tasks.volume, agent, "up")
         self._host.power_off = lambda seconds: self._tasks.append(
@@ -166,8 +167,15 @@ class SimulatedNode:
     def _listen(self, act: Callable[[], None]) -> None:
         self._host.on_sigterm = act
 
-    def _spawn(self, argv: list[str], environment: dict[str, str], cwd: Path) -> TrainingProcess:
-        process = TrainingProcess(self._profile, environment, self._clock.wall, next(self._pids), self._host)
+    def _spawn(
+        self, prepares: bool, argv: list[str], environment: dict[str, str], cwd: Path
+    ) -> TrainingProcess | PreparingProcess:
+        now, pid = self._clock.wall, next(self._pids)
+        process = (
+            PreparingProcess(environment, now, pid)
+            if prepares
+            else TrainingProcess(self._profile, environment, now, pid, self._host)
+        )
         self._host.process = process
         self._journal.note(
             Entry(self._clock.wall(), "running", self.id, step=process.first_step, loads=process.loads)

@@ -22,8 +22,8 @@ class InstanceAccess:
     """What instances of a group use; ARNs but for the tables' names.
 
     ``needs`` chooses among the agent's statements; ``job`` and ``dataset`` (``s3://bucket/folder/``) are a
-    training job's, empty without, and so is ``secret``, a secret's name. Of the file system instances see
-    what lies behind ``access_points``.
+    training job's, empty without, and so are ``secret``, a secret's name, ``prepared`` (``<name>@<version>``)
+    and the group ``prepared_by``. Of the file system instances see what lies behind ``access_points``.
     """
 
     needs: frozenset[permissions.Need]
@@ -34,6 +34,8 @@ class InstanceAccess:
     cloudwatch_parameter: pulumi.Input[str]
     job: str = ""
     dataset: str = ""
+    prepared: str = ""
+    prepared_by: str = ""
     secret: str = ""
     file_system: pulumi.Input[str] | None = None
     access_points: Sequence[pulumi.Input[str]] = ()
@@ -79,6 +81,7 @@ def _of_agent(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Stat
     """Fill in the agent's own list: the account's parts are outputs, the others text."""
     bucket, _, prefix = access.dataset.removeprefix("s3://").partition("/")
     words = {"stack": scope.stack, "group": group, "job": access.job, "prefix": prefix}
+    words |= {"prepared": access.prepared, "prepared_by": access.prepared_by}
     words["secret"] = access.secret
     places: dict[str, pulumi.Input[str]] = {
         **words,

@@ -8,7 +8,9 @@ from typing import Final
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra.schema.base import Model, Region, Retention, TagKey, TagValue, unique
+from infra.schema.builder import Builder, builders
 from infra.schema.capacity import Capacity
+from infra.schema.file_system_data import SLOW, data_on_file_system
 from infra.schema.network import Network
 from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repository, Storage
 from infra.schema.service import Service
@@ -20,6 +22,7 @@ from userdata.agent.config.names import TAG_JOB
 
 __all__ = (
     "Bucket",
+    "Builder",
     "Capacity",
     "Dataset",
     "Identity",
@@ -97,6 +100,7 @@ class Settings(Model):
         services: tuple[Service, ...] = info.data.get("services", ())
         names = [service.name for service in services] + [one.name for one in training]
         unique(names, "services or training jobs")
+        unique(names + [one.group for one in builders(training)], "groups, of datasets too,")
         _check_requirements(training, info.data.get("network"))
         for one in training:
             zones = info.data["network"].zones if "network" in info.data else ()
@@ -118,9 +122,14 @@ class Settings(Model):
 
     @property
     def capacities(self) -> dict[str, Capacity]:
-        """The capacity of each group, services first."""
-        of_services = {service.name: service.capacity for service in self.services}
-        return of_services | {one.name: one.capacity for one in self.training}
+        """The capacity of each group: services first, then jobs, then who prepares datasets."""
+        entries = (*self.services, *self.training, *(one.entry for one in self.builders))
+        return {entry.name: entry.capacity for entry in entries}
+
+    @property
+    def builders(self) -> tuple[Builder, ...]:
+        """Who prepares the jobs' datasets."""
+        return builders(self.training)
 
     @property
     def own_image_parameters(self) -> list[str]:
@@ -132,7 +141,8 @@ class Settings(Model):
         """Yield what is allowed and rarely meant, one line each."""
         places = [f"services[{index}]" for index in range(len(self.services))]
         places += [f"training[{index}]" for index in range(len(self.training))]
-        for place, capacity in zip(places, self.capacities.values(), strict=True):
+        for place, entry in zip(places, (*self.services, *self.training), strict=True):
+            capacity = entry.capacity
             if len(capacity.types) * len(self.network.zones) == 1:
                 yield (
                     f"gpu-spot:{place}.capacity.instanceTypes: one type in one zone is a single "
@@ -146,6 +156,9 @@ class Settings(Model):
                     f"gpu-spot:training[{index}].checkpoints: a file system needs amazon-efs-utils in the "
                     "image, and AWS's own is not known to have it: name one that does in capacity.ami"
                 )
+        for index, one in enumerate(self.training):
+            for option, says in data_on_file_system(one):
+                yield f"gpu-spot:training[{index}].{option}: {says}: {SLOW}"
         if self.network.cidr is not None and self.network.egress == "none":
             for index in range(len(self.training)):
                 yield (

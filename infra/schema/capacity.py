@@ -139,6 +139,11 @@ class Capacity(Model):
         return is_nvidia(catalogue.lookup(self.types[0]))
 
     @property
+    def architecture(self) -> catalogue.Architecture:
+        """Of its processors; a group never mixes two."""
+        return catalogue.lookup(self.types[0]).family.architecture
+
+    @property
     def images(self) -> Mapping[str, tuple[str, ...]]:
         """Instance types by the image that boots them (AMI id or parameter path), the first choice first."""
         images: dict[str, tuple[str, ...]] = {}

@@ -7,10 +7,12 @@ from typing import Annotated, Final
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
+from infra import cpu_types
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
+from infra.schema.prepare import LONGEST_DATASET_NAME, Prepare
 from infra.schema.reservation import CapacityBlock
-from infra.schema.work import Work
+from infra.schema.work import Work, check_text
 from lambdas.core import policies
 from userdata.agent.config import limits
 from userdata.agent.config.model import check_places
@@ -42,7 +44,8 @@ class Training(Work):
     ``stalled_after_minutes`` without a new checkpoint, output or work on a GPU count as such a failure, 0:
     none do. ``repository_secret`` names the secret with the token of a private repository; with
     ``submodules`` they are fetched, too. The command runs in the container ``image``, or with a ``python``
-    that is built once, or with what the machine image has.
+    that is built once, or with what the machine image has. ``prepare`` makes the dataset before any GPU is
+    paid; the job's volume is then made from its snapshot.
     """
 
     capacity_block: CapacityBlock | None = None
@@ -61,6 +64,7 @@ class Training(Work):
     python: Python | None = None
     repository_secret: limits.SecretName | None = None
     submodules: bool = False
+    prepare: Prepare | None = None
 
     @field_validator("capacity")
     @classmethod
@@ -129,3 +133,24 @@ class Training(Work):
         if python is not None and info.data.get("image") is not None:
             raise ValueError("beside image, allowed: one of them (an image brings its own)")
         return python
+
+    @field_validator("prepare")
+    @classmethod
+    def _of_the_jobs_image(cls, prepare: Prepare | None, info: ValidationInfo) -> Prepare | None:
+        given = info.data
+        if prepare is None or not {"name", "capacity", "volume_gib", "environment"} <= given.keys():
+            return prepare
+        wanted = given["capacity"].architecture
+        if (found := cpu_types.architecture(prepare.instance_type)) != wanted:
+            raise ValueError(
+                f"instanceType {prepare.instance_type!r} is {found}, allowed: {wanted}, as the image of the "
+                "job's types is"
+            )
+        if prepare.size_gib is not None and prepare.size_gib > given["volume_gib"]:
+            raise ValueError(
+                f"sizeGiB {prepare.size_gib}, allowed: at most volumeGiB {given['volume_gib']} of the job"
+            )
+        if len(name := prepare.name or given["name"]) > LONGEST_DATASET_NAME:
+            raise ValueError(f"name {name!r}, allowed: at most {LONGEST_DATASET_NAME} characters")
+        check_text(prepare.command, given["environment"])
+        return prepare

@@ -63,11 +63,11 @@ class Work(Model):
     @field_validator("command", check_fields=False)
     @classmethod
     def _fits(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
-        _check_text(command, info.data.get("environment", {}))
+        check_text(command, info.data.get("environment", {}))
         return command
 
 
-def _check_text(command: Sequence[str], environment: Mapping[str, str]) -> None:
+def check_text(command: Sequence[str], environment: Mapping[str, str]) -> None:
     """Raise ``ValueError`` for what cannot be started, and for more than the boot data holds."""
     for argument in command:
         if "\0" in argument or not command[0]:

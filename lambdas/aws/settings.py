@@ -66,21 +66,27 @@ def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str,
     errors: dict[str, ParameterError] = {}
     for name, leaves in sorted(raw.items()):
         try:
-            groups[name] = parse(name, leaves)
+            groups[name] = parse(name, leaves, raw)
         except ParameterError as error:
             errors[name] = error
     return groups, errors
 
 
-def parse(name: str, leaves: Mapping[str, str]) -> GroupSettings:
-    """Return the settings in a group's parameters (leaf name → text); raise ``ParameterError``."""
+def parse(
+    name: str, leaves: Mapping[str, str], stack: Mapping[str, Mapping[str, str]] | None = None
+) -> GroupSettings:
+    """Return the settings in a group's parameters (leaf name → text); raise ``ParameterError``.
+
+    ``stack`` are the parameters of all groups, by group: one may wait for what another prepares.
+    """
     text = _leaf(name, names.PARAMETER_CONFIG, leaves)
     try:
         config = group_config.parse(text)
         policy = build(config.policy, config.knobs)
     except (TypeError, ValueError) as error:
         raise ParameterError(f"parameter {name}/config: {error}") from None
-    target = _target(name, leaves, config)
+    prepared = {group: one.get(names.PARAMETER_PREPARED, "") for group, one in (stack or {}).items()}
+    target = 0 if _waits(name, config, prepared) else _target(name, leaves, config)
     group = Group(
         name=name,
         target=target,
@@ -111,6 +117,14 @@ def _sides(config: GroupConfig) -> dict[Side, SideHandle]:
     if config.fallback is not None:
         sides[Side.FALLBACK] = SideHandle(AUTO_SCALING, config.fallback)
     return sides
+
+
+def _waits(name: str, config: GroupConfig, prepared: Mapping[str, str]) -> bool:
+    """Tell whether a group has nothing to do: its dataset is not prepared yet, or was by itself."""
+    if not config.dataset:
+        return False
+    is_there = prepared.get(config.prepared_by, "") == config.dataset
+    return is_there == (config.prepared_by == name)
 
 
 def _target(name: str, leaves: Mapping[str, str], config: GroupConfig) -> int:

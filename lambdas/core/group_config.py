@@ -28,6 +28,9 @@ class GroupConfig:
     the target counts as 0. ``zones`` are where it buys; ``on_demand_prices`` what on-demand in the place of
     an instance costs (US dollars an hour) by its type, without the types for which nobody knows. ``block`` is
     the Capacity Block that the fallback launches into, and into nothing else; empty where it has none.
+    ``dataset`` (``<name>@<version>``) is what the group ``prepared_by`` makes before any GPU is paid: while
+    that group's parameter ``prepared`` does not name it, the target counts as 0; of that group itself, whose
+    own name stands there, once it does. Both are empty where nothing is prepared.
     ``by_zone`` says that the fallback takes orders for one zone, that of a job's volume.
     """
 
@@ -47,6 +50,8 @@ class GroupConfig:
     block: str = ""
     zones: tuple[str, ...] = ()
     on_demand_prices: Mapping[str, float] = field(default_factory=dict)
+    dataset: str = ""
+    prepared_by: str = ""
     by_zone: bool = False
 
 
@@ -69,6 +74,8 @@ def dumps(config: GroupConfig) -> str:
             "block": config.block,
             "zones": list(config.zones),
             "onDemandPrices": dict(config.on_demand_prices),
+            "dataset": config.dataset,
+            "preparedBy": config.prepared_by,
             "byZone": config.by_zone,
         }
     )
@@ -120,6 +127,8 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         block=_text(raw.get("block", "")),
         zones=tuple(_text(zone) for zone in raw.get("zones", ())),
         on_demand_prices={kind: _price(price) for kind, price in raw.get("onDemandPrices", {}).items()},
+        dataset=_text(raw.get("dataset", "")),
+        prepared_by=_text(raw.get("preparedBy", "")),
         by_zone=bool(raw.get("byZone", False)),
     )
 

@@ -43,6 +43,8 @@ PARAMETER_CONFIG: Final = "config"
 PARAMETER_TARGET: Final = "target"
 PARAMETER_CONTROL: Final = "control"
 PARAMETER_FINISHED: Final = "finished"
+PARAMETER_PREPARED: Final = "prepared"
+"""Of a group that prepares a dataset: the one of which a snapshot is there."""
 
 SUSPENDED_BY_US: Final = ("AZRebalance",)
 """Processes of our Auto Scaling groups that the program suspends; another that is suspended is an alarm."""

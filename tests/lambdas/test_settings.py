@@ -72,3 +72,29 @@ def test_a_jobs_target_counts_until_the_run_that_is_asked_for_has_ended(
 def test_no_more_counts_as_reserved_than_is_wanted() -> None:
     for target, reserved in (("4", 3), ("2", 2), ("0", 0)):
         assert parse("g", {"config": config(reserved=3), "target": target}).group.reserved == reserved
+
+
+@pytest.mark.parametrize(
+    ("group", "prepared", "target"),
+    [
+        ("resnet", "none", 0),  # no GPU is paid while there is nothing to train on
+        ("resnet", "imagenet@1", 0),  # an older version is another dataset
+        ("resnet", "imagenet@2", 1),
+        ("imagenet-data", "imagenet@1", 1),
+        ("imagenet-data", "imagenet@2", 0),  # made: nobody makes it again, whatever its run is called
+    ],
+)
+def test_a_group_waits_for_the_dataset_that_another_prepares(group: str, prepared: str, target: int) -> None:
+    leaves = {"config": config(dataset="imagenet@2", preparedBy="imagenet-data"), "target": "1"}
+    stack = {"imagenet-data": {"prepared": prepared}, "resnet": {}}
+    assert parse(group, leaves, stack).group.target == target
+
+
+def test_a_group_waits_where_nobody_prepares(aws: FakeAws) -> None:
+    aws.parameters |= {
+        f"{ROOT}/resnet/config": config(dataset="imagenet@2", preparedBy="imagenet-data"),
+        f"{ROOT}/resnet/target": "1",
+    }
+    found = {outcome.group: outcome for outcome in controller(aws).run()}
+    assert found["resnet"].decision is not None
+    assert found["resnet"].error is None

@@ -39,6 +39,7 @@ from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
 from userdata.agent.config import model as config
 from userdata.agent.config.names import SNAPSHOT_NAME
 from userdata.agent.machine.host import SystemHost
+from userdata.agent.storage.volume import prepared
 
 _AGENTS_CLIENTS: Final = (
     *("autoscaling", "cloudwatch", "dynamodb", "ec2"),
@@ -147,6 +148,8 @@ class Group:
             told = replace(told, service=replace(told.service, gpus=1, user="", **changes))
         made = tasks.Node(told, self.folder / f"run-{number}", self.server.url)
         made.clock, made.data, made.spawn = self.clock, self.folder / "data", _as_me
+        if told.prepared and not told.prepares:  # what the snapshot holds, of which no disk here has a copy
+            prepared.complete(told.prepared.dataset, made.data / "datasets")
         made.aside = lambda work: work()
         made.gpus, made.root = None, self.folder
         made.host = NodeHost(self.world.clients("ec2"), told.training.revision if told.training else "")
@@ -251,7 +254,8 @@ def train_and_move(group: Group) -> None:
     told = third.config.training
     assert told is not None
     finished = group.world.clients("ssm").get_parameter(Name=told.finished_parameter)
-    assert finished["Parameter"]["Value"] == told.revision
+    made = f"/{third.config.prepares.dataset}" if third.config.prepares else ""
+    assert finished["Parameter"]["Value"] == told.revision + made
 
 
 def _leave_old_snapshot(group: Group) -> None:

@@ -16,7 +16,6 @@ from botocore.exceptions import ClientError
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.remark import Remark
 from gpu_spot.preflight.stack import Stack
-from infra import accelerators as catalogue
 from infra.schema import Capacity
 
 NAME: Final = "machine images"
@@ -90,7 +89,7 @@ def _described(ec2: Any, ami: str) -> Mapping[str, Any] | None:
 def _fits(
     subject: str, image: Mapping[str, Any], capacity: Capacity, type_: str, root: str | None
 ) -> Iterator[Remark]:
-    architecture, device = catalogue.lookup(type_).family.architecture, image.get("RootDeviceName")
+    architecture, device = capacity.architecture, image.get("RootDeviceName")
     gib = next(
         (
             mapping["Ebs"].get("VolumeSize", 0)
@@ -131,7 +130,8 @@ def _brings(subject: str, image: Mapping[str, Any], command: Sequence[str]) -> I
 def _commands(stack: Stack) -> dict[str, tuple[str, ...]]:
     """Return by group what runs as a process of the image; a container brings its own."""
     services = {one.name: one.command for one in stack.settings.services if one.image is None}
-    return services | {job.name: job.command for job in stack.settings.training}
+    jobs = (*stack.settings.training, *(builder.entry for builder in stack.settings.builders))
+    return services | {job.name: job.command for job in jobs}
 
 
 def _templates(stack: Stack) -> Iterator[Mapping[str, Any]]:

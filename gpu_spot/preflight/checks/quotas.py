@@ -27,6 +27,7 @@ _CODES: Final = (
     (re.compile(r"p[56]"), "L-C4BD4855", "L-417A185B"),
     (re.compile(r"trn\d"), "L-6B0D517C", "L-2C3B7624"),
     (re.compile(r"f\d"), "L-88CF9481", "L-74FC7D96"),
+    (re.compile(r"[cmrt]\d"), "L-34B43A08", "L-1216C47A"),
 )
 """Families, and the codes of their quotas: spot, on-demand."""
 

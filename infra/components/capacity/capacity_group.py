@@ -36,7 +36,8 @@ class CapacityGroupArgs:
     ``subnet_ids`` are by zone, ``slots`` workers on an instance by its type, ``instance_role_arn`` is the
     role that instances take.
     With ``run`` the target counts until the work itself says that this run has ended. With a ``block`` the
-    fallback is what was bought there, and no other on-demand.
+    fallback is what was bought there, and no other on-demand. ``dataset`` and ``prepared_by`` as in
+    ``GroupConfig``.
     """
 
     scope: Scope
@@ -50,6 +51,8 @@ class CapacityGroupArgs:
     drain_seconds: int
     run: str | None = None
     block: CapacityBlock | None = None
+    dataset: str = ""
+    prepared_by: str = ""
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -58,8 +61,8 @@ class CapacityGroup(pulumi.ComponentResource):
 
     Produces: the primary side, an Auto Scaling group (mixed instances) or a Spot Fleet, the fallback Auto
     Scaling group (on-demand only, optionally with a warm pool), and the parameters ``config``, ``target``,
-    ``control`` and for a job ``finished``, which the controller reads. A fleet that only requests has neither
-    fallback nor parameters.
+    ``control``, for a job ``finished``, for who prepares a dataset ``prepared``, which the controller
+    reads. A fleet that only requests has neither fallback nor parameters.
 
     Both sides start empty and are filled by the controller. A new template version reaches instances as they
     are replaced: an instance refresh would be a second writer of capacity, and end work that runs well.
@@ -262,6 +265,10 @@ class CapacityGroup(pulumi.ComponentResource):
         )
         if args.run is not None:
             self._parameter(names.PARAMETER_FINISHED, "The run that has ended", "none", owned_by_others=True)
+        if args.prepared_by == args.group:
+            self._parameter(
+                names.PARAMETER_PREPARED, "The dataset that is there", "none", owned_by_others=True
+            )
         self._parameter(
             names.PARAMETER_CONTROL, "Set by people", '{"mode": "automatic"}', owned_by_others=True
         )
@@ -287,6 +294,8 @@ class CapacityGroup(pulumi.ComponentResource):
             block=args.block.reservation if args.block else "",
             zones=tuple(args.subnet_ids),
             on_demand_prices=self._on_demand_prices(),
+            dataset=args.dataset,
+            prepared_by=args.prepared_by,
             by_zone=self.by_zone,
         )
 

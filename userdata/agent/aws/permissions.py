@@ -1,8 +1,8 @@
 """Every AWS call that the agent makes, as IAM statements for the instance role; the program renders them.
 
 Placeholders: ``{partition} {region} {account} {stack} {group} {job} {registry_table} {job_table} {bucket}
-{prefix} {secret} {auto_scaling_group} {repository}`` (a repository's ARN). A test records the calls on
-deployed stacks and holds each to the role that the program declares.
+{prefix} {secret} {prepared} {prepared_by} {auto_scaling_group} {repository}`` (a repository's ARN). A test
+records the calls on deployed stacks and holds each to the role that the program declares.
 """
 
 from __future__ import annotations
@@ -33,9 +33,22 @@ _REQUESTED: Final = {
 
 Conditions = Mapping[str, Mapping[str, str | list[str]]]
 
-Need = Literal["work", "image", "hooks", "pull", "run", "volume", "dataset", "attached", "secret"]
+Need = Literal[
+    "work",
+    "image",
+    "hooks",
+    "pull",
+    "run",
+    "volume",
+    "dataset",
+    "attached",
+    "secret",
+    "prepare",
+    "prepared",
+]
 """What an instance may be there for: workers, their image in ECR, hooks, an image that a launch waits for, a
-job, its volume, a dataset in S3, volumes that came with the launch, the secret of a private repository."""
+job, its volume, a dataset in S3, volumes that came with the launch, the secret of a private repository, to
+prepare a dataset, to start from one that is prepared."""
 
 
 def _key(name: str) -> Conditions:
@@ -91,6 +104,32 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
         ("run",),
         ("ssm:PutParameter",),
         ("arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}/finished",),
+    ),
+    Permission(
+        "SayPrepared",
+        ("prepare",),
+        ("ssm:PutParameter",),
+        ("arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}/prepared",),
+    ),
+    # Which snapshot counts stands in the item of who made it.
+    Permission(
+        "FindPrepared",
+        ("prepared",),
+        ("dynamodb:GetItem",),
+        (f"{_DYNAMODB}/{{job_table}}",),
+        _key("{prepared_by}"),
+    ),
+    Permission(
+        "CopyPrepared",
+        ("prepared",),
+        ("ec2:CreateVolume",),
+        (_SNAPSHOTS,),
+        {
+            "StringEquals": {
+                "aws:ResourceTag/gpu-spot:stack": "{stack}",
+                "aws:ResourceTag/gpu-spot:dataset": "{prepared}",
+            }
+        },
     ),
     # Descriptions know no resources.
     Permission("FindVolumes", ("volume", "attached"), ("ec2:DescribeVolumes",), ("*",)),

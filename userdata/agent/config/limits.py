@@ -138,6 +138,13 @@ RequirementsFile: TypeAlias = Annotated[
 ]
 """In the repository: a file as pip reads it, or a lock as PEP 751 has it."""
 
+_VERSION = r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?"
+
+DatasetVersion: TypeAlias = Annotated[str, Matches(_VERSION), Length(1, 32)]
+"""Of a dataset that is prepared: what is in it changes with it, and with nothing else."""
+
+DatasetId: TypeAlias = Annotated[str, Matches(rf"[a-z]([a-z0-9-]*[a-z0-9])?@{_VERSION}"), Length(3, 57)]
+"""``<name>@<version>``: as snapshots are tagged with it."""
 # The letters that Secrets Manager allows in a name (CreateSecret, "Name").
 SecretName: TypeAlias = Annotated[str, Matches(r"[A-Za-z0-9/_+=.@-]+"), Length(1, 512)]
 

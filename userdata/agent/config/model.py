@@ -110,6 +110,19 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """The ``dataset`` (``<name>@<version>``) that a job's volume is made from, and which ``group`` makes it.
+
+    The group's own instances prepare it: they fill a volume, whose snapshot the others start from.
+    """
+
+    dataset: limits.DatasetId
+    group: limits.Name
+    parameter: str
+    """Where the dataset is named once a snapshot of it counts, so that the controller starts the others."""
+
+
+@dataclass(frozen=True)
 class Service:
     """Workers that serve a queue: ``slots_per_gpu`` processes or containers on each GPU of this instance."""
 
@@ -163,6 +176,7 @@ class Config:
     efs: tuple[EfsMount, ...] = ()
     datasets: tuple[Dataset, ...] = ()
     training: Training | None = None
+    prepared: Prepared | None = None
     service: Service | None = None
     metrics: Metrics = field(default_factory=Metrics)
     nvidia: bool = True
@@ -174,8 +188,15 @@ class Config:
             raise ValueError("exactly one of training and service is needed")
         if self.volume and not self.training:
             raise ValueError("volume: allowed with training only (its lease stands in the job's table item)")
-        copied = (f"{DATA_DIR}/datasets",) if self.volume and self.volume.dataset else ()
+        if self.prepared and not self.volume:
+            raise ValueError("prepared: allowed with a volume only, which is made from its snapshot")
+        copied = (f"{DATA_DIR}/datasets",) if self.volume and (self.volume.dataset or self.prepared) else ()
         check_places([dataset.path for dataset in self.datasets], [*(m.path for m in self.efs), *copied])
+
+    @property
+    def prepares(self) -> Prepared | None:
+        """The dataset that this very instance is there to make, if it is."""
+        return self.prepared if self.prepared and self.prepared.group == self.group else None
 
     @property
     def work_unit(self) -> str:

@@ -15,9 +15,13 @@ TAG_NAME: Final = "Name"
 TAG_TOKEN: Final = "gpu-spot:token"  # noqa: S105 - a fencing token, no secret
 TAG_SOURCE: Final = "gpu-spot:source"
 TAG_STATE: Final = "gpu-spot:state"
+# On snapshots of prepared datasets: `<name>@<version>`.
+TAG_DATASET: Final = "gpu-spot:dataset"
 
 VOLUME_NAME: Final = "DL-datasets-checkpoints"
 SNAPSHOT_NAME: Final = "DL-datasets-checkpoints-snapshot"
+# Another name: what is kept is none of a volume's own snapshots, which are swept.
+DATASET_NAME: Final = "DL-dataset"
 
 JOB_KEY: Final = "job"
 

@@ -18,7 +18,7 @@ from userdata.agent.machine.errors import (
     RefusedError,
     UnwantedError,
 )
-from userdata.agent.tasks import snapshots
+from userdata.agent.tasks import preparing, snapshots
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
@@ -56,28 +56,32 @@ def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor
         AwsEbs(node.clients.ec2(region), config.stack, config.group, training.job, volume),
         DynamoLease(dynamodb, training.job_table, training.job, me.instance, node.clock),
         node.host,
-        S3Filler(s3, volume.dataset or "", node.data / "datasets"),
+        preparing.filler(node, S3Filler(s3, volume.dataset or "", node.data / "datasets")),
         node.clock,
         attend,
+        preparing.finder(node),
     )
 
 
 def _jobs(node: Node) -> Jobs:
     from userdata.agent.aws.jobs import Jobs
+    from userdata.agent.aws.prepared import BuilderJobs
 
     training = node.config.training
     if training is None:
         raise ConfigError("training: missing; this instance has none")
-    region = node.config.region
-    return Jobs(
+    region, wanted = node.config.region, node.config.prepares
+    arguments = (
         node.clients.dynamodb(region),
         node.clients.ssm(region),
         training.job_table,
         training.job,
-        training.revision,
+        # A version of a dataset is a run of its own, as the group's `config` has it.
+        f"{training.revision}/{wanted.dataset}" if wanted else training.revision,
         training.finished_parameter,
         node.clock,
     )
+    return BuilderJobs(wanted, *arguments) if wanted else Jobs(*arguments)
 
 
 def volume(node: Node, action: str) -> int:
@@ -137,6 +141,7 @@ def run(node: Node) -> int:
         log.info("the instance is being taken: nothing is started")
         return volume(node, "down")
     if jobs.finished():
+        preparing.sweep(node, jobs)
         jobs.take_down()  # again: the instance that finished the job may not have come to it
         _switch_off(node)
         return 0
@@ -149,8 +154,8 @@ def run(node: Node) -> int:
         trainer.stop()
     try:
         with contextlib.closing(ahead) if ahead else contextlib.nullcontext():
-            outcome = trainer.run()
-    except LeaseLostError:
+            outcome = preparing.run(node, jobs, trainer.run)
+    except (LeaseLostError, preparing.NotKeptError):
         volume(node, "down")
         raise
     if outcome == "host":

@@ -96,8 +96,7 @@ class AwsEbs:
 
     def snapshots(self) -> tuple[Snapshot, ...]:
         """Describe our own snapshots by tags."""
-        arguments = {**self._filters(names.SNAPSHOT_NAME), "OwnerIds": ["self"]}
-        return tuple(_snapshot(s) for s in self._pages("describe_snapshots", "Snapshots", arguments))
+        return self._described(names.SNAPSHOT_NAME)
 
     def create_volume(self, zone: str, token: int, snapshot: str | None, source: str | None) -> str:
         """Create an encrypted gp3 volume; the client token makes a repeated call return the first one's."""
@@ -111,9 +110,10 @@ class AwsEbs:
         }
         if self._config.kms_key_arn:
             arguments["KmsKeyId"] = self._config.kms_key_arn
-        if snapshot and source:
+        if snapshot:
             arguments["SnapshotId"] = snapshot  # no Size: the copy is as large as what it is a copy of
-            tags[names.TAG_SOURCE] = source
+            if source:
+                tags[names.TAG_SOURCE] = source
             if self._config.initialization_rate_mib:
                 arguments["VolumeInitializationRate"] = self._config.initialization_rate_mib
         else:
@@ -123,9 +123,18 @@ class AwsEbs:
 
     def create_snapshot(self, volume: str, token: int) -> str:
         """Begin a snapshot that carries the job's tags and the lease's token."""
-        tags = {names.TAG_TOKEN: str(token), names.TAG_SOURCE: volume}
-        spec = self._tag("snapshot", names.SNAPSHOT_NAME, tags)
-        return str(self._call("create_snapshot", VolumeId=volume, TagSpecifications=spec)["SnapshotId"])
+        return self._begin_snapshot(volume, token, names.SNAPSHOT_NAME, {})
+
+    def keep(self, volume: str, token: int, dataset: str) -> str:
+        """Begin the snapshot of a prepared dataset, which is none of `snapshots`: it is not swept with them.
+
+        By the dataset's tag the roles of its users know it.
+        """
+        return self._begin_snapshot(volume, token, names.DATASET_NAME, {names.TAG_DATASET: dataset})
+
+    def kept(self) -> tuple[Snapshot, ...]:
+        """Describe the snapshots of the datasets that the job has prepared; may lag."""
+        return self._described(names.DATASET_NAME)
 
     def attach(self, volume: str, instance: str, device: str) -> None:
         """Attach.
@@ -150,6 +159,14 @@ class AwsEbs:
     def delete_snapshot(self, snapshot: str) -> None:
         """Delete; what later snapshots and volumes need of it stays (EBS user guide, "Delete a snapshot")."""
         self._delete("delete_snapshot", "InvalidSnapshot.NotFound", SnapshotId=snapshot)
+
+    def _described(self, name: str) -> tuple[Snapshot, ...]:
+        arguments = {**self._filters(name), "OwnerIds": ["self"]}
+        return tuple(_snapshot(s) for s in self._pages("describe_snapshots", "Snapshots", arguments))
+
+    def _begin_snapshot(self, volume: str, token: int, name: str, more: dict[str, str]) -> str:
+        spec = self._tag("snapshot", name, {names.TAG_TOKEN: str(token), names.TAG_SOURCE: volume, **more})
+        return str(self._call("create_snapshot", VolumeId=volume, TagSpecifications=spec)["SnapshotId"])
 
     def _filters(self, name: str) -> dict[str, Any]:
         wanted = {names.TAG_NAME: name, **self._tags}

@@ -50,6 +50,7 @@ class Executor:
     Args:
         attend: called every few seconds, whatever is waited for, and before each step; raises `UnwantedError`
             when nothing more is to be brought here.
+        prepared: returns the snapshot that a job's first volume is made from, None for a blank one.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Executor:
         filler: Filler,
         clock: Clock,
         attend: Callable[[], None] = lambda: None,
+        prepared: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._place = place
         self._ebs = ebs
@@ -69,6 +71,7 @@ class Executor:
         self._filler = filler
         self._clock = clock
         self._attend = attend
+        self._prepared = prepared
         self._lease = Lease(0, None, 0)
         self._renewed = 0.0
         # Descriptions lag: a snapshot that we began is added, what we deleted is left out, until they catch
@@ -234,6 +237,7 @@ class Executor:
             filesystem=self._host.filesystem(device) if device else None,
             mounted=mounted,
             filled=mounted is not None and mounted == wanted and self._filler.filled(),
+            prepared=self._prepared() if self._lease.volume is None else None,
         )
 
     def _do(self, step: Step) -> bool:

@@ -103,6 +103,16 @@ class DynamoLease:
             condition=" AND attribute_not_exists(volume)",
         )
 
+    def keep(self, token: int, dataset: str, snapshot: str) -> None:
+        """Let ``snapshot`` be the one of ``dataset``, once, and forget the home that it was taken of."""
+        self._held(
+            token,
+            "SET leaseUntil = :until, #dataset = :snapshot REMOVE volume",
+            {":snapshot": {"S": snapshot}},
+            condition=" AND attribute_not_exists(#dataset)",
+            names={"#dataset": dataset},
+        )
+
     def release(self, token: int) -> None:
         """Remove the holder; token, volume and writer stay."""
         self._update(
@@ -118,14 +128,24 @@ class DynamoLease:
     def _until(self) -> dict[str, str]:
         return {"N": str(int(self._clock.wall()) + LEASE_SECONDS)}
 
-    def _held(self, token: int, update: str, values: dict[str, Any], condition: str = "") -> None:
+    def _held(
+        self,
+        token: int,
+        update: str,
+        values: dict[str, Any],
+        condition: str = "",
+        names: dict[str, str] | None = None,
+    ) -> None:
         self._update(
             update,
             f"holder = :me AND #token = :token{condition}",
             {":me": self._me, ":token": {"N": str(token)}, ":until": self._until(), **values},
+            names,
         )
 
-    def _update(self, update: str, condition: str, values: dict[str, Any]) -> dict[str, Any]:
+    def _update(
+        self, update: str, condition: str, values: dict[str, Any], names: dict[str, str] | None = None
+    ) -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -134,7 +154,7 @@ class DynamoLease:
                 Key={"job": {"S": self._job}},
                 UpdateExpression=update,
                 ConditionExpression=condition,
-                ExpressionAttributeNames={"#token": "token"},
+                ExpressionAttributeNames={"#token": "token", **(names or {})},
                 ExpressionAttributeValues=values,
                 ReturnValues="ALL_NEW",
             ).get("Attributes", {})

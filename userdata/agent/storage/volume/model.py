@@ -78,6 +78,8 @@ class Observed:
     """The volume whose device is mounted at the mount point; `FOREIGN` if it is none of ours."""
     filled: bool
     """The dataset is complete (always, if there is none)."""
+    prepared: str | None = None
+    """The snapshot of the dataset that a first volume is made from; None: it begins blank."""
 
 
 # --- steps: what to do next, and why ---
@@ -108,7 +110,7 @@ class Adopt:
 
 @dataclass(frozen=True)
 class CreateVolume:
-    """Create a volume in our zone, blank or from a snapshot."""
+    """Create a volume in our zone: blank, from a prepared dataset's snapshot, or as a copy of ``source``."""
 
     snapshot: str | None
     source: str | None

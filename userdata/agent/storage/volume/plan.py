@@ -85,8 +85,9 @@ def _without_home(observed: Observed, volumes: tuple[EbsVolume, ...]) -> Step:
         return Adopt(settled[0].id, max(lease.token, *(t or 0 for t in tokens)) + 1)
     candidate = _candidate(observed, volumes, None)
     if candidate is None:
-        return CreateVolume(None, None)
-    return _bring_up(observed, volumes, candidate) or _mount_candidate(observed, candidate, blank=True)
+        return CreateVolume(observed.prepared, None)
+    blank = observed.prepared is None
+    return _bring_up(observed, volumes, candidate) or _mount_candidate(observed, candidate, blank=blank)
 
 
 def _use_home(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolume) -> Step:

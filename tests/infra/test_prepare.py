@@ -1,0 +1,186 @@
+"""A dataset that is prepared: a group of one CPU instance, for which the job's GPUs wait."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.settings import SettingsError, load_settings
+from tests.infra import training
+from tests.infra.declared import Run
+from tests.infra.test_settings import DEV
+
+PREPARE: dict[str, Any] = {
+    "name": "imagenet",
+    "version": "2",
+    "command": ["python3", "prepare.py"],
+    "instanceType": "m7i.2xlarge",
+}
+DATASET = "imagenet@2"
+
+
+def with_jobs(*jobs: dict[str, Any]) -> dict[str, Any]:
+    return {**DEV, "gpu-spot:training": list(jobs)}
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return training.stack(
+        tmp_path_factory.mktemp("prepare"), prepare=PREPARE, throughputMib=500, environment={"SEED": "1"}
+    )
+
+
+def told(of: Run, group: str) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads(of.the("Parameter", f"{group}-config")["insecureValue"])
+    return config
+
+
+def statements(of: Run, group: str) -> dict[str, dict[str, Any]]:
+    policy = of.the("RolePolicy", f"{group}-instance")["policy"]
+    return {statement["Sid"]: statement for statement in json.loads(policy)["Statement"]}
+
+
+def test_who_prepares_is_a_group_of_one_cpu_instance_from_the_jobs_image(known: Run) -> None:
+    group = known.the("Group", "imagenet-data-primary")
+    launch = group["mixedInstancesPolicy"]["launchTemplate"]
+    assert [one["instanceType"] for one in launch["overrides"]] == ["m7i.2xlarge"]
+    images = {
+        known.the("LaunchTemplate", f"{name}-primary")["imageId"] for name in ("imagenet-data", "resnet")
+    }
+    assert len(images) == 1
+    assert "warmPool" not in known.the("Group", "imagenet-data-fallback")
+    assert known.the("Parameter", "imagenet-data-target")["insecureValue"] == "1"
+
+
+def test_the_gpus_wait_for_what_the_other_group_prepares(known: Run) -> None:
+    waits, makes = told(known, "resnet"), told(known, "imagenet-data")
+    assert (waits["dataset"], waits["preparedBy"]) == (makes["dataset"], makes["preparedBy"])
+    assert (makes["dataset"], makes["preparedBy"]) == (DATASET, "imagenet-data")
+    # Another version is another run, though the code is the same.
+    assert makes["run"] == f"{training.REVISION}/{DATASET}"
+    assert waits["run"] == training.REVISION
+    [said] = [one for one in known.declared if one["name"].endswith("-prepared")]
+    assert said["name"] == "gpu-spot-dev-imagenet-data-prepared"
+    assert (said["inputs"]["insecureValue"], said["ignore_changes"]) == ("none", ["insecureValue"])
+
+
+def test_the_agents_are_told_who_makes_what(known: Run) -> None:
+    makes, uses = known.agent("imagenet-data-primary"), known.agent("resnet-primary")
+    assert makes["prepared"] == uses["prepared"]
+    assert makes["prepared"] == {
+        "dataset": DATASET,
+        "group": "imagenet-data",
+        "parameter": "/gpu-spot/dev/groups/imagenet-data/prepared",
+    }
+    assert makes["training"]["job"] == "imagenet-data"
+    assert makes["training"]["command"] == ["python3", "prepare.py"]
+    assert makes["training"]["environment"] == {"SEED": "1"}
+    assert makes["nvidia"] is False
+    assert makes["volume"] == {
+        "sizeGib": 500,
+        "throughputMib": 500,
+        "dataset": "s3://datasets/imagenet/",
+        "snapshotEveryMinutes": 0,  # one is taken at the end
+    }
+    # All of it is in the snapshot: the GPU reads nothing of S3.
+    assert uses["volume"] == {"sizeGib": 500, "throughputMib": 500}
+
+
+def test_each_may_do_its_part_of_it(known: Run) -> None:
+    makes, uses = statements(known, "imagenet-data"), statements(known, "resnet")
+    assert {"ReadDataset", "SayPrepared"} <= makes.keys()
+    assert not {"FindPrepared", "CopyPrepared"} & makes.keys()
+    assert {"FindPrepared", "CopyPrepared"} <= uses.keys()
+    assert not {"ReadDataset", "SayPrepared"} & uses.keys()
+    assert makes["SayPrepared"]["Resource"][0].endswith("/groups/imagenet-data/prepared")
+    assert uses["FindPrepared"]["Condition"]["ForAllValues:StringEquals"] == {
+        "dynamodb:LeadingKeys": ["imagenet-data"]
+    }
+    assert uses["CopyPrepared"]["Condition"]["StringEquals"] == {
+        "aws:ResourceTag/gpu-spot:stack": "dev",
+        "aws:ResourceTag/gpu-spot:dataset": DATASET,
+    }
+
+
+def test_somebody_hears_of_a_dataset_that_does_not_come(known: Run) -> None:
+    alarm = known.the("MetricAlarm", "imagenet-data-shortage")
+    assert alarm["evaluationPeriods"] == 60  # a job's patience: its volume may be on its way
+
+
+def test_without_it_nothing_waits(tmp_path: Path) -> None:
+    plain = training.stack(tmp_path)
+    assert (told(plain, "resnet")["dataset"], told(plain, "resnet")["preparedBy"]) == ("", "")
+    assert "prepared" not in plain.agent("resnet-primary")
+    assert "ReadDataset" in statements(plain, "resnet")
+
+
+def test_two_jobs_of_one_dataset_have_it_prepared_once() -> None:
+    first, second = (
+        training.job(prepare=PREPARE),
+        training.job(prepare=PREPARE, name="vit", revision="f" * 40),
+    )
+    settings = load_settings(with_jobs(first, second))
+    [builder] = settings.builders
+    assert (builder.dataset, builder.group) == (DATASET, "imagenet-data")
+    assert builder.entry.revision == training.REVISION
+    assert list(settings.capacities)[-3:] == ["resnet", "vit", "imagenet-data"]
+
+
+def test_left_out_the_dataset_is_called_as_the_job_and_as_large() -> None:
+    without = {key: value for key, value in PREPARE.items() if key != "name"}
+    [builder] = load_settings(with_jobs(training.job(prepare=without))).builders
+    assert (builder.dataset, builder.entry.volume_gib) == ("resnet@2", 500)
+    [small] = load_settings(with_jobs(training.job(prepare={**without, "sizeGiB": 200}))).builders
+    assert small.entry.volume_gib == 200
+
+
+ARM = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5g.xlarge"]}
+PLACE = "gpu-spot:training[0].prepare"
+REFUSED: list[tuple[list[dict[str, Any]], str]] = [
+    (
+        [training.job(prepare={**PREPARE, "instanceType": "g5.xlarge"})],
+        f"{PLACE}.instanceType: 'g5.xlarge' is no CPU type that prepares datasets, allowed: ",
+    ),
+    (
+        [training.job(prepare={**PREPARE, "instanceType": "m7g.large"})],
+        f"{PLACE}: instanceType 'm7g.large' is arm64, allowed: x86_64",
+    ),
+    (
+        [training.job(prepare=PREPARE, capacity=ARM)],
+        f"{PLACE}: instanceType 'm7i.2xlarge' is x86_64, allowed: arm64",
+    ),
+    ([training.job(prepare={**PREPARE, "version": "v 2"})], f'{PLACE}.version: "v 2", allowed: what matches'),
+    (
+        [training.job(prepare={**PREPARE, "sizeGiB": 501})],
+        f"{PLACE}: sizeGiB 501, allowed: at most volumeGiB 500 of the job",
+    ),
+    (
+        [training.job(prepare={**PREPARE, "name": "a" * 20})],
+        f"{PLACE}: name '{'a' * 20}', allowed: at most 19 characters",
+    ),
+    (
+        [training.job(prepare={**PREPARE, "command": ["x" * 5000]})],
+        f"{PLACE}: command and environment take",
+    ),
+    (
+        [training.job(prepare=PREPARE), training.job(name="vit", prepare={**PREPARE, "version": "3"})],
+        "gpu-spot:training: 'resnet' and 'vit' prepare 'imagenet', each with another prepare, allowed: ",
+    ),
+    (
+        [training.job(prepare=PREPARE), training.job(name="imagenet-data", dataset=None)],
+        "gpu-spot:training: two groups, of datasets too, are named 'imagenet-data', allowed: each name once",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "says"), REFUSED, ids=lambda value: value[-40:] if isinstance(value, str) else ""
+)
+def test_it_is_refused_with_what_is_allowed(jobs: list[dict[str, Any]], says: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings(with_jobs(*jobs))
+    [line] = str(caught.value).splitlines()
+    assert line.startswith(says)

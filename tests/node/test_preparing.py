@@ -1,0 +1,297 @@
+"""One snapshot of a dataset counts, whoever dies when; a failed one ends; who uses it copies nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from tests.node import configs
+from tests.node.clocks import FakeClock
+from tests.node.jobs import REGION
+from tests.node.metadata import MetadataServer
+from tests.node.preparing import DATASET, FINISHED, GROUP, DeadError, Region
+from userdata.agent import tasks
+from userdata.agent.aws import clients
+from userdata.agent.config.names import SNAPSHOT_NAME
+from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
+from userdata.agent.storage.volume.ebs import AwsEbs
+from userdata.agent.work import checkout
+
+RUN = f"{configs.REVISION}/{DATASET}"
+PREPARED = {"dataset": DATASET, "group": GROUP, "parameter": "/gpu-spot/dev/groups/imagenet-data/prepared"}
+
+
+@pytest.fixture
+def region(
+    aws: Any,
+    metadata_server: MetadataServer,
+    clock: FakeClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Region:
+    monkeypatch.setattr(checkout, "checkout", lambda *given: None)
+    return Region(aws, metadata_server, clock, tmp_path)
+
+
+def is_over(region: Region) -> None:
+    """One snapshot counts and is there, all else is gone, and the controller was told."""
+    item = region.item()
+    assert region.snapshots() == [item[DATASET]]
+    assert region.volumes() == []
+    assert region.said() == (DATASET, RUN)
+    assert item["state"] == "done"
+    assert not {"volume", "holder"} & item.keys()
+
+
+def test_a_dataset_is_made_and_kept(region: Region) -> None:
+    node, work = region.node(), region.work
+
+    def moved(folder: Path) -> int:
+        """Leave what the move of the volume from another zone leaves: its snapshot."""
+        [home] = region.volumes()
+        tags = [
+            *(one for one in home["Tags"] if one["Key"] != "Name"),
+            {"Key": "Name", "Value": SNAPSHOT_NAME},
+        ]
+        specification: Any = [{"ResourceType": "snapshot", "Tags": tags}]
+        region.ec2.create_snapshot(VolumeId=home["VolumeId"], TagSpecifications=specification)
+        return work(folder)
+
+    region.work = moved  # type: ignore[method-assign]
+    assert region.live(node) == 0
+    is_over(region)
+    [shutdown] = [argv for argv in node.host.ran if argv[0] == "shutdown"]  # type: ignore[attr-defined]
+    assert shutdown[1] == "--poweroff"
+    # Another instance of the group, which is not yet let go, does nothing more.
+    assert region.live(region.node()) == 0
+    assert region.made == [[]]
+    is_over(region)
+
+
+def test_what_was_half_made_is_there_for_the_next_who_goes_on(region: Region) -> None:
+    def dies(folder: Path) -> int:
+        (folder / "half").write_text("half")
+        raise DeadError
+
+    first, work = region.node(), region.work
+    region.work = dies  # type: ignore[method-assign]
+    with pytest.raises(DeadError):
+        region.live(first)
+    region.end(first)
+    assert region.said() == ("none", "none")
+    region.work = work  # type: ignore[method-assign]
+    region.live(region.node())
+    assert region.made == [["half"]]
+    is_over(region)
+
+
+def dies_at(monkeypatch: pytest.MonkeyPatch, fatal: int | None, begins: Callable[[], bool]) -> list[str]:
+    """Kill whoever makes an AWS call, before or after it has had effect: the ``fatal``-th moment so."""
+    moments: list[str] = []
+    make = clients._client
+
+    def watched(service: str, region: str, **more: Any) -> Any:
+        client = make(service, region, **more)
+
+        def strike(when: str, **event: Any) -> None:
+            if begins():
+                moments.append(f"{when} {event['model'].name}")
+                if fatal is not None and len(moments) - 1 == fatal:
+                    raise DeadError(moments[-1])
+
+        client.meta.events.register("before-call", lambda **event: strike("before", **event))
+        client.meta.events.register("after-call", lambda **event: strike("after", **event))
+        return client
+
+    monkeypatch.setattr(clients, "_client", watched)
+    return moments
+
+
+def moments(region: Region, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    with monkeypatch.context() as patch:
+        found = dies_at(patch, None, lambda: bool(region.made))
+        region.live(region.node())
+    return found
+
+
+def test_whenever_an_instance_dies_after_its_work_one_snapshot_counts(
+    region: Region,
+    aws: Any,
+    metadata_server: MetadataServer,
+    clock: FakeClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = moments(region, monkeypatch)
+    assert {"after CreateSnapshot", "before UpdateItem", "after DeleteVolume", "after PutParameter"} <= set(
+        found
+    )
+    for fatal in range(len(found)):
+        boto3.client("dynamodb", region_name=REGION).delete_item(TableName="jobs", Key={"job": {"S": GROUP}})
+        for snapshot in region.snapshots():
+            aws.delete_snapshot(SnapshotId=snapshot)
+        anew = Region.__new__(Region)
+        anew.__dict__ |= region.__dict__ | {"made": [], "folder": tmp_path / f"fatal-{fatal}"}
+        for name in (PREPARED["parameter"], FINISHED):
+            anew.ssm.put_parameter(Name=name, Value="none", Type="String", Overwrite=True)
+        first = anew.node()
+        with monkeypatch.context() as patch:
+            struck = dies_at(patch, fatal, lambda anew=anew: bool(anew.made))  # type: ignore[misc]
+            with pytest.raises(DeadError):
+                anew.live(first)
+        anew.end(first)
+        # The controller ends the group once it was told; else another instance comes.
+        if anew.said() != (DATASET, RUN):
+            anew.live(anew.node())
+        if fatal >= found.index("before CreateSnapshot"):
+            assert len(anew.made) == 1, struck[-1]  # complete is complete: no command runs again
+        try:
+            if anew.said() == (DATASET, RUN) and anew.item().get("holder") == first.identity.instance:
+                continue  # it died as it gave the lease back, which runs out
+            is_over(anew)
+        except AssertionError as error:
+            raise AssertionError(f"{struck[-1]}: {error}") from error
+
+
+def test_of_two_at_once_the_leases_holder_counts(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep, second = AwsEbs.keep, list[str]()
+
+    def overtaken(self: AwsEbs, volume: str, token: int, dataset: str) -> str:
+        """The first hangs after its snapshot, until another has come, made its own and gone."""
+        snapshot = keep(self, volume, token, dataset)
+        if not second:
+            second.append(snapshot)
+            region.end(first)
+            region.live(region.node())
+        return snapshot
+
+    monkeypatch.setattr(AwsEbs, "keep", overtaken)
+    first = region.node()
+    tasks.volume(first, "up")
+    with pytest.raises(LeaseLostError):
+        tasks.run(first)
+    is_over(region)
+    assert second[0] != region.item()[DATASET]
+
+
+def test_a_command_that_fails_for_good_ends_and_no_gpu_is_started(region: Region) -> None:
+    runs: list[int] = []
+
+    def fails(folder: Path) -> int:
+        runs.append(1)
+        return 3
+
+    region.work = fails  # type: ignore[method-assign]
+    region.live(region.node())
+    assert len(runs) == 2  # maxRestarts 1
+    assert region.said() == ("none", RUN)
+    assert region.item()["state"] == "failed"
+    assert region.snapshots() == []
+
+
+def test_a_snapshot_that_cannot_be_made_ends_it_too(region: Region, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[str] = []
+
+    def refused(self: AwsEbs, volume: str, token: int, dataset: str) -> str:
+        tried.append(volume)
+        raise AgentError("ec2 create_snapshot: SnapshotLimitExceeded")
+
+    monkeypatch.setattr(AwsEbs, "keep", refused)
+    node = region.node()
+    node.host.run = (
+        lambda argv, stdin="", environment=None: (  # type: ignore[method-assign]
+            str(tasks.volume(node, "up")) if list(argv[:2]) == ["systemctl", "restart"] else made(argv)
+        )
+    )
+
+    def made(argv: Any) -> str:
+        if argv[0] == "install":
+            Path(argv[-1]).mkdir(parents=True, exist_ok=True)
+        return ""
+
+    region.live(node)
+    assert len(tried) == 2
+    assert len(region.made) == 1
+    assert region.said() == ("none", RUN)
+    assert region.item()["state"] == "failed"
+    assert not {"holder"} & region.item().keys()
+
+
+def test_another_version_finds_nothing_of_what_failed(region: Region) -> None:
+    def fails(folder: Path) -> int:
+        (folder / "half").write_text("of version 1")
+        return 3
+
+    work, region.work = region.work, fails  # type: ignore[method-assign]
+    region.live(region.node())
+    region.work = work  # type: ignore[method-assign]
+    region.live(region.node(prepared=PREPARED | {"dataset": "imagenet@2"}))
+    assert region.made == [[]]
+    assert region.item().keys() >= {"imagenet@2"}
+    assert region.said()[0] == "imagenet@2"
+
+
+def test_a_version_that_was_made_before_is_said_again_without_being_made(region: Region) -> None:
+    region.live(region.node())
+    region.live(region.node(prepared=PREPARED | {"dataset": "imagenet@2"}))
+    assert len(region.snapshots()) == 2  # each version keeps its own
+    region.live(region.node())
+    assert region.said()[0] == DATASET
+    assert len(region.made) == 2
+
+
+def user(region: Region, **changes: Any) -> tasks.Node:
+    """An instance of a job that uses the dataset."""
+    node = region.node()
+    node.config = configs.load(configs.training(volume={"sizeGib": 1}, prepared=PREPARED, **changes))
+    return node
+
+
+def test_a_jobs_first_volume_is_made_from_the_snapshot(region: Region) -> None:
+    region.live(region.node())
+    node = user(region)
+    host: Any = node.host
+    of_snapshot = {"datasets/.gpu-spot-dataset.json": '{"dataset": "imagenet@1"}', "datasets/shard-0": "made"}
+
+    def filesystem(device: str) -> str | None:
+        """What EBS copies: the one folder that there is no snapshot of here."""
+        folder = host.folder / Path(device).name
+        [volume] = region.volumes()
+        if not folder.exists() and volume["SnapshotId"]:
+            for name, text in of_snapshot.items():
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                (folder / name).write_text(text)
+        return "xfs" if folder.exists() else None
+
+    host.filesystem = filesystem
+    assert tasks.volume(node, "up") == 0
+    [volume] = region.volumes()
+    assert volume["SnapshotId"] == region.item()[DATASET]
+    assert region.item("resnet")["volume"] == volume["VolumeId"]
+    assert (node.data / "datasets" / "shard-0").read_text() == "made"
+
+
+def test_a_job_whose_dataset_is_not_there_waits_or_says_why_it_cannot(region: Region, aws: Any) -> None:
+    with pytest.raises(AgentError, match="dataset imagenet@1: imagenet-data has not prepared it yet"):
+        tasks.volume(user(region), "up")
+    region.clock.advance(600)
+    region.live(region.node())
+    aws.delete_snapshot(SnapshotId=region.item()[DATASET])
+    region.clock.advance(600)
+    with pytest.raises(RefusedError, match=r"was deleted; raise prepare\.version"):
+        tasks.volume(user(region), "up")
+
+
+def test_a_job_whose_volume_holds_another_dataset_is_refused(region: Region) -> None:
+    node = region.node()
+    node.config = configs.load(configs.training(volume={"sizeGib": 1}))
+    tasks.volume(node, "up")
+    tasks.volume(node, "down")
+    with pytest.raises(
+        RefusedError, match="holds no dataset, asked for is imagenet@1: give the job another name"
+    ):
+        tasks.volume(user(region), "up")

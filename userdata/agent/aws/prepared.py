@@ -1,0 +1,102 @@
+"""Which snapshot of a prepared dataset counts: it stands in the job table, in the item of who prepares it.
+
+The item's attribute is called as the dataset is (``imagenet@1``), so that each version has its own and none
+is forgotten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from userdata.agent.aws.clients import as_agent_error, error_code
+from userdata.agent.aws.jobs import Jobs, JobState
+from userdata.agent.config.model import Prepared
+from userdata.agent.machine import log
+from userdata.agent.machine.errors import AgentError, RefusedError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+    from mypy_boto3_ec2 import EC2Client
+
+
+def counted(dynamodb: DynamoDBClient, table: str, group: str) -> dict[str, str]:
+    """Return the snapshots that count, by dataset, of what ``group`` has prepared."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        found = dynamodb.get_item(TableName=table, Key={"job": {"S": group}}, ConsistentRead=True)
+    except (BotoCoreError, ClientError) as error:
+        raise as_agent_error(f"job table {table}, job {group}", error) from None
+    return {name: value["S"] for name, value in found.get("Item", {}).items() if "@" in name}
+
+
+def find(dynamodb: DynamoDBClient, ec2: EC2Client, table: str, prepared: Prepared) -> str:
+    """Return the snapshot that a job's first volume is made from.
+
+    Raises:
+        AgentError: none counts yet; the controller starts nobody before.
+        RefusedError: it was deleted.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    snapshot = counted(dynamodb, table, prepared.group).get(prepared.dataset)
+    if snapshot is None:
+        raise AgentError(f"dataset {prepared.dataset}: {prepared.group} has not prepared it yet")
+    try:
+        ec2.describe_snapshots(SnapshotIds=[snapshot])
+    except ClientError as error:
+        if error_code(error) == "InvalidSnapshot.NotFound":
+            raise RefusedError(
+                f"dataset {prepared.dataset}: its snapshot {snapshot} was deleted; raise prepare.version to "
+                "have it prepared again"
+            ) from None
+        raise as_agent_error(f"snapshot {snapshot}", error) from None
+    except BotoCoreError as error:
+        raise as_agent_error(f"snapshot {snapshot}", error) from None
+    return snapshot
+
+
+class BuilderJobs(Jobs):
+    """A job that prepares a dataset: it is done when a snapshot counts, whatever the run's command says.
+
+    ``made`` is whether the command has ended well, and no snapshot counts yet.
+    """
+
+    def __init__(self, prepared: Prepared, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._prepared = prepared
+        self.made = False
+
+    def is_kept(self) -> bool:
+        """Tell whether a snapshot counts."""
+        return self._prepared.dataset in counted(self._dynamodb, self._table, self._job)
+
+    def finished(self) -> bool:
+        """Tell whether a snapshot counts, or this run has failed for good."""
+        return self.is_kept() or super().finished()
+
+    def mark(self, state: JobState, reason: str = "") -> None:
+        """Write the state; that the command is done is noted only."""
+        self.made = state == "done"
+        if not self.made:
+            super().mark(state, reason)
+
+    def mark_kept(self) -> None:
+        """Write that it is done: a snapshot counts."""
+        self.made = False
+        super().mark("done")
+
+    def take_down(self) -> None:
+        """Say that the dataset is there, and let the own capacity go; nothing while there is one to keep."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        if self.made:
+            return
+        if self.is_kept():
+            name, dataset = self._prepared.parameter, self._prepared.dataset
+            try:
+                self._ssm.put_parameter(Name=name, Value=dataset, Type="String", Overwrite=True)
+            except (BotoCoreError, ClientError) as error:
+                raise as_agent_error(f"parameter {name}", error) from None
+            log.info("said that the dataset is there", parameter=name, dataset=dataset)
+        super().take_down()

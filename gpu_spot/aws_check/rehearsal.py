@@ -17,6 +17,7 @@ from gpu_spot.preflight.account import ClientOf
 from pulumi_on_moto import sandbox
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
+from pulumi_on_moto.fixes.groups import launches
 from pulumi_on_moto.fixes.groups.members import join, warm_instances, warm_size
 from pulumi_on_moto.fixes.groups.weights import capacity
 from pulumi_on_moto.fixes.spot_prices import quote
@@ -70,9 +71,16 @@ class PlayedClock:
             self._clients("ec2").stop_instances(InstanceIds=[instance.id])
             warm.append(instance)
 
-    def _launched(self) -> Any:
+    def sell(self, group: FakeAutoScalingGroup, zone: str, capacity: int) -> list[Any]:
+        """See ``Seller``: every zone has what is asked of it."""
+        sold = [self._launched(Placement={"AvailabilityZone": zone}) for _ in range(capacity)]
+        for instance in sold:
+            join(group, instance)
+        return sold
+
+    def _launched(self, **where: Any) -> Any:
         made = self._clients("ec2").run_instances(
-            ImageId="ami-0123456789abcdef0", InstanceType=INSTANCE_TYPE, MinCount=1, MaxCount=1
+            ImageId="ami-0123456789abcdef0", InstanceType=INSTANCE_TYPE, MinCount=1, MaxCount=1, **where
         )
         return self._ec2.get_instance(made["Instances"][0]["InstanceId"])
 
@@ -83,6 +91,8 @@ def rehearsed(region: str) -> Iterator[Lab]:
     with simulated(_START) as time, sandbox(region) as clients:
         modifying_takes(ec2_backends[ACCOUNT][region], _MODIFYING_SECONDS)
         EventBus(region, FunctionRuntime(clients, {}))  # from now on it brings what rules match
-        lab = Lab(clients, PlayedClock(clients, region, time), _RUN)
+        clock = PlayedClock(clients, region, time)
+        launches.offer(autoscaling_backends[ACCOUNT][region], clock)
+        lab = Lab(clients, clock, _RUN)
         quote(ec2_backends[ACCOUNT][region], {(INSTANCE_TYPE, zone): _PRICE for zone in lab.subnets})
         yield lab

@@ -188,6 +188,9 @@ FAULTS: dict[str, tuple[str, str, Change]] = {
         GROUPS,
         members(lambda one: one.update(LifecycleState=one["LifecycleState"].replace("Terminating", "Gone"))),
     ),
+    "launch-in-zone": (ASG, GROUPS, group(DesiredCapacity=0)),
+    "launch-in-zone-above-max": (ASG, "launch_instances", asked(RequestedCapacity=1)),
+    "launch-in-zone-refuses-warm-pool": (ASG, "launch_instances", skipped()),
     "warm-instances-stand-apart": (ASG, GROUPS, group(DesiredCapacity=1)),
     "warm-start": (
         ASG,

@@ -16,6 +16,7 @@ from gpu_spot.aws_check.assumptions import (
     stores,
     volumes,
     warm_pools,
+    zones,
 )
 
 ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
@@ -23,6 +24,7 @@ ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
     *groups.ASSUMPTIONS,
     *hooks.ASSUMPTIONS,
     *warm_pools.ASSUMPTIONS,
+    *zones.ASSUMPTIONS,
     *fleets.ASSUMPTIONS,
     *prices.ASSUMPTIONS,
     *messages.ASSUMPTIONS,

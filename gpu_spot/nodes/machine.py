@@ -142,6 +142,13 @@ class SimulatedHost:
         """Return how many seconds longer a first read takes on what is mounted here."""
         return self._disks.first_read(self._data.readlink().name, mib) if self._data.is_symlink() else 0.0
 
+    def capacity(self, device: str) -> int:
+        """See ``Host``: as large as anybody wants."""
+        return 2**50
+
+    def grow(self, device: str, path: Path) -> None:
+        """See ``Host``: a folder needs none."""
+
     def frozen(self, path: Path) -> contextlib.AbstractContextManager[None]:
         """See ``Host``: nobody else runs while one does."""
         return contextlib.nullcontext()

@@ -202,6 +202,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "ec2:DescribeSpotPriceHistory": None,
     "ec2:DescribeVolumes": None,
     "ec2:DetachVolume": Authorisation.volume,
+    "ec2:ModifyVolume": Authorisation.volume,
     "ec2:ModifySpotFleetRequest": Authorisation.fleet,
     "ec2:TerminateInstances": Authorisation.instances,
     "ecr:GetAuthorizationToken": None,

@@ -243,6 +243,7 @@ def train_and_move(group: Group) -> None:
     assert isinstance(first.host, NodeHost)
     group.mounted(first.host)
     _look_and_leave(group, first)
+    _grow(group, first.host)
     _leave_old_snapshot(group)
     second = group.node(Side.FALLBACK, 1, 1, command=("true",))
     group.play("prepare", second)
@@ -256,6 +257,18 @@ def train_and_move(group: Group) -> None:
     finished = group.world.clients("ssm").get_parameter(Name=told.finished_parameter)
     made = f"/{third.config.prepares.dataset}" if third.config.prepares else ""
     assert finished["Parameter"]["Value"] == told.revision + made
+
+
+def _grow(group: Group, before: NodeHost) -> None:
+    """The stack file asks for a larger volume by now."""
+    node = group.node(Side.PRIMARY, 0, 3)
+    assert node.config.volume is not None
+    larger = replace(node.config.volume, size_gib=node.config.volume.size_gib + 1)
+    node.config = replace(node.config, volume=larger)
+    assert isinstance(node.host, NodeHost)
+    node.host.formatted = before.formatted
+    group.play("volume", node, "up")
+    group.play("volume", node, "down")
 
 
 def _leave_old_snapshot(group: Group) -> None:

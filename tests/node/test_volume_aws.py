@@ -109,7 +109,7 @@ def test_a_volume_goes_through_its_life_in_ec2() -> None:
     home = adapter.create_volume(f"{REGION}a", 4, None, None)
     [seen] = adapter.volumes()
     assert dataclasses.replace(seen, state="available") == model.EbsVolume(
-        home, f"{REGION}a", "available", None, None, None, 4, None, "preparing"
+        home, f"{REGION}a", "available", None, None, None, 4, None, "preparing", 7, 125
     )
     [document] = client.describe_volumes(VolumeIds=[home])["Volumes"]
     assert (document["Size"], document["Encrypted"], document["VolumeType"]) == (7, True, "gp3")
@@ -163,7 +163,7 @@ class Recorder:
 
 
 def test_descriptions_are_paged() -> None:
-    one = {"VolumeId": "vol-1", "AvailabilityZone": "a", "State": "available"}
+    one = {"VolumeId": "vol-1", "AvailabilityZone": "a", "State": "available", "Size": 1}
     client = Recorder({"Volumes": [one], "NextToken": "n"}, {"Volumes": [{**one, "VolumeId": "vol-2"}]})
     found = AwsEbs(client, "dev", "g", "j", VolumeConfig()).volumes()  # type: ignore[arg-type]
     assert [v.id for v in found] == ["vol-1", "vol-2"]
@@ -179,7 +179,7 @@ def test_a_repeated_creation_has_the_same_client_token_and_a_copy_its_rate() -> 
     tokens = [arguments["ClientToken"] for _, arguments in client.asked]
     assert tokens[0] == tokens[1] != tokens[2]
     assert client.asked[0][1]["VolumeInitializationRate"] == 300
-    assert "Size" not in client.asked[0][1]
+    assert client.asked[0][1]["Size"] == 100
 
 
 def test_a_volume_and_its_copy_are_under_the_key_that_is_named() -> None:

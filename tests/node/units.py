@@ -51,5 +51,12 @@ class DiskHost(UnitHost):
     def unmount(self, path: Path) -> None:
         self.at = None
 
+    def capacity(self, device: str) -> int:
+        [volume] = self.ec2.describe_volumes(VolumeIds=[device.removeprefix("/dev/")])["Volumes"]
+        return int(volume["Size"]) * 2**30
+
+    def grow(self, device: str, path: Path) -> None:
+        pass
+
     def frozen(self, path: Path) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()

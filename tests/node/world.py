@@ -22,6 +22,8 @@ from userdata.agent.storage.volume.model import EbsVolume, Snapshot
 
 CREATE_SECONDS, ATTACH_SECONDS, DETACH_SECONDS, SNAPSHOT_SECONDS, DYING_SECONDS = 8.0, 6.0, 6.0, 40.0, 45.0
 
+MODIFY_SECONDS, OPTIMIZING_SECONDS = 12.0, 3600.0
+
 Content = tuple[str, ...]
 
 
@@ -50,6 +52,10 @@ class Disk:
     detaching: bool = False
     mounted: bool = False
     frozen: bool = False
+    throughput: int = 125
+    filesystem_gib: int = 0
+    larger_at: float = 0.0
+    """When the kernel sees the new size."""
     failed: bool = False
     """In state ``error``."""
 
@@ -62,6 +68,7 @@ class Copy:
     token: int
     ready_at: float
     started: float = 0.0
+    size: int = 0
     failed: bool = False
 
 
@@ -179,6 +186,8 @@ class World:
             tags.get("token"),
             tags.get("source"),
             tags.get("state"),
+            disk.size,
+            disk.throughput,
         )
 
     def _snapshots(self) -> tuple[Snapshot, ...]:
@@ -188,7 +197,8 @@ class World:
             return "error" if copy.failed else "completed" if now >= copy.ready_at else "pending"
 
         return tuple(
-            Snapshot(c.id, state(c), c.source, c.token, started=c.started) for c in self.copies.values()
+            Snapshot(c.id, state(c), c.source, c.token, started=c.started, size_gib=c.size)
+            for c in self.copies.values()
         )
 
     def name(self, prefix: str) -> str:
@@ -229,7 +239,9 @@ class WorldEbs:
         found: tuple[Snapshot, ...] = self._call("describe_snapshots", lambda: self._world.seen()[1])
         return found
 
-    def create_volume(self, zone: str, token: int, snapshot: str | None, source: str | None) -> str:
+    def create_volume(
+        self, zone: str, token: int, snapshot: str | None, source: str | None, least_gib: int = 0
+    ) -> str:
         def effect() -> str:
             world, key = self._world, (zone, token, snapshot)
             if key in world._client_tokens:
@@ -240,11 +252,23 @@ class WorldEbs:
                 raise PassingError(f"InvalidSnapshot.NotFound: {snapshot}")
             tags = {"token": token, "state": "preparing", "source": source}
             volume, content = world.name("vol"), copy.content if copy else None
-            world.disks[volume] = Disk(volume, zone, self._size, tags, now + CREATE_SECONDS, content, content)
+            size = max(self._size, least_gib)
+            world.disks[volume] = Disk(volume, zone, size, tags, now + CREATE_SECONDS, content, content)
             world._client_tokens[key] = volume
             return volume
 
         return str(self._call("create_volume", effect))
+
+    def modify_volume(self, volume: str, size_gib: int, throughput_mib: int) -> None:
+        def effect() -> None:
+            disk, now = self._world.disk(volume), self._world.clock.monotonic()
+            if disk.larger_at and now < disk.larger_at + OPTIMIZING_SECONDS:
+                raise AgentError("ec2 modify_volume: IncorrectModificationState")
+            assert not 0 < size_gib < disk.size, "EBS volumes do not shrink"
+            disk.size, disk.throughput = size_gib or disk.size, throughput_mib or disk.throughput
+            disk.larger_at = now + MODIFY_SECONDS
+
+        self._call("modify_volume", effect)
 
     def create_snapshot(self, volume: str, token: int) -> str:
         def effect() -> str:
@@ -252,7 +276,7 @@ class WorldEbs:
             snapshot = world.name("snap")
             ready_at = world.clock.monotonic() + SNAPSHOT_SECONDS
             now = world.clock.wall()
-            world.copies[snapshot] = Copy(snapshot, volume, disk.durable, token, ready_at, now)
+            world.copies[snapshot] = Copy(snapshot, volume, disk.durable, token, ready_at, now, disk.size)
             return snapshot
 
         return str(self._call("create_snapshot", effect))

@@ -68,6 +68,16 @@ class WorldHost(SystemHost):
         disk = self._mounted()
         disk.durable = disk.content
 
+    def capacity(self, device: str) -> int:
+        disk = self._at(device)
+        return (disk.size if self._world.clock.monotonic() >= disk.larger_at else 0) * 2**30
+
+    def grow(self, device: str, path: Path) -> None:
+        self._world.point(self._instance, "grow")
+        disk = self._at(device)
+        assert disk.mounted
+        disk.filesystem_gib = self.capacity(device) // 2**30
+
     @contextlib.contextmanager
     def frozen(self, path: Path) -> Iterator[None]:
         """A guard thaws it whoever dies."""

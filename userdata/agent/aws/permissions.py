@@ -158,6 +158,7 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
         (f"{_EC2}:volume/*",),
         {**_OURS, "ForAllValues:StringEquals": {"aws:TagKeys": ["gpu-spot:state", "gpu-spot:token"]}},
     ),
+    Permission("GrowVolume", ("volume",), ("ec2:ModifyVolume",), (f"{_EC2}:volume/*",), _OURS),
     Permission(
         "MoveVolume",
         ("volume",),

@@ -70,6 +70,14 @@ class Host(Protocol):
         """Flush and unmount ``path`` and what is mounted below; fails while it is in use."""
         ...
 
+    def capacity(self, device: str) -> int:
+        """Return the size of a block device in bytes."""
+        ...
+
+    def grow(self, device: str, path: Path) -> None:
+        """Let the file system of ``device``, mounted at ``path``, fill its device; nothing where it does."""
+        ...
+
     def frozen(self, path: Path) -> AbstractContextManager[None]:
         """Hold the file system mounted at ``path`` still while a block runs; raises `AgentError`."""
         ...
@@ -169,6 +177,17 @@ class SystemHost:
         """Flush first, so that the unmount is short; what is mounted below goes with it."""
         self.run(["sync", "--file-system", str(path)])
         self.run(["umount", "--recursive", str(path)])
+
+    def capacity(self, device: str) -> int:
+        """Ask the kernel, which NVMe tells when an EBS volume has grown."""
+        return int(self.run(["blockdev", "--getsize64", device]))
+
+    def grow(self, device: str, path: Path) -> None:
+        """Grow xfs by its mount point, ext4 by its device; both while they are mounted."""
+        if self.filesystem(device) == "xfs":
+            self.run(["xfs_growfs", "-d", str(path)])
+        else:
+            self.run(["resize2fs", device])
 
     def frozen(self, path: Path) -> AbstractContextManager[None]:
         """Freeze with a guard; never the root file system, which is what an empty mount point is on."""

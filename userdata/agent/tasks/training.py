@@ -43,6 +43,7 @@ def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor
     from userdata.agent.storage.volume.ebs import AwsEbs
     from userdata.agent.storage.volume.execute import Executor, MountPlace
     from userdata.agent.storage.volume.fill import S3Filler
+    from userdata.agent.storage.volume.growth import Shape
     from userdata.agent.storage.volume.lease import DynamoLease
 
     config, volume, training = node.config, node.config.volume, node.config.training
@@ -51,8 +52,9 @@ def _executor(node: Node, attend: Callable[[], None] = lambda: None) -> Executor
     me, region = node.identity, node.config.region
     dynamodb = node.clients.dynamodb(region)
     s3 = node.clients.s3(region) if volume.dataset else None
+    shape = Shape(volume.size_gib, volume.throughput_mib)
     return Executor(
-        MountPlace(me.instance, me.zone, node.data, volume.wait_seconds),
+        MountPlace(me.instance, me.zone, node.data, volume.wait_seconds, shape),
         AwsEbs(node.clients.ec2(region), config.stack, config.group, training.job, volume),
         DynamoLease(dynamodb, training.job_table, training.job, me.instance, node.clock),
         node.host,

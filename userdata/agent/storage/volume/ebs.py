@@ -52,8 +52,14 @@ class Ebs(Protocol):
         """Describe the job's snapshots; may lag."""
         ...
 
-    def create_volume(self, zone: str, token: int, snapshot: str | None, source: str | None) -> str:
+    def create_volume(
+        self, zone: str, token: int, snapshot: str | None, source: str | None, least_gib: int = 0
+    ) -> str:
         """Create a volume, state ``preparing``; the same arguments again return the same volume."""
+        ...
+
+    def modify_volume(self, volume: str, size_gib: int, throughput_mib: int) -> None:
+        """Begin to change what is not 0 of a volume."""
         ...
 
     def create_snapshot(self, volume: str, token: int) -> str:
@@ -98,7 +104,9 @@ class AwsEbs:
         """Describe our own snapshots by tags."""
         return self._described(names.SNAPSHOT_NAME)
 
-    def create_volume(self, zone: str, token: int, snapshot: str | None, source: str | None) -> str:
+    def create_volume(
+        self, zone: str, token: int, snapshot: str | None, source: str | None, least_gib: int = 0
+    ) -> str:
         """Create an encrypted gp3 volume; the client token makes a repeated call return the first one's."""
         tags = {names.TAG_TOKEN: str(token), names.TAG_STATE: PREPARING}
         arguments: dict[str, Any] = {
@@ -111,15 +119,24 @@ class AwsEbs:
         if self._config.kms_key_arn:
             arguments["KmsKeyId"] = self._config.kms_key_arn
         if snapshot:
-            arguments["SnapshotId"] = snapshot  # no Size: the copy is as large as what it is a copy of
+            arguments["SnapshotId"] = snapshot
             if source:
                 tags[names.TAG_SOURCE] = source
             if self._config.initialization_rate_mib:
                 arguments["VolumeInitializationRate"] = self._config.initialization_rate_mib
-        else:
-            arguments["Size"] = self._config.size_gib
+        # A copy may be larger than what it is a copy of, never smaller.
+        arguments["Size"] = max(self._config.size_gib, least_gib)
         arguments["TagSpecifications"] = self._tag("volume", names.VOLUME_NAME, tags)
         return str(self._call("create_volume", **arguments)["VolumeId"])
+
+    def modify_volume(self, volume: str, size_gib: int, throughput_mib: int) -> None:
+        """Change it while it is in use."""
+        arguments: dict[str, int] = {}
+        if size_gib:
+            arguments["Size"] = size_gib
+        if throughput_mib:
+            arguments["Throughput"] = throughput_mib
+        self._call("modify_volume", VolumeId=volume, **arguments)
 
     def create_snapshot(self, volume: str, token: int) -> str:
         """Begin a snapshot that carries the job's tags and the lease's token."""
@@ -227,6 +244,8 @@ def _volume(document: dict[str, Any]) -> EbsVolume:
         token=_number(tags.get(names.TAG_TOKEN)),
         source=tags.get(names.TAG_SOURCE),
         tag_state=tags.get(names.TAG_STATE),
+        size_gib=document["Size"],
+        throughput_mib=document.get("Throughput", 0),
     )
 
 
@@ -239,6 +258,7 @@ def _snapshot(document: dict[str, Any]) -> Snapshot:
         token=_number(tags.get(names.TAG_TOKEN)),
         progress=document.get("Progress", ""),
         started=document["StartTime"].timestamp(),
+        size_gib=document["VolumeSize"],
     )
 
 

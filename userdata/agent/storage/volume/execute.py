@@ -12,7 +12,7 @@ from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
 from userdata.agent.machine.host import Host
-from userdata.agent.storage.volume import model
+from userdata.agent.storage.volume import growth, model
 from userdata.agent.storage.volume.ebs import Ebs, NotThereError, PassingError
 from userdata.agent.storage.volume.lease import LEASE_SECONDS, LeaseStore
 from userdata.agent.storage.volume.model import HeldVolume, Lease, Observed, Step
@@ -36,12 +36,16 @@ class Filler(Protocol):
 
 @dataclass(frozen=True)
 class MountPlace:
-    """Where we are: the instance, its zone, the mount point, and how long one wait may last (seconds)."""
+    """Where we are: the instance, its zone, the mount point, and how long one wait may last (seconds).
+
+    ``shape`` is what the stack file says of the volume.
+    """
 
     instance: str
     zone: str
     mount_point: Path
     wait_seconds: float
+    shape: growth.Shape = growth.AS_IT_IS
 
 
 class Executor:
@@ -74,6 +78,7 @@ class Executor:
         self._prepared = prepared
         self._lease = Lease(0, None, 0)
         self._renewed = 0.0
+        self._grown = False
         # Descriptions lag: a snapshot that we began is added, what we deleted is left out, until they catch
         # up.
         self._begun: dict[str, model.Snapshot] = {}
@@ -238,6 +243,7 @@ class Executor:
             mounted=mounted,
             filled=mounted is not None and mounted == wanted and self._filler.filled(),
             prepared=self._prepared() if self._lease.volume is None else None,
+            grown=self._grown,
         )
 
     def _do(self, step: Step) -> bool:
@@ -252,8 +258,8 @@ class Executor:
     def _carry_out(self, step: Step) -> None:
         ebs, here, token = self._ebs, self._place, self._lease.token
         match step:
-            case model.CreateVolume(snapshot, source):
-                ebs.create_volume(here.zone, token, snapshot, source)
+            case model.CreateVolume(snapshot, source, least_gib):
+                ebs.create_volume(here.zone, token, snapshot, source, least_gib)
             case model.CreateSnapshot(volume):
                 begun = ebs.create_snapshot(volume, token)
                 self._begun[begun] = model.Snapshot(begun, "pending", volume, token)
@@ -277,12 +283,22 @@ class Executor:
                 self._lease = Lease(new_token, volume, new_token - 1)
             case model.MarkLive(volume):
                 ebs.mark_live(volume, token)
+            case model.Grow():
+                self._grow()
             case model.Fill():
                 self._filler.fill(self._keep_on)
             case model.Discard():
                 self._discard(step)
             case _:
                 raise AssertionError(f"no step to carry out: {step}")
+
+    def _grow(self) -> None:
+        here = self._place
+        home = next((v for v in self._ebs.volumes() if v.id == self._lease.volume), None)
+        if home is not None:
+            place = here.mount_point
+            growth.follow(home, here.shape, self._ebs, self._host, self._clock, place, self._keep_on)
+        self._grown = True
 
     def _discard(self, step: model.Discard) -> None:
         if step.kind == "detach":

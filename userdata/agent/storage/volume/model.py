@@ -27,6 +27,9 @@ class EbsVolume:
     source: str | None
     """The volume that it is a copy of."""
     tag_state: str | None
+    size_gib: int = 0
+    throughput_mib: int = 0
+    """0 where the volume's type has no setting for it."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,8 @@ class Snapshot:
     """Such as ``42%``."""
     started: float = 0.0
     """Epoch seconds."""
+    size_gib: int = 0
+    """Of the volume: a copy of it cannot be smaller."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,8 @@ class Observed:
     """The dataset is complete (always, if there is none)."""
     prepared: str | None = None
     """The snapshot of the dataset that a first volume is made from; None: it begins blank."""
+    grown: bool = True
+    """This run has seen to the home's size."""
 
 
 # --- steps: what to do next, and why ---
@@ -110,10 +117,14 @@ class Adopt:
 
 @dataclass(frozen=True)
 class CreateVolume:
-    """Create a volume in our zone: blank, from a prepared dataset's snapshot, or as a copy of ``source``."""
+    """Create a volume in our zone, of ``least_gib`` at least.
+
+    Blank, from a prepared dataset's snapshot, or as a copy of ``source``.
+    """
 
     snapshot: str | None
     source: str | None
+    least_gib: int = 0
 
 
 @dataclass(frozen=True)
@@ -170,6 +181,11 @@ class MarkLive:
 
 
 @dataclass(frozen=True)
+class Grow:
+    """Bring the home to the size and speed that the stack file says, as far as EBS allows it now."""
+
+
+@dataclass(frozen=True)
 class Fill:
     """Copy what is missing of the dataset; mark it complete when it is."""
 
@@ -203,6 +219,7 @@ Step = (
     | Unmount
     | Commit
     | MarkLive
+    | Grow
     | Fill
     | Discard
     | Ready

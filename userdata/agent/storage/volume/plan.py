@@ -19,6 +19,7 @@ from userdata.agent.storage.volume.model import (
     EbsVolume,
     Fill,
     Format,
+    Grow,
     Lease,
     MarkLive,
     Mount,
@@ -105,6 +106,8 @@ def _use_home(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolum
         return Mount(observed.device)
     if home.tag_state != LIVE or home.token is None:
         return MarkLive(home.id)
+    if not observed.grown:
+        return Grow()
     if not observed.filled:
         return Fill()
     return _tidy(observed, volumes, home)
@@ -121,7 +124,8 @@ def _move(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolume) -
     good = [s for s in observed.snapshots if _counts(s, home, observed.lease)]
     done = [s for s in good if s.state == "completed"]
     if done:
-        return CreateVolume(min(done, key=lambda s: s.id).id, home.id)
+        chosen = min(done, key=lambda s: s.id)
+        return CreateVolume(chosen.id, home.id, chosen.size_gib)
     if good:
         return Wait(f"snapshot {good[0].id} of {home.id} to be completed ({good[0].progress or 'begun'})")
     return CreateSnapshot(home.id)

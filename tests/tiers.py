@@ -49,6 +49,7 @@ _MARKS_OF: Final = {
     "node/test_preparing.py": "adapter long",
     "node/test_standing_by.py": "adapter long",
     "node/test_tasks.py": "adapter long",
+    "node/test_tasks_ahead.py": "adapter long",
     "node/test_volume_aws.py": "adapter long",
     "node/test_volume_crash.py": "adapter long",
     "node/test_volume_interleave.py": "adapter long",

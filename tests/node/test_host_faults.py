@@ -19,6 +19,7 @@ from userdata.agent import tasks
 from userdata.agent.machine.errors import AgentError, CommandError
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.storage.volume.execute import Executor
+from userdata.agent.work import inspection
 
 AT_ONCE = [["shutdown", "--poweroff", "+5"], ["shutdown", "--poweroff", "+0"]]
 LATER = [["shutdown", "--poweroff", "+10"]]
@@ -44,8 +45,16 @@ class Commands(DiskHost):
 
 
 @pytest.fixture
-def launch(aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path) -> Launch:
+def launch(
+    aws: Any,
+    metadata_server: MetadataServer,
+    clock: FakeClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Launch:
     """Launch an instance whose job is a shell's command, and bring the volume there."""
+    # The metadata server is real, and between two tries only simulated time passes.
+    monkeypatch.setattr(inspection, "TRIES", 30)
     host = Commands(aws)
     boto3.client("ssm", region_name=REGION)
 

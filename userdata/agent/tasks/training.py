@@ -147,7 +147,6 @@ def run(node: Node) -> int:
         jobs.take_down()  # again: the instance that finished the job may not have come to it
         _switch_off(node)
         return 0
-    node.make_user(training.user)
     renew = _renewal(node)
     ahead = snapshots.ahead(node, lambda: not stop.told and not node.is_taken())
     trainer = _trainer(node, jobs, renew, ahead.look if ahead else lambda: None)
@@ -234,6 +233,7 @@ def _make_ready(node: Node, place: TrainingPlace, within: Workplace) -> None:
 
     training = node.config.training
     assert training is not None
+    node.make_user(training.user)
     try:
         node.mount()
     except AgentError as error:  # neither the job nor this host makes file systems and datasets

@@ -13,7 +13,7 @@ from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from userdata.agent.config import names
 from userdata.agent.config.model import Config, Training
-from userdata.agent.work import faults, notice, process, train
+from userdata.agent.work import faults, job_container, notice, process, train
 from userdata.agent.work.train import Trainer
 
 ROOT = Path(__file__).parents[2]
@@ -95,6 +95,14 @@ def test_the_limits_on_the_page_are_the_units() -> None:
     [files] = re.findall(r"^LimitNOFILE=(\d+)$", UNIT, re.M)
     assert f"{int(files):,} open files, unlimited pinned memory and tasks, no core dumps" in PAGE
     assert {"LimitMEMLOCK=infinity", "TasksMax=infinity", "LimitCORE=0"} <= set(UNIT.splitlines())
+
+
+def test_a_container_has_the_same_limits_and_the_shares_on_the_page() -> None:
+    [files] = re.findall(r"^LimitNOFILE=(\d+)$", UNIT, re.M)
+    assert set(job_container.LIMITS) == {f"nofile={files}:{files}", "memlock=-1:-1", "core=0"}
+    assert job_container._SHARED_SHARE == 0.5
+    assert f"capped at {job_container._MEMORY_SHARE:.0%}".replace("%", " %") in PAGE
+    assert {"PATH", "USER"} <= set(job_container._OF_THE_HOST)
 
 
 def test_the_shortest_script_is_python() -> None:

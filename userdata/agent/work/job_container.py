@@ -36,10 +36,10 @@ class Mounts:
 
 
 class JobContainer:
-    """Runs a command by ``docker run`` in the foreground: signals to it reach the command's process group.
+    """Runs a command by ``docker run`` in the foreground; who in it hears a signal, `process.audience` says.
 
-    The client passes them on to the container's first process, ``docker-init``, which hands them to the
-    group of its child (tini's ``TINI_KILL_PROCESS_GROUP``). Metadata are out of reach on Docker's bridge.
+    Until somebody runs in there, the client hears it, and passes it on to ``docker-init``, which hands it to
+    the group of its child (tini's ``TINI_KILL_PROCESS_GROUP``). Metadata are out of reach on Docker's bridge.
 
     Args:
         job: whose it is; a job has one container at a time.

@@ -137,34 +137,48 @@ class Audience:
         return self.told + self.waiting + self.below
 
 
-def audience(running: Iterable[Running], pid: int, heard: frozenset[_Identity] = frozenset()) -> Audience:
-    """Tell for whom in the command ``pid`` a SIGTERM is; ``heard`` have had theirs.
+def audience(
+    running: Iterable[Running], pid: int, heard: frozenset[_Identity] = frozenset(), user: int | None = None
+) -> Audience:
+    """Tell for whom in the command ``pid`` a SIGTERM is; ``heard`` have had theirs, all of ``user`` is its.
 
     Told is a shell, and what it runs: it waits for that and passes nothing on. Told is whoever has a handler,
     but not what that has started: it passes on what it wants passed on (torchrun does), and it needs its data
     loaders while it saves. PyTorch's end at a SIGTERM that is not their parent's, and its next batch then
     fails (torch/csrc/DataLoader.cpp). Who has no handler and started nobody who has is told, too. What a
     shell with a trap starts once it was told is what saves.
+
+    A command of another user's is the client of a container. Nothing is for it while there is somebody in the
+    container: its init would tell the whole group. With its first command a container ends, and the kernel
+    kills what is still in there, so a shell without a trap is left to wait for whom it runs that saves.
     """
     known = {one.pid: one for one in running}
     children: dict[int, list[Running]] = {}
     for one in known.values():
         children.setdefault(one.parent, []).append(one)
-    own = {one.pid for one in known.values() if pid in (one.pid, one.group, one.session)}
+    theirs = {one.pid for one in known.values() if user is not None and one.user == user}
+    own = {one.pid for one in known.values() if pid in (one.pid, one.group, one.session)} | theirs
+    in_container = bool(theirs) and pid in known and pid not in theirs
     told, waiting, below = [], [], []
     stack = [(known[each], True) for each in sorted(own, reverse=True) if known[each].parent not in own]
     while stack:
         one, is_open = stack.pop()
         is_shell = one.name in _SHELLS
+        kids = children.get(one.pid, ())
         if not is_open:
             below.append(one)
-        elif is_shell or one.hears or not _any_hears(children.get(one.pid, ()), children):
+        elif in_container and (
+            one.pid not in theirs or (is_shell and not one.hears and _any_hears(kids, children))
+        ):
+            waiting.append(one)
+        elif is_shell or one.hears or not _any_hears(kids, children):
             told.append(one)
         else:
             waiting.append(one)
         passes_on = one.hears and (not is_shell or _identity(one) in heard)
+        passes_on = passes_on and not (in_container and one.pid not in theirs)
         is_open = is_open and not passes_on
-        stack.extend((child, is_open) for child in children.get(one.pid, ()))
+        stack.extend((child, is_open) for child in kids)
     return Audience(tuple(told), tuple(waiting), tuple(below))
 
 
@@ -219,7 +233,7 @@ class JobProcess:
         self._kill_at = min(self._kill_at, self._clock.monotonic() + seconds)
         if not self._told and not self._over:
             self._told = True
-            self._tell(audience(self._host.processes(), self.pid))
+            self._tell(audience(self._host.processes(), self.pid, user=self._user))
 
     def poll(self) -> int | None:
         """Return the command's exit code once nothing of it is left; None until then.
@@ -231,7 +245,7 @@ class JobProcess:
         if self._over or (code is None and not self._told and self._clock.monotonic() < self._kill_at):
             return code
         running = self._host.processes()
-        found = audience(running, self.pid, self._heard)
+        found = audience(running, self.pid, self._heard, self._user)
         left = self._left(running, found)
         if code is not None and not left:
             self._over = True  # its id may soon be another's

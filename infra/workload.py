@@ -73,6 +73,7 @@ class Workload:
     run: str | None = None
     dataset: str = ""
     secret: str = ""
+    artifacts: str = ""
     known: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     images: tuple[pulumi.Input[str], ...] = ()
     access_points: tuple[pulumi.Input[str], ...] = ()
@@ -97,6 +98,8 @@ def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Nee
             found.add("prepared")
         elif entry.dataset:
             found.add("dataset")
+        if entry.artifacts:
+            found.add("artifacts")
         if entry.repository_secret:
             found.add("secret")
     else:
@@ -140,6 +143,7 @@ def of_training(training: Training, around: Surroundings) -> Workload:
         if training.prepare
         else None,
         secret=training.repository_secret or "",
+        artifacts=training.artifacts or "",
         known=known,
         images=_images(training, around),
         access_points=tuple(points),
@@ -273,6 +277,7 @@ def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> Insta
         prepared=work.prepared.dataset if work.prepared else "",
         prepared_by=work.prepared.group if work.prepared else "",
         secret=work.secret,
+        artifacts=work.artifacts,
         file_system=files.arn if files and work.access_points else None,
         access_points=work.access_points,
         buckets=[bucket.arn for bucket in storage.buckets.values()],

@@ -102,6 +102,10 @@ class SimulatedHost:
         """See ``Host``."""
         return f"{_DEVICE}{volume}" if self._disks.holder(volume) == self._instance else None
 
+    def instance_stores(self) -> list[str]:
+        """See ``Host``: none is played."""
+        return []
+
     def filesystem(self, device: str) -> str | None:
         """See ``Host``."""
         return "xfs" if self._disks.folder(device.removeprefix(_DEVICE)).exists() else None

@@ -22,8 +22,9 @@ class InstanceAccess:
     """What instances of a group use; ARNs but for the tables' names.
 
     ``needs`` chooses among the agent's statements; ``job`` and ``dataset`` (``s3://bucket/folder/``) are a
-    training job's, empty without, and so are ``secret``, a secret's name, ``prepared`` (``<name>@<version>``)
-    and the group ``prepared_by``. Of the file system instances see what lies behind ``access_points``.
+    training job's, empty without, and so are ``artifacts`` (likewise), ``secret``, a secret's name,
+    ``prepared`` (``<name>@<version>``) and the group ``prepared_by``. Of the file system instances see what
+    lies behind ``access_points``.
     """
 
     needs: frozenset[permissions.Need]
@@ -37,6 +38,7 @@ class InstanceAccess:
     prepared: str = ""
     prepared_by: str = ""
     secret: str = ""
+    artifacts: str = ""
     file_system: pulumi.Input[str] | None = None
     access_points: Sequence[pulumi.Input[str]] = ()
     buckets: Sequence[pulumi.Input[str]] = ()
@@ -82,7 +84,7 @@ def _of_agent(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Stat
     bucket, _, prefix = access.dataset.removeprefix("s3://").partition("/")
     words = {"stack": scope.stack, "group": group, "job": access.job, "prefix": prefix}
     words |= {"prepared": access.prepared, "prepared_by": access.prepared_by}
-    words["secret"] = access.secret
+    words |= {"secret": access.secret, "artifacts": access.artifacts.removeprefix("s3://")}
     places: dict[str, pulumi.Input[str]] = {
         **words,
         "partition": scope.partition,

@@ -46,6 +46,7 @@ class Training(Work):
     ``submodules`` they are fetched, too. The command runs in the container ``image``, or with a ``python``
     that is built once, or with what the machine image has. ``prepare`` makes the dataset before any GPU is
     paid; the job's volume is then made from its snapshot.
+    What the command leaves in ``$GPU_SPOT_ARTIFACTS`` goes to ``artifacts``.
     """
 
     capacity_block: CapacityBlock | None = None
@@ -62,6 +63,7 @@ class Training(Work):
     stalled_after_minutes: limits.StalledAfterMinutes = 60
     image: limits.ContainerImage | None = None
     python: Python | None = None
+    artifacts: limits.ArtifactsFolder | None = None
     repository_secret: limits.SecretName | None = None
     submodules: bool = False
     prepare: Prepare | None = None

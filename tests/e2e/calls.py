@@ -210,6 +210,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "elasticfilesystem:ClientWrite": Authorisation.files,
     "s3:GetObject": Authorisation.object,
     "s3:ListBucket": Authorisation.bucket,
+    "s3:PutObject": Authorisation.object,
     "secretsmanager:GetSecretValue": Authorisation.secret,
     "sqs:ChangeMessageVisibility": Authorisation.queue,
     "sqs:SendMessage": Authorisation.queue,

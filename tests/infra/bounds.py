@@ -49,6 +49,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "python.version": (3, 7, lambda n: "3.1" if n < 7 else "3.12.11"),
     "repositorySecret": (1, 512, lambda n: "s" * n),
     "revision": (40, 40, lambda n: "0" * n),
+    "training[0].artifacts": (9, 512, lambda n: "s3://abc/" + ("a" * (n - 10) + "/") * (n > 9)),
     "training[0].dataset": (9, 512, lambda n: "s3://abc/" + ("d" * (n - 10) + "/") * (n > 9)),
     "checkpoints": (1, 24, lambda n: "a" * n),
     "ami": (12, 21, lambda n: "ami-" + "0" * (n - 4)),

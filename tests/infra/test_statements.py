@@ -57,6 +57,8 @@ BOUND_OTHERWISE = {
     "ReadDataset": None,
     "ListDataset": {"StringLike": {"s3:prefix": "imagenet/*"}},
     "OpenRepository": None,
+    "StoreArtifacts": None,
+    "ForgetParts": None,
     "PullImages": None,
     # Its other half, ``LaunchFromOwnTemplates``, is bound by tag, and AWS asks for both.
     "MakeFleets": {"StringEquals": {"ec2:Region": "us-west-2"}},
@@ -93,7 +95,11 @@ def declared(stack: str) -> Run:
         if stack == FILES:
             return training.stack(Path(folder), "prod", checkpoints="checkpoints")
         return training.stack(
-            Path(folder), capacityBlock=training.BLOCK, repositorySecret="code/resnet", image=training.IMAGE
+            Path(folder),
+            capacityBlock=training.BLOCK,
+            repositorySecret="code/resnet",
+            image=training.IMAGE,
+            artifacts="s3://results/resnet/",
         )
 
 
@@ -305,7 +311,7 @@ EVERY_INSTANCE = {"FetchAgent", "SessionManager", "ConfigureMetrics", "SendMetri
         ("inference", "dev", ("work", "hooks")),
         ("inference", "fleet", ("work", "hooks")),  # those of its fallback
         ("inference", TRAINING, ("work", "hooks", "image", "pull")),
-        ("resnet", TRAINING, ("run", "hooks", "volume", "dataset", "secret", "image", "pull")),
+        ("resnet", TRAINING, ("run", "hooks", "volume", "dataset", "secret", "image", "pull", "artifacts")),
     ],
 )
 def test_a_role_holds_what_its_work_needs_and_no_other(
@@ -323,6 +329,7 @@ def test_a_training_job_reaches_its_own_things_only() -> None:
         f"arn:aws:ssm:{account}:parameter/gpu-spot/dev/groups/resnet/finished"
     ]
     assert role["ReadDataset"]["Resource"] == ["arn:aws:s3:::datasets/imagenet/*"]
+    assert role["StoreArtifacts"]["Resource"] == ["arn:aws:s3:::results/resnet/*"]
     assert role["OpenRepository"]["Resource"] == [
         f"arn:aws:secretsmanager:{account}:secret:code/resnet-??????"
     ]

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.node import configs
 from tests.node.beats import BeatList
@@ -81,6 +82,7 @@ class Bench:
         self.output = Output(self.log.fileno())
         self.make_ready: Callable[[], None] = lambda: None
         self.host = SystemHost()
+        self.results: Any = None
 
     def spawn(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen[bytes]:
         self.starts.append(self.clock.monotonic())
@@ -121,6 +123,7 @@ class Bench:
             self.rung.append,
             self.spawn,
             self.output,
+            results=self.results,
         )
 
     def stand_still(self) -> None:

@@ -70,6 +70,8 @@ class NodeHost(DiskHost):
 
     def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
         self.ran.append(list(argv))
+        if "nvidia-smi" in argv:
+            return "GPU 0: a double\n"
         return self.revision if "rev-parse" in argv else ""
 
     def signal(self, pid: int, number: signal.Signals) -> None:
@@ -237,6 +239,9 @@ def serve(group: Group) -> None:
 def train_and_move(group: Group) -> None:
     """A job that is taken in one zone, goes on in another to its end, and is found finished by a third."""
     first = group.node(Side.PRIMARY, 0, 0, command=("sleep", "60"))
+    for kind in ("artifacts", "checkpoints"):
+        (first.data / kind / group.name).mkdir(parents=True)
+        (first.data / kind / group.name / "model").write_text("weights")
     group.play("efs", first)
     group.play("volume", first, "up")
     group.play("run", first, until=45.0)

@@ -40,6 +40,7 @@ STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
                     name="bert",
                     dataset="s3://datasets/books/",
                     repositorySecret="code/books",
+                    artifacts="s3://datasets/out/",
                 ),
             ],
         },
@@ -59,6 +60,7 @@ STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
 
 NOT_ITS_OWN_CALLS: Final = {
     "SessionManager": "the SSM agent, for people who look into an instance",
+    "ForgetParts": "the transfer library, for an upload in parts that breaks off",
     "SendLogs": "the CloudWatch agent: logs, and metrics in the embedded format",
     "PullImages": "docker, with the token that the agent gave it",
     "ListBuckets": "the users' code: the stack's buckets are theirs",

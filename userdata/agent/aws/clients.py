@@ -114,6 +114,13 @@ def ssm(region: str) -> SSMClient:
     return client
 
 
+def uploader(client: S3Client) -> Any:
+    """Return what uploads files to S3, large ones in parts and in parallel."""
+    from boto3.s3.transfer import TransferConfig, create_transfer_manager
+
+    return create_transfer_manager(client, TransferConfig(preferred_transfer_client="classic"))
+
+
 def error_code(error: Exception) -> str:
     """Return the AWS error code of a botocore ClientError, or an empty string for anything else."""
     response = getattr(error, "response", None)

@@ -1,8 +1,8 @@
 """Every AWS call that the agent makes, as IAM statements for the instance role; the program renders them.
 
 Placeholders: ``{partition} {region} {account} {stack} {group} {job} {registry_table} {job_table} {bucket}
-{prefix} {secret} {prepared} {prepared_by} {auto_scaling_group} {repository}`` (a repository's ARN). A test
-records the calls on deployed stacks and holds each to the role that the program declares.
+{prefix} {secret} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {repository}`` (a repository's
+ARN). A test records the calls on deployed stacks and holds each to the role that the program declares.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ Need = Literal[
     "dataset",
     "attached",
     "secret",
+    "artifacts",
     "prepare",
     "prepared",
 ]
 """What an instance may be there for: workers, their image in ECR, hooks, an image that a launch waits for, a
-job, its volume, a dataset in S3, volumes that came with the launch, the secret of a private repository, to
-prepare a dataset, to start from one that is prepared."""
+job, its volume, a dataset in S3, volumes that came with the launch, the secret of a private repository,
+results that go to S3, to prepare a dataset, to start from one that is prepared."""
 
 
 def _key(name: str) -> Conditions:
@@ -181,6 +182,14 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
         ("s3:ListBucket",),
         ("arn:{partition}:s3:::{bucket}",),
         {"StringLike": {"s3:prefix": "{prefix}*"}},
+    ),
+    # What is there can be replaced, but neither read nor deleted.
+    Permission("StoreArtifacts", ("artifacts",), ("s3:PutObject",), ("arn:{partition}:s3:::{artifacts}*",)),
+    Permission(
+        "ForgetParts",
+        ("artifacts",),
+        ("s3:AbortMultipartUpload",),
+        ("arn:{partition}:s3:::{artifacts}*",),
     ),
     Permission(
         # Its ARN ends with six characters that AWS draws (Secrets Manager guide, "IAM policy examples").

@@ -156,6 +156,9 @@ DatasetFolder: TypeAlias = Annotated[
     str, Matches(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]/([A-Za-z0-9_.=-]+/)*"), Length(1, 512)
 ]
 
+ArtifactsFolder: TypeAlias = DatasetFolder
+"""Of such a folder likewise: the role may write nowhere else."""
+
 DatasetPath: TypeAlias = Annotated[
     str, Matches(r"/(dltraining/datasets|data|mnt|srv)(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+"), Length(1, 128)
 ]

@@ -102,6 +102,8 @@ class Training:
     """The container image that the command runs in."""
     python: Python | None = None
     """What it runs with, outside of containers; left out, the machine image's own."""
+    artifacts: limits.ArtifactsFolder | None = None
+    """Where ``$GPU_SPOT_ARTIFACTS`` goes."""
 
     def __post_init__(self) -> None:
         """Check that there is one place to run in."""

@@ -38,6 +38,8 @@ DATA_DIR: Final = Path("/dltraining")
 
 JOB_USER: Final = "gpu-spot-job"
 """Runs the commands of jobs, and of services outside containers; a system user, made before the first run."""
+SCRATCH_DIR: Final = Path("/var/lib/gpu-spot/scratch")
+"""For what a job makes again if it is lost: on the instance store, where the type has one."""
 GIT_USER: Final = "gpu-spot-git"
 """Fetches the jobs' code: what it is told in confidence no job can read."""
 JOB_HOME: Final = Path("/var/lib/gpu-spot/home")

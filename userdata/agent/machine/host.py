@@ -18,6 +18,7 @@ from userdata.agent.machine.errors import AgentError, CommandError
 
 _SYS_BLOCK = Path("/sys/block")
 _MOUNT = re.compile(r"^mnt_id:\s+(\d+)", re.M)
+_INSTANCE_STORE = "Amazon EC2 NVMe Instance Storage"
 _ATTEND_EVERY: Final = 0.5
 _LAST_GRACE: Final = 5.0
 """Seconds that a command has which nobody waits for any longer."""
@@ -48,6 +49,10 @@ class Host(Protocol):
 
     def device_of(self, volume: str) -> str | None:
         """Return the path of the block device of an EBS volume (``vol-…``), or None while there is none."""
+        ...
+
+    def instance_stores(self) -> list[str]:
+        """Return the devices of the instance store that nobody uses, the largest first."""
         ...
 
     def filesystem(self, device: str) -> str | None:
@@ -131,6 +136,23 @@ class SystemHost:
             except OSError:
                 continue  # detached while we looked
         return None
+
+    def instance_stores(self) -> list[str]:
+        """Find them by the model that they name (EC2 user guide, "NVMe instance store volumes").
+
+        An EBS volume names itself another. Who stripes or encrypts a device holds it; partitions are folders.
+        """
+        found = []
+        for device in sorted(self._sys_block.glob("nvme*n1")):
+            try:
+                model = (device / "device" / "model").read_text().strip()
+                size = int((device / "size").read_text())
+            except (OSError, ValueError):
+                continue  # detached while we looked
+            is_free = not any((device / "holders").glob("*")) and not any(device.glob(f"{device.name}p*"))
+            if model == _INSTANCE_STORE and is_free:
+                found.append((-size, f"/dev/{device.name}"))
+        return [device for _, device in sorted(found)]
 
     def filesystem(self, device: str) -> str | None:
         """Ask blkid, low-level probing, so that no cache answers; it exits with 2 when it finds nothing."""

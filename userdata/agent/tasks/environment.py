@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.config.names import JOB_HOME, JOB_TMP
+from userdata.agent.config.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
 from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tasks.node import Node
 from userdata.agent.work.environment import OfTheImage, Workplace
@@ -25,7 +25,7 @@ def job_environment(node: Node, code: Path) -> Workplace:
         from userdata.agent.work.job_python import JobPython
 
         folder = node.data / "environments"
-        return JobPython(node.host, training, code, folder, _TOOLS, JOB_HOME / ".cache")
+        return JobPython(node.host, training, code, folder, _TOOLS, SCRATCH_DIR)
     return OfTheImage(training.user)
 
 
@@ -40,7 +40,7 @@ def _container(node: Node, code: Path) -> Workplace:
     assert training.image is not None
     told = tell.place(node.directory, 0)
     mounts = Mounts(
-        both=(code, node.data, JOB_HOME, JOB_TMP, told),
+        both=(code, node.data, JOB_HOME, JOB_TMP, SCRATCH_DIR, told),
         read=(node.directory, *(Path(dataset.path) for dataset in node.config.datasets)),
     )
     return JobContainer(

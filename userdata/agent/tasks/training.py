@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from userdata.agent.aws.jobs import Jobs
     from userdata.agent.config.model import Training
     from userdata.agent.storage.volume.execute import Executor
+    from userdata.agent.work.artifacts import Artifacts, Uploader
     from userdata.agent.work.checkout import Credentials
     from userdata.agent.work.environment import Workplace
     from userdata.agent.work.inspection import Inspector
@@ -206,6 +207,7 @@ def _trainer(
         node.spawn,
         within=within,
         look_after=look_after,
+        results=_results(node, place),
     )
 
 
@@ -227,8 +229,29 @@ def _renewal(node: Node) -> Callable[[], None] | None:
     return partial(DynamoLease(dynamodb, training.job_table, training.job, me, node.clock).renew, token)
 
 
+def _results(node: Node, place: TrainingPlace) -> Artifacts | None:
+    """Return what brings the job's artifacts to S3; None where they stay."""
+    from userdata.agent.aws import clients
+    from userdata.agent.work.artifacts import Artifacts
+
+    training = node.config.training
+    assert training is not None
+    if training.artifacts is None:
+        return None
+
+    def uploader() -> Uploader:
+        made: Uploader = clients.uploader(node.clients.s3(node.config.region))
+        return made
+
+    home = place.data / "artifacts"
+    # Only we can write beside the job's own folder.
+    record = home / f".{training.job}.json"
+    return Artifacts(uploader, home / training.job, training.artifacts, record, node.clock)
+
+
 def _make_ready(node: Node, place: TrainingPlace, within: Workplace) -> None:
     """Bring here what the command needs."""
+    from userdata.agent.storage import scratch
     from userdata.agent.work.checkout import checkout
 
     training = node.config.training
@@ -241,6 +264,7 @@ def _make_ready(node: Node, place: TrainingPlace, within: Workplace) -> None:
     owner = f"--owner={training.user}"
     for kind in ("checkpoints", "artifacts"):
         node.host.run(["install", "--directory", owner, str(place.data / kind / training.job)])
+    scratch.prepare(node.host, training.user)
     within.clear()
     checkout(node.host, training, place.code, _login(node, training))
     within.prepare()

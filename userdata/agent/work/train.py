@@ -6,6 +6,7 @@ Its code at the pinned revision, restarted when it fails, stopped in time, marke
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ from typing import Final
 
 from lambdas.core import names
 from userdata.agent.config.model import Training
-from userdata.agent.config.names import JOB_HOME, JOB_TMP
+from userdata.agent.config.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
 from userdata.agent.machine.host import Host
 from userdata.agent.work import faults, notice, process, tell
+from userdata.agent.work.artifacts import Artifacts
 from userdata.agent.work.environment import OfTheImage, Workplace
 from userdata.agent.work.faults import Breakdown
 from userdata.agent.work.heart import Heart
@@ -35,6 +37,10 @@ _GLANCE_EVERY: Final = 10.0
 _SEE_EVERY: Final = 60.0
 _GONE_AFTER: Final = 6
 """Looks in a row with a GPU missing that end a run: what waits for that GPU waits for ever."""
+_DONE_SECONDS: Final = 3600.0
+"""For the results of a job that is done; its GPUs are paid meanwhile."""
+_LEFT_SECONDS: Final = 300.0
+"""For what any other end leaves behind; a notice leaves less."""
 _LOST_LEASE_GRACE: Final = 60.0
 _HANGING_GRACE: Final = 120.0
 """As long as a spot notice leaves: whoever saves in time then saves in time here."""
@@ -82,6 +88,7 @@ class Trainer:
         output: what the command's output passes through.
         within: where the command runs; None: with what the machine image has.
         look_after: called again and again beside all that; it returns at once.
+        results: brings to S3 what the command leaves behind; None: it stays on the volume.
     """
 
     def __init__(
@@ -100,6 +107,7 @@ class Trainer:
         output: Output | None = None,
         within: Workplace | None = None,
         look_after: Callable[[], None] = lambda: None,
+        results: Artifacts | None = None,
     ) -> None:
         self._look_after_more = look_after
         self._training = training
@@ -115,6 +123,8 @@ class Trainer:
         self._spawn = spawn or self._start
         self._output = output or Output()
         self._within = within or OfTheImage(training.user)
+        self._results = results
+        self._time_is_up = math.inf
         self._process: JobProcess | None = None
         self._stopping = False
         self._is_ready = False
@@ -138,9 +148,10 @@ class Trainer:
         What is left shortly before the notice's deadline is killed. Nothing is restarted.
         """
         self._stopping = True
+        seconds = process.seconds_to_save(notice.read(self._place.directory), self._clock.wall())
+        self._time_is_up = min(self._time_is_up, self._clock.monotonic() + seconds)
         if self._process is not None:
-            wall = self._clock.wall()
-            self._process.stop(process.seconds_to_save(notice.read(self._place.directory), wall))
+            self._process.stop(seconds)
 
     def run(self) -> RunEnd:
         """Train.
@@ -150,6 +161,8 @@ class Trainer:
         """
         try:
             outcome = self._run()
+            if outcome != "done":
+                self._deliver(_LEFT_SECONDS)
         except LeaseLostError:
             log.error("lease lost: training is stopped")
             self._stopping = True
@@ -171,7 +184,7 @@ class Trainer:
             if has_started:
                 failure = self._one_run()
                 if self.done_file.exists() or (failure is None and not self._stopping):
-                    return self._judge.end("done")
+                    return self._done()
             if failure is None or self._stopping:
                 break
             what_next = self._judge.after(
@@ -181,6 +194,19 @@ class Trainer:
                 return what_next
             self._pause(what_next)
         return "stopped"
+
+    def _done(self) -> RunEnd:
+        """End a job whose command is done: it counts once its results are there."""
+        missing = self._deliver(_DONE_SECONDS)
+        if missing and self._stopping:
+            return "stopped"  # the next instance has them on the volume
+        return self._judge.end("failed", missing) if missing else self._judge.end("done")
+
+    def _deliver(self, seconds: float) -> str:
+        if self._results is None:
+            return ""
+        end = self._clock.monotonic() + seconds
+        return self._results.deliver(lambda: min(end, self._time_is_up), self._look_after)
 
     def _prepare(self) -> Breakdown | None:
         """Bring here what the command needs; once it is here, it stays."""
@@ -219,6 +245,7 @@ class Trainer:
         begun = self._clock.monotonic()
         stillness = Stillness(60.0 * self._training.stalled_after_minutes, begun)
         glance_at, see_at, gone, is_busy = begun + _GLANCE_EVERY, begun, 0, False
+        offer_at = begun
         while (code := running.poll()) is None:
             self._look_after()
             now = self._clock.monotonic()
@@ -228,6 +255,9 @@ class Trainer:
                 gone, is_busy = gone + 1 if glance.missing else 0, is_busy or glance.is_busy
                 if gone >= _GONE_AFTER:
                     return self._give_up(f"{glance.missing} GPUs have not answered for a minute")
+            if self._results is not None and now >= offer_at:
+                offer_at = now + _SEE_EVERY
+                self._results.offer(self._look_for_checkpoint())
             if now >= see_at and not self._stopping and self._training.stalled_after_minutes:
                 see_at = now + _SEE_EVERY
                 stillness.see(self._signs(is_busy), now)
@@ -298,6 +328,7 @@ class Trainer:
             "GPU_SPOT_DATASETS": str(data / "datasets"),
             "GPU_SPOT_CHECKPOINTS": str(self.checkpoints),
             "GPU_SPOT_ARTIFACTS": str(data / "artifacts" / self._training.job),
+            "GPU_SPOT_SCRATCH": str(SCRATCH_DIR),
             "GPU_SPOT_NOTICE": str(directory / "notice.json"),
             "GPU_SPOT_DONE": str(self.done_file),
             "GPU_SPOT_TELL": str(tell.tell_file(directory, 0)),

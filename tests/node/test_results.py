@@ -1,0 +1,111 @@
+"""When a job's results are waited for, and what follows where they do not arrive."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from lambdas.core import names
+from tests.node.bench import Bench
+from tests.node.clocks import FakeClock
+from tests.node.metadata import MetadataServer
+from userdata.agent.machine.errors import LeaseLostError
+from userdata.agent.work import notice
+
+
+class Results:
+    """Delivers at once, or says why not."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.bench = bench
+        self.problem = ""
+        self.offered: list[float] = []
+        self.delivered: list[tuple[list[str], float]] = []
+        """The job's marks at that time, and the seconds that were left."""
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    def offer(self, checkpoint: float) -> None:
+        self.offered.append(checkpoint)
+
+    def deliver(self, until: Callable[[], float], look_after: Callable[[], None]) -> str:
+        self.meanwhile()
+        look_after()
+        self.delivered.append((list(self.bench.job.marks), until() - self.bench.clock.monotonic()))
+        return self.problem
+
+
+@pytest.fixture
+def bench(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Bench]:
+    bench = Bench(tmp_path, clock, metadata_server)
+    bench.results = Results(bench)
+    yield bench
+    bench.close()
+
+
+def test_a_job_is_done_when_its_results_are_there(bench: Bench) -> None:
+    assert bench.trainer("true").run() == "done"
+    [(marks, seconds)] = bench.results.delivered
+    assert marks == ["running"]
+    assert seconds == 3600
+    assert bench.job.marks == ["running", "done", "taken down"]
+
+
+def test_one_whose_results_do_not_arrive_has_failed_and_says_why(bench: Bench) -> None:
+    bench.results.problem = "artifacts are not all in s3://results/: a: AccessDenied"
+    assert bench.trainer("true").run() == "failed"
+    assert bench.job.marks == ["running", "failed", "taken down"]
+    assert bench.results.problem in bench.job.reasons
+    assert bench.rung == [names.METRIC_JOB_FAILURES]
+
+
+def test_what_a_failed_job_leaves_is_delivered_too(bench: Bench) -> None:
+    assert bench.trainer("exit 3", restarts=0).run() == "failed"
+    assert len(bench.results.delivered) == 1
+
+
+def test_a_notice_during_the_delivery_leaves_the_rest_to_the_next_instance(bench: Bench) -> None:
+    trainer = bench.trainer("true")
+    bench.results.problem = "artifacts are not all in s3://results/: no time"
+    bench.results.meanwhile = trainer.stop
+    assert trainer.run() == "stopped"
+    assert bench.job.marks == ["running"]
+
+
+def test_at_a_notice_there_is_the_time_that_the_notice_leaves(bench: Bench) -> None:
+    trainer = bench.trainer("trap 'exit 0' TERM; touch up; while :; do sleep .02; done")
+    told: list[float] = []
+
+    def take(seconds: float) -> None:
+        if (bench.tmp / "up").exists() and not told:
+            told.append(bench.clock.monotonic())
+            notice.write(bench.tmp, notice.from_lifecycle("Terminated", bench.clock.wall(), 120.0))
+            trainer.stop()
+
+    bench.clock.on_sleep = take
+    assert trainer.run() == "stopped"
+    [(_, seconds)] = bench.results.delivered
+    assert seconds == pytest.approx(told[0] + 110.0 - bench.clock.monotonic())
+
+
+def test_a_lost_lease_delivers_nothing_more(bench: Bench) -> None:
+    def lost() -> None:
+        raise LeaseLostError("taken over")
+
+    bench.results.meanwhile = lost
+    with pytest.raises(LeaseLostError):
+        bench.trainer("true").run()
+    assert bench.job.marks == ["running"]
+
+
+def test_the_newest_checkpoint_is_offered_while_it_trains(bench: Bench) -> None:
+    trainer = bench.trainer("touch $GPU_SPOT_CHECKPOINTS/1; while test ! -e stop; do sleep 0.02; done")
+
+    def look(seconds: float) -> None:
+        if any(bench.results.offered):
+            (bench.tmp / "stop").touch()
+
+    bench.clock.on_sleep = look
+    assert trainer.run() == "done"
+    assert bench.results.offered[-1] == (bench.checkpoints / "1").stat().st_mtime

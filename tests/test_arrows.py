@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.facts": {"gpu_spot.market"},
     "gpu_spot.live": {
         *("gpu_spot.facts", "gpu_spot.market", "gpu_spot.nodes"),
-        *("lambdas.core", "lambdas.aws", "pulumi_on_moto", "moto"),
+        *("lambdas.core", "lambdas.aws", "userdata.agent.config", "pulumi_on_moto", "moto"),
     },
     "gpu_spot.market": {"lambdas.core"},
     "gpu_spot.market.supply": {"gpu_spot.market.rules", "lambdas.core"},

@@ -38,6 +38,8 @@ _MARKS_OF: Final = {
     "live/test_blocks.py": "pure",
     "live/test_days.py": "program long",
     "live/test_local_cloud_page.py": "pure",
+    "live/test_code_host.py": "adapter",
+    "live/test_real_job.py": "adapter long",
     "live/test_scheduler.py": "pure",
     "live/test_travels.py": "pure",
     "market": "pure",

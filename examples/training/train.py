@@ -14,6 +14,7 @@ import math
 import os
 import random
 import signal
+import time
 from pathlib import Path
 from types import FrameType
 
@@ -115,6 +116,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--checkpoint-every", type=int, default=200)
+    parser.add_argument(
+        "--step-seconds", type=float, default=0.0, help="let each last so long, as a GPU's would"
+    )
     wanted = parser.parse_args()
     stop = Stop()  # before anything that takes long: from here on SIGTERM kills nobody
     here = Path(os.environ.get("GPU_SPOT_CHECKPOINTS", "checkpoints"))
@@ -126,11 +130,13 @@ def main() -> None:
     print(f"{len(data)} points, from step {first} of {wanted.steps}", flush=True)
     step, loss = first, math.nan
     while step < wanted.steps and not stop.told:
+        time.sleep(wanted.step_seconds)
         loss = descend(weights, batch(data, step))
         step += 1
+        if step % 25 == 0:
+            print(f"step {step} loss {loss:.4f}", flush=True)
         if step % wanted.checkpoint_every == 0:
             save(here, step, weights)
-            print(f"step {step} loss {loss:.4f}", flush=True)
     save(here, step, weights)
     if step < wanted.steps:
         print(f"told to stop: saved at step {step}", flush=True)

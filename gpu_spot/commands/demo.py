@@ -56,6 +56,11 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--notice", type=_fraction, default=0.9, help="share of losses announced 120 s ahead (default: 0.9)"
     )
+    parser.add_argument(
+        "--real",
+        action="store_true",
+        help="run a training job's own command, cloned from here, until it is done; it is lost thrice",
+    )
     parser.add_argument("--seed", type=int, default=1, help="of everything that chance decides (default: 1)")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder of the report")
     parser.add_argument("--keep", action="store_true", help="leave the local cloud open for the AWS CLI")
@@ -91,6 +96,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
         pool_size=args.pool_size,
         notice=args.notice,
         seed=args.seed,
+        project=project.find() if args.real else None,
     )
 
 

@@ -54,5 +54,9 @@ class TerminalProgress:
 def _told(scene: Scene) -> str:
     market = scene.market
     pools = ", ".join(f"{n} → {p}" for n, p in zip(market.names, scene.shape.pools, strict=True))
-    kind = "drawn from the fitted model, no trace was given" if scene.source == "model" else "real traces"
+    kinds = {
+        "model": "drawn from the fitted model, no trace was given",
+        "script": "written for this, the zones close one after the other",
+    }
+    kind = kinds[scene.source] if isinstance(scene.source, str) else "real traces"
     return f"{kind}: {pools}; {market.pool_size} instances a sample"

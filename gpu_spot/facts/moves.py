@@ -102,6 +102,28 @@ class Travels:
         return tuple(sorted({stay.zone for stay in self.stays}))
 
 
+@dataclass(frozen=True, slots=True)
+class JobEnding:
+    """What became of a job whose own command was really run.
+
+    ``state`` is the job table's (``running``, ``done``, ``failed``) and ``revision`` what was cloned.
+    ``results`` are the files among its artifacts with their SHA-256, ``undisturbed`` those of a run that
+    nobody interrupted.
+    """
+
+    state: str
+    repository: str
+    revision: str
+    command: tuple[str, ...]
+    results: Mapping[str, str]
+    undisturbed: Mapping[str, str]
+
+    @property
+    def intact(self) -> bool:
+        """Whether interruptions have changed nothing: there are results, and they are the same bits."""
+        return bool(self.results) and self.results == self.undisturbed
+
+
 def to_json(move: Move) -> dict[str, Any]:
     """Return a move as JSON values: times as epoch seconds, parts in seconds."""
     return {

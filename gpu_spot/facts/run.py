@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from gpu_spot.facts.moves import Travels
+from gpu_spot.facts.moves import JobEnding, Travels
 from gpu_spot.market.replay.ledger import Ledger
 from gpu_spot.market.rules import TICK_SECONDS, Rules
 from gpu_spot.market.supply.spot import SpotMarket
@@ -29,11 +29,12 @@ class DecisionLine:
 class Run:
     """A finished rehearsal of one capacity group.
 
-    ``start`` is the epoch second of tick 0 and ``hours`` the simulated time; ``market`` is ``"model"`` or the
-    trace files; ``pools`` maps each trace to the capacity pool it stands for (``type@zone``), ``capacities``
-    is what each could give (``capacity_changes``). ``resources`` are (type, name) pairs. ``ticks_played`` of
-    all ticks had to be computed, in ``wall_seconds`` of real time. ``travels`` is how a training job moved;
-    None for a service.
+    ``start`` is the epoch second of tick 0 and ``hours`` the simulated time; ``market`` is ``"model"``,
+    ``"script"`` or the trace files; ``pools`` maps each trace to the capacity pool it stands for
+    (``type@zone``), ``capacities`` is what each could give (``capacity_changes``). ``resources`` are (type,
+    name) pairs. ``ticks_played`` of all ticks had to be computed, in ``wall_seconds`` of real time.
+    ``travels`` is how a training job moved, None for a service; ``outcome`` what became of one whose own
+    command was run.
     """
 
     stack: str
@@ -43,7 +44,7 @@ class Run:
     start: float
     hours: float
     rules: Rules
-    market: Literal["model"] | tuple[str, ...]
+    market: Literal["model", "script"] | tuple[str, ...]
     pool_size: int
     pools: Mapping[str, str]
     capacities: CapacityChanges
@@ -53,6 +54,7 @@ class Run:
     ticks_played: int
     wall_seconds: float
     travels: Travels | None = None
+    outcome: JobEnding | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` where the parts don't belong together."""

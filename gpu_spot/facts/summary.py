@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from gpu_spot.facts.moves import to_json
+from gpu_spot.facts.moves import JobEnding, to_json
 from gpu_spot.facts.run import Run
 
 
@@ -15,7 +15,8 @@ def summarise(run: Run) -> dict[str, Any]:
     Counts and shares leave the warm-up out, as the ledger does. ``availability``, ``full_fraction``,
     ``cost_vs_on_demand``, ``spot_share`` (of paid instance time) and ``wasted_fraction`` are fractions of 1,
     and so is ``warm_pool_cost``, which comes on top of the cost. ``launch_failures`` are the times at which
-    the market began to refuse a side. A training job's run has ``moves``, too.
+    the market began to refuse a side. A training job's run has ``moves``, too, and ``job`` where its own
+    command was run.
     """
     ledger, counts = run.ledger, run.ledger.counts
     spot = sum(span.spot * span.ticks for span in ledger.since_warm_up())
@@ -52,4 +53,16 @@ def summarise(run: Run) -> dict[str, Any]:
         "ticks_played": run.ticks_played,
         "wall_seconds": round(run.wall_seconds, 3),
         **({} if run.travels is None else {"moves": [to_json(move) for move in run.travels.moves]}),
+        **({} if run.outcome is None else {"job": _job(run.outcome)}),
+    }
+
+
+def _job(outcome: JobEnding) -> dict[str, Any]:
+    return {
+        "state": outcome.state,
+        "repository": outcome.repository,
+        "revision": outcome.revision,
+        "command": list(outcome.command),
+        "results": dict(outcome.results),
+        "intact": outcome.intact,
     }

@@ -13,6 +13,7 @@ from gpu_spot.facts.run import Run, capacity_changes
 from gpu_spot.live import preparing
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.fleets import CloudFleet, TrainingFleet
+from gpu_spot.live.real_job import RealJob, closing, real_job
 from gpu_spot.live.views import GroupView
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.groups import GroupShape
@@ -36,7 +37,8 @@ class Wishes:
     """What is to be rehearsed: ``group`` (None: the stack's first), and the market.
 
     ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is what
-    a sample stands for, ``notice`` the share of losses that are announced.
+    a sample stands for, ``notice`` the share of losses that are announced. ``project`` is where the code of a
+    training job lies whose own command is to be run, in a market written for it; None: it is simulated.
     """
 
     group: str | None
@@ -46,13 +48,14 @@ class Wishes:
     pool_size: int | None
     notice: float
     seed: int
+    project: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
     """What is played: the market with its source, and the group whose ``target`` is kept for ``ticks``."""
 
-    source: Literal["model"] | tuple[str, ...]
+    source: Literal["model", "script"] | tuple[str, ...]
     market: SpotMarket
     shape: GroupShape
     target: int
@@ -90,17 +93,19 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
     )
     scene = _scene(wishes, view, group, rules)
     market, ticks = scene.market, scene.ticks
-    with _nodes(cloud, view) as nodes:
+    with _job(cloud, view, wishes.project) as job, _nodes(cloud, view, job) as nodes:
         if nodes is not None and view.prepared_by:
             preparing.play(cloud, nodes, _fleet(cloud, cloud.group(view.prepared_by), nodes, rules))
         start = cloud.clock.now
         fleet = _fleet(cloud, view, nodes, rules)
         replay = Replay(market, rules, fleet, scene.shape, scene.target, start=start)
         onlooker.begin(scene)
-        ledger = replay.run(ticks, onlooker.see)
+        ledger = replay.run(ticks, onlooker.see, job.is_over if job else lambda: False)
+        ticks = ledger.spans[-1].tick + ledger.spans[-1].ticks
         if nodes is not None:
             nodes.advance(start + ticks * TICK_SECONDS)
         travels = None if nodes is None else nodes.travels()
+        outcome = None if nodes is None or job is None else job.outcome(nodes)
     return Run(
         stack=stack,
         group=view.name,
@@ -119,6 +124,7 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
         ticks_played=replay.played,
         wall_seconds=time.perf_counter() - started,
         travels=travels,
+        outcome=outcome,
     )
 
 
@@ -132,17 +138,29 @@ def _group(cloud: LocalCloud, name: str | None) -> GroupView:
 
 
 @contextlib.contextmanager
-def _nodes(cloud: LocalCloud, view: GroupView) -> Iterator[Nodes | None]:
-    """Yield the nodes of a training job, which run the agent; the workers of a service are only counted."""
+def _job(cloud: LocalCloud, view: GroupView, project: Path | None) -> Iterator[RealJob | None]:
+    """Yield the job whose own command is run; None where it is simulated."""
     agent = boot.parse(cloud.boot_data(view.name)).agent
-    if agent.training is None:
-        yield None
-        return
-    for name in {view.name, view.prepared_by} - {""}:
+    for name in {view.name, view.prepared_by} - {""} if agent.training is not None else ():
         volume = boot.parse(cloud.boot_data(name)).agent.volume
         if volume is not None and volume.dataset:
             dataset.stand_in(cloud.clients, volume.dataset)
-    with playing(cloud.clients, cloud.clock) as nodes:
+    if project is None:
+        yield None
+    elif agent.training is None:
+        raise LocalCloudError(f"group {view.name!r} is a service, only a training job can be really run")
+    else:
+        with real_job(project, cloud.clients, agent) as job:
+            yield job
+
+
+@contextlib.contextmanager
+def _nodes(cloud: LocalCloud, view: GroupView, job: RealJob | None) -> Iterator[Nodes | None]:
+    """Yield the nodes of a training job, which run the agent; the workers of a service are only counted."""
+    if boot.parse(cloud.boot_data(view.name)).agent.training is None:
+        yield None
+        return
+    with playing(cloud.clients, cloud.clock, work=job.work if job else None) as nodes:
         yield nodes
 
 
@@ -163,8 +181,11 @@ def _fleet(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rules
 
 
 def _scene(wishes: Wishes, view: GroupView, group: GroupSettings, rules: Rules) -> Scene:
-    source: Literal["model"] | tuple[str, ...]
-    if wishes.traces is None:
+    source: Literal["model", "script"] | tuple[str, ...]
+    if wishes.project is not None:
+        source, types = "script", view.sizes
+        traces = closing(view.zones)
+    elif wishes.traces is None:
         source, types = "model", view.sizes
         traces = model.draw(len(view.zones) * len(types), wishes.hours, wishes.seed)
     else:

@@ -30,7 +30,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _HERE: Final = "127.0.0.1"
 _SERVICE: Final = "git-upload-pack"
-_DAY: Final = datetime.timedelta(days=1)
+# Whoever rehearses may have another clock than the git that looks at the certificates.
+_VALID: Final = tuple(datetime.datetime(year, 1, 1, tzinfo=datetime.UTC) for year in (2020, 2100))
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +41,21 @@ class CodeHost:
     url: str
     authority: Path
 
-    def environment(self, stands_for: str) -> Mapping[str, str]:
+    def environment(self, stands_for: str, given: Mapping[str, str] | None = None) -> Mapping[str, str]:
         """Return what leads git here that asks for something below ``stands_for``, such as a host's URL.
+
+        It is added to the environment that is given, and to the settings of git in it.
 
         Source: git's documentation, git-config: "GIT_CONFIG_COUNT", "http.sslCAInfo", "url.<base>.insteadOf".
         """
+        around = {} if given is None else given
+        count = int(around.get("GIT_CONFIG_COUNT", "0"))
         return {
+            **around,
             "GIT_SSL_CAINFO": str(self.authority),
-            "GIT_CONFIG_COUNT": "1",
-            "GIT_CONFIG_KEY_0": f"url.{self.url}/.insteadOf",
-            "GIT_CONFIG_VALUE_0": f"{stands_for.rstrip('/')}/",
+            "GIT_CONFIG_COUNT": str(count + 1),
+            f"GIT_CONFIG_KEY_{count}": f"url.{self.url}/.insteadOf",
+            f"GIT_CONFIG_VALUE_{count}": f"{stands_for.rstrip('/')}/",
             "GIT_TERMINAL_PROMPT": "0",
         }
 
@@ -155,12 +161,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _certify(folder: Path) -> Path:
     """Write an authority's certificate, and the host's key and certificate; return the first."""
-    now = datetime.datetime.now(datetime.UTC)
     root_key, root_name = ec.generate_private_key(ec.SECP256R1()), _name("gpu-spot rehearsal")
-    root = _certificate(root_name, root_name, root_key, root_key, now)
+    root = _certificate(root_name, root_name, root_key, root_key)
     root = root.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     host_key = ec.generate_private_key(ec.SECP256R1())
-    host = _certificate(_name(_HERE), root_name, host_key, root_key, now)
+    host = _certificate(_name(_HERE), root_name, host_key, root_key)
     host = host.add_extension(
         x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(_HERE))]), critical=False
     ).add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -185,7 +190,6 @@ def _certificate(
     issuer: x509.Name,
     key: ec.EllipticCurvePrivateKey,
     issuer_key: ec.EllipticCurvePrivateKey,
-    now: datetime.datetime,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -193,8 +197,8 @@ def _certificate(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _DAY)
-        .not_valid_after(now + _DAY)
+        .not_valid_before(_VALID[0])
+        .not_valid_after(_VALID[1])
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False

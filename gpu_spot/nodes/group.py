@@ -13,6 +13,7 @@ from gpu_spot.nodes.ebs import Disks
 from gpu_spot.nodes.journal import Journal
 from gpu_spot.nodes.node import NodeContext, SimulatedNode
 from gpu_spot.nodes.process import TrainingProfile
+from gpu_spot.nodes.real import RealWork
 from gpu_spot.nodes.scheduler import Scheduler
 from gpu_spot.nodes.times import Times
 from gpu_spot.nodes.travels import travels
@@ -25,7 +26,12 @@ class Nodes:
     """The nodes of one rehearsal; time moves by ``advance`` alone. Made by ``playing``."""
 
     def __init__(
-        self, clients: AwsClients, clock: SimulatedTime, folder: Path, profile: TrainingProfile
+        self,
+        clients: AwsClients,
+        clock: SimulatedTime,
+        folder: Path,
+        profile: TrainingProfile,
+        work: RealWork | None,
     ) -> None:
         self.journal = Journal()
         self._times = Times()
@@ -34,7 +40,7 @@ class Nodes:
         self._clock = clock
         self._folder = folder
         self._scheduler = Scheduler(clock.now, self._move)
-        self._context = NodeContext(clients, self._scheduler, self.disks, self.journal, profile)
+        self._context = NodeContext(clients, self._scheduler, self.disks, self.journal, profile, work)
         self._nodes: dict[str, SimulatedNode] = {}
         self._released: dict[str, float] = {}
         self._begun = 0
@@ -97,13 +103,19 @@ class Nodes:
 
 @contextlib.contextmanager
 def playing(
-    clients: AwsClients, clock: SimulatedTime, profile: TrainingProfile | None = None
+    clients: AwsClients,
+    clock: SimulatedTime,
+    profile: TrainingProfile | None = None,
+    work: RealWork | None = None,
 ) -> Iterator[Nodes]:
-    """Yield nodes whose disks are folders in a temporary one, gone at the end; EBS is patched meanwhile."""
+    """Yield nodes whose disks are folders in a temporary one, gone at the end; EBS is patched meanwhile.
+
+    With ``work`` they run the job's own command, else a process that is simulated by ``profile``.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="gpu-spot-nodes-") as folder,
         _silent(),
-        contextlib.closing(Nodes(clients, clock, Path(folder), profile or TrainingProfile())) as nodes,
+        contextlib.closing(Nodes(clients, clock, Path(folder), profile or TrainingProfile(), work)) as nodes,
         nodes.disks.applied(),
     ):
         yield nodes

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import signal
+import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -15,13 +16,14 @@ from typing import Any, Final
 from gpu_spot.facts.moves import Contents
 from gpu_spot.nodes.ebs import Disks
 from gpu_spot.nodes.journal import Entry, Journal, Kind
-from gpu_spot.nodes.preparing import PreparingProcess
-from gpu_spot.nodes.process import TrainingProcess
+from gpu_spot.nodes.process import Trainee
+from gpu_spot.nodes.real import PLAYED, RealWork
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, SPOT_ACTION, Answer, Metadata
 from userdata.agent.config.names import UNIT_RUN, UNIT_VOLUME
+from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Running
 
 RUN_PID: Final = 1000
@@ -87,6 +89,8 @@ class SimulatedHost:
         self._journal = journal
         self._scheduler = scheduler
         self._revision = ""
+        self.work: RealWork | None = None
+        """What runs the job's own code; None: its process is simulated, and git is not there."""
         self.fresh_mib = 0.0
         """What is copied to a new volume; counted as soon as it has a file system."""
         self.restart_volume: Callable[[], object] = lambda: None
@@ -94,7 +98,7 @@ class SimulatedHost:
         """What switches the instance off in so many seconds."""
         self.on_sigterm: Callable[[], None] | None = None
         """What ``run`` does on SIGTERM; None while it does not run."""
-        self.process: TrainingProcess | PreparingProcess | None = None
+        self.process: Trainee | None = None
 
     # Disks.
 
@@ -162,6 +166,8 @@ class SimulatedHost:
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
         """See ``Host``: folders on the volume are made, git is at whatever revision it was asked for."""
         match list(argv):
+            case [command, *_] if self.work is not None and command in PLAYED:
+                return self._really(argv, environment or {})
             case ["install", "--directory", *_, path]:
                 if Path(path).is_relative_to(self._data):
                     Path(path).mkdir(parents=True, exist_ok=True)
@@ -186,6 +192,14 @@ class SimulatedHost:
     def attending(self, attend: Callable[[], None]) -> AbstractContextManager[None]:
         """See ``Host``: what runs here takes no time."""
         return nullcontext()
+
+    def _really(self, argv: Sequence[str], environment: Mapping[str, str]) -> str:
+        assert self.work is not None
+        try:
+            return self.work.run(argv, environment, self._data.parent)
+        except subprocess.CalledProcessError as error:
+            said = (error.stderr.strip() or "no output").splitlines()[-1]
+            raise AgentError(f"{argv[0]}: exit {error.returncode}: {said}") from None
 
     def main_pid(self, unit: str) -> int | None:
         """See ``Host``."""

@@ -15,7 +15,8 @@ from gpu_spot.nodes.ebs import Disks
 from gpu_spot.nodes.journal import Entry, Journal
 from gpu_spot.nodes.machine import RUN_PID, InstanceMetadata, SimulatedHost
 from gpu_spot.nodes.preparing import PreparingProcess
-from gpu_spot.nodes.process import TrainingProcess, TrainingProfile
+from gpu_spot.nodes.process import Trainee, TrainingProcess, TrainingProfile
+from gpu_spot.nodes.real import RealProcess, RealWork
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock, SimulatedTask
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
@@ -49,6 +50,8 @@ class NodeContext:
     disks: Disks
     journal: Journal
     profile: TrainingProfile
+    work: RealWork | None = None
+    """What runs the job's own command; None: its process is simulated."""
 
 
 class SimulatedNode:
@@ -67,6 +70,8 @@ class SimulatedNode:
         self._profile = context.profile
         self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
         self._host = SimulatedHost(instance_id, self._data, context.disks, context.journal, context.scheduler)
+        self._host.work = self._work = context.work
+        self._disk = folder
         self._host.fresh_mib = context.profile.dataset_gib * 1024
         self._clock = SimulatedClock(context.scheduler)
         self._deadline: float | None = None
@@ -167,20 +172,21 @@ class SimulatedNode:
     def _listen(self, act: Callable[[], None]) -> None:
         self._host.on_sigterm = act
 
-    def _spawn(
-        self, prepares: bool, argv: list[str], environment: dict[str, str], cwd: Path
-    ) -> TrainingProcess | PreparingProcess:
-        now, pid = self._clock.wall, next(self._pids)
-        process = (
-            PreparingProcess(environment, now, pid)
-            if prepares
-            else TrainingProcess(self._profile, environment, now, pid, self._host)
-        )
+    def _spawn(self, prepares: bool, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
+        process = self._started(prepares, argv, environment, cwd)
         self._host.process = process
         self._journal.note(
             Entry(self._clock.wall(), "running", self.id, step=process.first_step, loads=process.loads)
         )
         return process
+
+    def _started(self, prepares: bool, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
+        now, pid = self._clock.wall, next(self._pids)
+        if prepares:
+            return PreparingProcess(environment, now, pid)
+        if self._work is None:
+            return TrainingProcess(self._profile, environment, now, pid, self._host)
+        return RealProcess(argv, environment, self._disk, cwd, now, self._disk / "output")
 
     def _note_stop(self) -> None:
         process, self._host.process = self._host.process, None

@@ -129,6 +129,8 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
     yield "Policy", run.policy
     if run.market == "model":
         yield "Market", "drawn from a model that was fitted to real traces; give traces for a real one"
+    elif run.market == "script":
+        yield "Market", "written for this: the zones close one after the other"
     else:
         yield "Market", f"replayed from {', '.join(PurePath(path).name for path in run.market)}"
     yield "Pools", ", ".join(run.pools.values())

@@ -31,8 +31,9 @@ def headline(summary: Mapping[str, Any]) -> str:
 def source(summary: Mapping[str, Any]) -> str:
     """Return where the market came from, in a few words."""
     market = summary["market"]
-    pools = counted(summary["pools"], "pool")
-    return f"drawn from the model, {pools}" if market == "model" else f"real traces, {pools}"
+    whence = {"model": "drawn from the model", "script": "written for this"}
+    words = whence.get(market, "real traces") if isinstance(market, str) else "real traces"
+    return f"{words}, {counted(summary['pools'], 'pool')}"
 
 
 def moved(moves: Sequence[Mapping[str, Any]]) -> str:
@@ -48,6 +49,15 @@ def moved(moves: Sequence[Mapping[str, Any]]) -> str:
         f"of the volume, {away} to another zone, {typical} in the median; {content}, "
         f"{counted(lost, 'step')} lost"
     )
+
+
+def ended(job: Mapping[str, Any]) -> str:
+    """Return what became of a job whose own command was run, in a few words."""
+    what = f"{' '.join(job['command'])} of {job['repository']} at {job['revision'][:12]}"
+    if job["state"] != "done":
+        return what
+    bits = "the bits" if job["intact"] else "NOT the bits"
+    return f"{what}; its results are {bits} of a run that nobody interrupted"
 
 
 def render_summary(summary: Mapping[str, Any]) -> RenderableType:
@@ -101,6 +111,7 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
             f"{number(summary['spot_starts'])} spot, {number(summary['on_demand_starts'])} on-demand",
         ),
         *([("moves", number(len(summary["moves"])), moved(summary["moves"]))] if "moves" in summary else []),
+        *([("job", summary["job"]["state"], ended(summary["job"]))] if "job" in summary else []),
         (
             "resources",
             number(summary["resources"]),

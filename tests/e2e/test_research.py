@@ -44,3 +44,23 @@ def test_bad_input_is_told_in_one_line(arguments: list[str], message: str) -> No
     assert code == 1
     assert message in said
     assert len(said.strip().splitlines()) == 1
+
+
+def test_the_shipped_job_runs_from_clone_to_done_through_three_losses(tmp_path: Path) -> None:
+    done = gpu_spot(
+        *("demo", "--stack", "research", "--real", "--notice", "0.5", "--seed", "5", "--out", tmp_path)
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    job, moves = summary["job"], summary["moves"]
+    assert (job["state"], list(job["results"])) == ("done", ["model.json"])
+    assert job["intact"]  # bit for bit what comes of a run that nobody interrupts
+    assert job["command"][:2] == ["python3", "train.py"]
+    assert len(moves) >= 2
+    assert {"notice", "loss"} <= {move["cause"] for move in moves}
+    assert any(move["from"]["volume"] != move["to"]["volume"] for move in moves)
+    assert all(move["steps_lost"] == 0 for move in moves if move["cause"] != "loss")
+    assert all(0 < move["steps_lost"] <= 200 for move in moves if move["cause"] == "loss")
+    assert all(move["content"]["equal"] and move["content"]["files"] > 24 for move in moves)
+    assert "of a run that nobody interrupted" in " ".join(done.stdout.replace("│", " ").split())

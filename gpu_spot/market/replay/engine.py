@@ -66,11 +66,19 @@ class Replay:
         if isinstance(fleet, ByZone):
             fleet.ask(self._sold_in)
 
-    def run(self, ticks: int | None = None, on_tick: Callable[[int, Span], None] | None = None) -> Ledger:
-        """Replay from tick 0, at most to the end of the market; ``on_tick`` hears every played tick."""
+    def run(
+        self,
+        ticks: int | None = None,
+        on_tick: Callable[[int, Span], None] | None = None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> Ledger:
+        """Replay from tick 0, at most to the end of the market, or until ``is_over``.
+
+        ``on_tick`` hears every played tick.
+        """
         end = self.market.ticks if ticks is None else min(ticks, self.market.ticks)
         tick = 0
-        while tick < end:
+        while tick < end and not is_over():
             changed = self._play(tick)
             following = min(end, tick + 1 if changed else self._next(tick))
             span = self._span(tick, following - tick)

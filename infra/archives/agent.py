@@ -39,7 +39,7 @@ SHARED: Final = (
 )
 """What the agent shares with the controller."""
 
-SERVICES: Final = ("autoscaling", "dynamodb", "ec2", "ecr", "s3", "secretsmanager", "ssm")
+SERVICES: Final = ("autoscaling", "cloudwatch", "dynamodb", "ec2", "ecr", "s3", "secretsmanager", "ssm")
 """What ``userdata.agent.aws.clients`` makes clients of. botocore describes 400 services more, in 25 MB."""
 
 FOLDER: Final = "agent"

@@ -50,12 +50,13 @@ OURS = "gpu-spot-(dev|fleet|prod|research)-|/gpu-spot/(dev|fleet|prod|research)/
 BY_TAG = {
     *("MoveFleets", "EndFleetInstances", "MakeVolume", "MakeCopy", "ReadVolume", "MakeSnapshot"),
     *("TagWhatIsMade", "TagVolume", "MoveVolume", "MoveToInstance", "DeleteSnapshot"),
+    "GrowVolume",
     "LaunchFromOwnTemplates",
 }
 # What the stack file names outside of the stack.
 BOUND_OTHERWISE = {
     "ReadDataset": None,
-    "ListDataset": {"StringLike": {"s3:prefix": "imagenet/*"}},
+    "ListDataset": {"StringLike": {"s3:prefix": "circles/*"}},
     "OpenRepository": None,
     "StoreArtifacts": None,
     "ForgetParts": None,

@@ -149,7 +149,8 @@ class Region:
         home = self.world.disks.get(self.world.home or "")
         content = home.durable if home and home.durable else ()
         lost = sum(p not in content for p in self.promised) + (home is None)
-        volumes, copies = len(self.world.disks) - (home is not None), self.world.copies.values()
+        disks = [disk for disk in self.world.disks.values() if disk.gone_at is None]
+        volumes, copies = len(disks) - (home is not None), self.world.copies.values()
         whole = [copy for copy in copies if self.clock.monotonic() >= copy.ready_at]
         if home and home.tags["source"] and not whole:
             return Outcome(lost, volumes, f"{home.id} was moved, and no snapshot is kept")

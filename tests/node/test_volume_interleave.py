@@ -12,7 +12,7 @@ from tests.node.interleave import RANDOM_PLAYS, Play, RandomPlay
 
 ALL = list(interleave.plays())
 TWO_STOPS = [play for play in ALL if play.again is None]
-CHOSEN = [*TWO_STOPS[::2], *[play for play in ALL if play.again is not None][::20]]
+CHOSEN = [*TWO_STOPS[::3], *[play for play in ALL if play.again is not None][::40]]
 AT_RANDOM = [RandomPlay(seed) for seed in range(150)]
 
 
@@ -24,8 +24,8 @@ def outcomes(plays: list[Play]) -> Iterator[tuple[Play | RandomPlay, Outcome]]:
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(ALL) >= 5000
-    assert len(ALL) + RANDOM_PLAYS >= 7000
+    assert len(ALL) >= 10_000
+    assert len(ALL) + RANDOM_PLAYS >= 12_000
     assert len(set(ALL)) == len(ALL)
 
 

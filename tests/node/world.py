@@ -22,7 +22,7 @@ from userdata.agent.storage.volume.model import EbsVolume, Snapshot
 
 CREATE_SECONDS, ATTACH_SECONDS, DETACH_SECONDS, SNAPSHOT_SECONDS, DYING_SECONDS = 8.0, 6.0, 6.0, 40.0, 45.0
 
-MODIFY_SECONDS, OPTIMIZING_SECONDS = 12.0, 3600.0
+MODIFY_SECONDS, OPTIMIZING_SECONDS, DELETE_SECONDS = 12.0, 3600.0, 7.0
 
 Content = tuple[str, ...]
 
@@ -58,6 +58,8 @@ class Disk:
     """When the kernel sees the new size."""
     failed: bool = False
     """In state ``error``."""
+    gone_at: float | None = None
+    """When it has been deleted; until then it is in state ``deleting``."""
 
 
 @dataclass
@@ -114,6 +116,8 @@ class World:
                     if disk.instance == instance:
                         disk.instance = disk.device = None
                         disk.detaching = False
+        for disk in [d for d in self.disks.values() if d.gone_at is not None and now >= d.gone_at]:
+            del self.disks[disk.id]
         for disk in self.disks.values():
             if disk.detaching and now >= disk.settled_at:
                 disk.instance = disk.device = None
@@ -179,7 +183,7 @@ class World:
         return EbsVolume(
             disk.id,
             disk.zone,
-            "error" if disk.failed else state,
+            "deleting" if disk.gone_at is not None else "error" if disk.failed else state,
             disk.instance,
             attachment,
             disk.device,
@@ -206,7 +210,7 @@ class World:
         return f"{prefix}-{self._made:04}"
 
     def disk(self, volume: str) -> Disk:
-        if volume not in self.disks:
+        if volume not in self.disks or self.disks[volume].gone_at is not None:
             raise PassingError(f"InvalidVolume.NotFound: {volume}")
         return self.disks[volume]
 
@@ -240,10 +244,16 @@ class WorldEbs:
         return found
 
     def create_volume(
-        self, zone: str, token: int, snapshot: str | None, source: str | None, least_gib: int = 0
+        self,
+        zone: str,
+        token: int,
+        snapshot: str | None,
+        source: str | None,
+        least_gib: int = 0,
+        attempt: int = 0,
     ) -> str:
         def effect() -> str:
-            world, key = self._world, (zone, token, snapshot)
+            world, key = self._world, (zone, token, snapshot, attempt)
             if key in world._client_tokens:
                 return world._client_tokens[key]
             copy = world.copies.get(snapshot) if snapshot else None
@@ -288,6 +298,8 @@ class WorldEbs:
                 raise AgentError(f"InvalidVolume.ZoneMismatch: {volume} is in {disk.zone}")
             if disk.instance is not None:
                 raise PassingError(f"VolumeInUse: {volume}")
+            if disk.failed:
+                raise PassingError(f"IncorrectState: {volume}")
             if world.clock.monotonic() < disk.ready_at:
                 raise PassingError(f"IncorrectState: {volume}")
             if any(d.instance == instance and d.device == device for d in world.disks.values()):
@@ -315,11 +327,12 @@ class WorldEbs:
 
     def delete_volume(self, volume: str) -> None:
         def effect() -> None:
-            if volume not in self._world.disks:
+            disk = self._world.disks.get(volume)
+            if disk is None or disk.gone_at is not None:
                 raise NotThereError(volume)
-            if self._world.disks[volume].instance is not None:
+            if disk.instance is not None:
                 raise PassingError(f"VolumeInUse: {volume}")
-            del self._world.disks[volume]
+            disk.gone_at = self._world.clock.monotonic() + DELETE_SECONDS
 
         self._call("delete_volume", effect)
 

@@ -53,7 +53,13 @@ class Ebs(Protocol):
         ...
 
     def create_volume(
-        self, zone: str, token: int, snapshot: str | None, source: str | None, least_gib: int = 0
+        self,
+        zone: str,
+        token: int,
+        snapshot: str | None,
+        source: str | None,
+        least_gib: int = 0,
+        attempt: int = 0,
     ) -> str:
         """Create a volume, state ``preparing``; the same arguments again return the same volume."""
         ...
@@ -105,7 +111,13 @@ class AwsEbs:
         return self._described(names.SNAPSHOT_NAME)
 
     def create_volume(
-        self, zone: str, token: int, snapshot: str | None, source: str | None, least_gib: int = 0
+        self,
+        zone: str,
+        token: int,
+        snapshot: str | None,
+        source: str | None,
+        least_gib: int = 0,
+        attempt: int = 0,
     ) -> str:
         """Create an encrypted gp3 volume; the client token makes a repeated call return the first one's."""
         tags = {names.TAG_TOKEN: str(token), names.TAG_STATE: PREPARING}
@@ -114,7 +126,7 @@ class AwsEbs:
             "VolumeType": "gp3",
             "Encrypted": True,
             "Throughput": self._config.throughput_mib,
-            "ClientToken": self._client_token(token, zone, snapshot),
+            "ClientToken": self._client_token(token, zone, snapshot, attempt),
         }
         if self._config.kms_key_arn:
             arguments["KmsKeyId"] = self._config.kms_key_arn
@@ -124,8 +136,9 @@ class AwsEbs:
                 tags[names.TAG_SOURCE] = source
             if self._config.initialization_rate_mib:
                 arguments["VolumeInitializationRate"] = self._config.initialization_rate_mib
-        # A copy may be larger than what it is a copy of, never smaller.
-        arguments["Size"] = max(self._config.size_gib, least_gib)
+        if least_gib or not snapshot:  # else as large as what it is made from, which nobody has told us
+            # A copy may be larger than what it is a copy of, never smaller.
+            arguments["Size"] = max(self._config.size_gib, least_gib)
         arguments["TagSpecifications"] = self._tag("volume", names.VOLUME_NAME, tags)
         return str(self._call("create_volume", **arguments)["VolumeId"])
 
@@ -194,8 +207,9 @@ class AwsEbs:
         tags = {names.TAG_NAME: name, **self._tags, **more}
         return [{"ResourceType": kind, "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}]
 
-    def _client_token(self, token: int, zone: str, snapshot: str | None) -> str:
-        text = "/".join([*self._tags.values(), str(token), zone, snapshot or "blank"])
+    def _client_token(self, token: int, zone: str, snapshot: str | None, attempt: int) -> str:
+        parts = [*self._tags.values(), str(token), zone, snapshot or "blank", str(attempt)]
+        text = "/".join(parts)
         return hashlib.sha256(text.encode()).hexdigest()  # 64 characters, the most that EC2 takes
 
     def _pages(self, operation: str, key: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ class Executor:
             if not is_wanted():
                 raise UnwantedError("the job has ended")
             return self._bring()
-        except UnwantedError:
+        except (UnwantedError, LeaseLostError):
             self._give_back()
             raise
 
@@ -167,7 +167,10 @@ class Executor:
                 self.keep_alive()
             self._clock.sleep(_LOOK_EVERY / 5)
         if mine:
-            self._leases.release(self._lease.token)
+            try:
+                self._leases.release(self._lease.token)
+            except LeaseLostError:  # an answer was lost: what we repeated had been done
+                log.info("the lease had been given back already", token=self._lease.token)
         log.info("released", volumes=list(volumes), token=self._lease.token, lease_held=mine)
 
     def _still_mine(self) -> bool:
@@ -242,8 +245,8 @@ class Executor:
             filesystem=self._host.filesystem(device) if device else None,
             mounted=mounted,
             filled=mounted is not None and mounted == wanted and self._filler.filled(),
-            prepared=self._prepared() if self._lease.volume is None else None,
             grown=self._grown,
+            prepared=self._prepared() if self._lease.volume is None else None,
         )
 
     def _do(self, step: Step) -> bool:
@@ -258,8 +261,8 @@ class Executor:
     def _carry_out(self, step: Step) -> None:
         ebs, here, token = self._ebs, self._place, self._lease.token
         match step:
-            case model.CreateVolume(snapshot, source, least_gib):
-                ebs.create_volume(here.zone, token, snapshot, source, least_gib)
+            case model.CreateVolume(snapshot, source, least_gib, attempt):
+                ebs.create_volume(here.zone, token, snapshot, source, least_gib, attempt)
             case model.CreateSnapshot(volume):
                 begun = ebs.create_snapshot(volume, token)
                 self._begun[begun] = model.Snapshot(begun, "pending", volume, token)

@@ -83,10 +83,10 @@ class Observed:
     """The volume whose device is mounted at the mount point; `FOREIGN` if it is none of ours."""
     filled: bool
     """The dataset is complete (always, if there is none)."""
-    prepared: str | None = None
-    """The snapshot of the dataset that a first volume is made from; None: it begins blank."""
     grown: bool = True
     """This run has seen to the home's size."""
+    prepared: str | None = None
+    """The snapshot of the dataset that a first volume is made from; None: it begins blank."""
 
 
 # --- steps: what to do next, and why ---
@@ -117,14 +117,16 @@ class Adopt:
 
 @dataclass(frozen=True)
 class CreateVolume:
-    """Create a volume in our zone, of ``least_gib`` at least.
+    """Create a volume in our zone: blank, from a prepared dataset's snapshot, or as a copy of ``source``.
 
-    Blank, from a prepared dataset's snapshot, or as a copy of ``source``.
+    It has ``least_gib`` at least; 0: as large as the snapshot. ``attempt`` counts those of this lease that
+    ended in state ``error``: a repeated request would name them.
     """
 
     snapshot: str | None
     source: str | None
     least_gib: int = 0
+    attempt: int = 0
 
 
 @dataclass(frozen=True)

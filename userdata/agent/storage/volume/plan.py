@@ -33,6 +33,7 @@ from userdata.agent.storage.volume.model import (
 )
 
 _GONE = ("deleting", "deleted")
+_ATTEMPTS = 3
 
 
 def plan(observed: Observed) -> Step:
@@ -86,7 +87,8 @@ def _without_home(observed: Observed, volumes: tuple[EbsVolume, ...]) -> Step:
         return Adopt(settled[0].id, max(lease.token, *(t or 0 for t in tokens)) + 1)
     candidate = _candidate(observed, volumes, None)
     if candidate is None:
-        return CreateVolume(observed.prepared, None)
+        failed = _failed(observed, volumes)
+        return _too_often(failed) or CreateVolume(observed.prepared, None, attempt=len(failed))
     blank = observed.prepared is None
     return _bring_up(observed, volumes, candidate) or _mount_candidate(observed, candidate, blank=blank)
 
@@ -124,11 +126,31 @@ def _move(observed: Observed, volumes: tuple[EbsVolume, ...], home: EbsVolume) -
     good = [s for s in observed.snapshots if _counts(s, home, observed.lease)]
     done = [s for s in good if s.state == "completed"]
     if done:
-        chosen = min(done, key=lambda s: s.id)
-        return CreateVolume(chosen.id, home.id, chosen.size_gib)
+        chosen, failed = min(done, key=lambda s: s.id), _failed(observed, volumes)
+        return _too_often(failed) or CreateVolume(chosen.id, home.id, chosen.size_gib, len(failed))
     if good:
         return Wait(f"snapshot {good[0].id} of {home.id} to be completed ({good[0].progress or 'begun'})")
-    return CreateSnapshot(home.id)
+    mine = [s.id for s in observed.snapshots if s.token == observed.lease.token and s.state == "error"]
+    return _too_often(mine) or CreateSnapshot(home.id)
+
+
+def _failed(observed: Observed, volumes: tuple[EbsVolume, ...]) -> list[str]:
+    """Return those that we made under this lease and that EBS could not bring up."""
+    return [
+        v.id
+        for v in volumes
+        if v.token == observed.lease.token and v.tag_state == PREPARING and v.state == "error"
+    ]
+
+
+def _too_often(failed: list[str]) -> Refuse | None:
+    """Three in a row are no accident: most often the key may not be used."""
+    if len(failed) < _ATTEMPTS:
+        return None
+    return Refuse(
+        f"{', '.join(sorted(failed))} ended in state error: see the EBS console for why, and whether the "
+        "role may use the volume's KMS key; the job's volume is as it was"
+    )
 
 
 def _counts(snapshot: Snapshot, home: EbsVolume, lease: Lease) -> bool:

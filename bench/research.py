@@ -148,8 +148,12 @@ def _shares(days: Sequence[Day]) -> str:
     counted = sum(3600 * (one.hours - 1) for one in days)
     missing = 1 - fmean(one.availability for one in days)
     shares = {part: sum(m[part] for one in days for m in one.parts) / counted for part in PARTS}
-    told = [f"{part} {100 * share:.2f} %" for part, share in shares.items()]
-    return ", ".join((*told, f"heard late or early {100 * (missing - sum(shares.values())):+.2f} %"))
+    told = ", ".join(f"{part} {100 * share:.2f} %" for part, share in shares.items())
+    lost = sum(shares.values())
+    return (
+        f"{told}; together {100 * lost:.2f} %. The account above misses only {100 * missing:.2f} %: it counts "
+        "whoever reports in whole minutes, and a job reports while it saves and while it loads"
+    )
 
 
 def main() -> None:

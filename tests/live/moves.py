@@ -70,8 +70,12 @@ def played() -> dict[str, Any]:
 
 
 def bridged() -> dict[str, Any]:
-    """Lose its zone when no other has spot, and give it one again an hour later: in between is on-demand."""
-    with living(load("research")) as world, playing(world.clients, world.clock) as nodes:
+    """Lose its zone when no other has spot, and give it one again an hour later: in between is on-demand.
+
+    That is bought once spot is refused, not at the notice.
+    """
+    patient = load("research", {"training[0].capacity.fallback.knobs.shortageCost": 2.0})
+    with living(patient) as world, playing(world.clients, world.clock) as nodes:
         data = boot.parse(world.cloud.boot_data("resnet"))
         assert data.agent.volume is not None
         dataset.stand_in(world.clients, data.agent.volume.dataset)

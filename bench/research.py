@@ -151,8 +151,8 @@ def _shares(days: Sequence[Day]) -> str:
     told = ", ".join(f"{part} {100 * share:.2f} %" for part, share in shares.items())
     lost = sum(shares.values())
     return (
-        f"{told}; together {100 * lost:.2f} %. The account above misses only {100 * missing:.2f} %: it counts "
-        "whoever reports in whole minutes, and a job reports while it saves and while it loads"
+        f"{told}; together {100 * lost:.2f} %. The account above misses only {100 * missing:.2f} %: it "
+        "counts whoever reports in whole minutes, and a job reports while it saves and while it loads"
     )
 
 

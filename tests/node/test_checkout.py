@@ -170,3 +170,18 @@ def test_another_secret_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(AgentError, match=re.escape("secret git: neither allowed form")) as error:
         credentials("git", text)
     assert not text or text not in str(error.value)
+
+
+def test_another_host_that_asks_is_shown_nothing_either(tmp_path: Path, server: GitServer) -> None:
+    elsewhere = GitServer(tmp_path / "elsewhere", "a:b")
+    repository(tmp_path / "elsewhere" / "lib", h="closed")
+    main = tmp_path / "served" / "main"
+    repository(main, f="main")
+    git(main, "submodule", "--quiet", "add", str(tmp_path / "elsewhere" / "lib"), "lib")
+    git(main, "config", "--file", ".gitmodules", "submodule.lib.url", f"{elsewhere.url}/lib")
+    training = replace(job(f"{server.url}/main", repository(main)), submodules=True)
+    with pytest.raises(AgentError, match="git: exit"):
+        checkout(AsMe(), training, tmp_path / "code", Credentials("me", SECRET))
+    elsewhere.close()
+    assert elsewhere.asked
+    assert not [shown for _, shown in elsewhere.asked if shown]

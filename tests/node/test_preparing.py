@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ def region(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Region:
     monkeypatch.setattr(checkout, "checkout", lambda *given: None)
+    # To make one takes longer than all that it is asked.
+    monkeypatch.setattr(clients, "_client", cache(clients._client))
     return Region(aws, metadata_server, clock, tmp_path)
 
 
@@ -92,7 +95,7 @@ def test_what_was_half_made_is_there_for_the_next_who_goes_on(region: Region) ->
 def dies_at(monkeypatch: pytest.MonkeyPatch, fatal: int | None, begins: Callable[[], bool]) -> list[str]:
     """Kill whoever makes an AWS call, before or after it has had effect: the ``fatal``-th moment so."""
     moments: list[str] = []
-    make = clients._client
+    make = clients._client.__wrapped__  # type: ignore[attr-defined]
 
     def watched(service: str, region: str, **more: Any) -> Any:
         client = make(service, region, **more)

@@ -56,7 +56,6 @@ BY_TAG = {
 # What the stack file names outside of the stack.
 BOUND_OTHERWISE = {
     "ReadDataset": None,
-    "ListDataset": {"StringLike": {"s3:prefix": "circles/*"}},
     "OpenRepository": None,
     "StoreArtifacts": None,
     "ForgetParts": None,
@@ -64,6 +63,8 @@ BOUND_OTHERWISE = {
     # Its other half, ``LaunchFromOwnTemplates``, is bound by tag, and AWS asks for both.
     "MakeFleets": {"StringEquals": {"ec2:Region": "us-west-2"}},
 }
+# The folders of the datasets of ``tests/infra/training.py`` and of the shipped stack.
+DATASETS = [{"StringLike": {"s3:prefix": folder}} for folder in ("imagenet/*", "circles/*")]
 # Calls of the Systems Manager agent that botocore has no client for.
 AGENT_PROTOCOL = {action for action in NO_RESOURCE_LEVEL if action.startswith(("ssm:", "ssmmessages:"))}
 NO_OPERATION = AGENT_PROTOCOL | {
@@ -147,6 +148,8 @@ def test_every_resource_is_ours_unless_aws_offers_no_narrower_one(
         for resource in statement.get("Resource", ()):
             if resource == "*":
                 assert set(statement["Action"]) <= NO_RESOURCE_LEVEL, (name, statement["Sid"])
+            elif statement["Sid"] == "ListDataset":
+                assert statement["Condition"] in DATASETS
             elif statement["Sid"] in BOUND_OTHERWISE:
                 assert statement.get("Condition") == BOUND_OTHERWISE[statement["Sid"]], statement["Sid"]
             else:

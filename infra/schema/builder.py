@@ -84,6 +84,7 @@ def _entry(job: Training) -> Training:
         "checkpoints": ON_THE_VOLUME,
         "datasets": (),
         "capacity_block": None,
+        "artifacts": None,
         "snapshot_every_minutes": 0,  # one is taken at the end
         "prepare": None,
     }

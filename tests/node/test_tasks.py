@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,30 @@ from userdata.agent.aws import clients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tasks import training
+
+
+@pytest.mark.parametrize("answers", [True, False], ids=["docker answers", "docker has stopped"])
+def test_a_container_that_outlived_its_agent_ends_before_the_volume_is_given_back(
+    answers: bool, aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
+) -> None:
+    class Docker(DiskHost):
+        def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
+            if argv[0] != "docker":
+                return super().run(argv, stdin, environment)
+            if not answers:
+                raise AgentError("docker ps: exit 1: Cannot connect to the Docker daemon")
+            asked.append((argv[1], self.mounted(one.data) is not None))
+            return "0123456789ab\n"
+
+    asked: list[tuple[str, bool]] = []
+    one = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", Docker(aws))
+    told = one.config.training
+    assert told is not None
+    one.config = replace(one.config, training=replace(told, image=f"a/b@sha256:{'0' * 64}"))
+    assert tasks.volume(one, "up") == 0
+    assert tasks.volume(one, "down") == 0
+    assert asked == ([("ps", True), ("rm", True)] if answers else [])
+    assert volumes(aws) == [(f"{REGION}a", "available", "live")]
 
 
 def test_a_volume_is_made_given_back_and_follows_to_another_zone(

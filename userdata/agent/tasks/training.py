@@ -99,6 +99,7 @@ def volume(node: Node, action: str) -> int:
     if action == "down":
         held = files.read_json(path)
         if held:
+            _end_container(node)
             _executor(node).down(HeldVolume(int(held["token"]), str(held["volume"])))
             path.unlink(missing_ok=True)
         return 0
@@ -130,6 +131,19 @@ def volume(node: Node, action: str) -> int:
         raise
     files.write_json(path, {"token": here.token, "volume": here.volume})
     return 0
+
+
+def _end_container(node: Node) -> None:
+    """End the job's container, which outlives an agent that is killed and would keep the volume busy."""
+    from userdata.agent.tasks.environment import job_environment
+
+    training = node.config.training
+    if training is None or not training.image:
+        return
+    try:
+        job_environment(node, _CODE_DIR / training.job).clear()
+    except AgentError as error:
+        log.warning("whether a container is left is not known", error=str(error))
 
 
 def run(node: Node) -> int:

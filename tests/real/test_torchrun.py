@@ -1,0 +1,107 @@
+"""The real torchrun: two ranks with data loaders, told to stop as a job is, save the same step."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from userdata.agent.machine.clock import SystemClock
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.work import process
+from userdata.agent.work.process import JobProcess
+
+TORCH = "torch==2.15.0"
+
+TRAIN = """
+import os, signal, sys
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+dist.init_process_group("gloo")
+rank, place = dist.get_rank(), sys.argv[1]
+deaf = lambda _: signal.signal(signal.SIGTERM, signal.SIG_IGN)
+numbers = [torch.full((4,), float(n)) for n in range(100_000)]
+loader = DataLoader(numbers, batch_size=8, num_workers=2, worker_init_fn=deaf)
+weight, step = torch.zeros(4), 0
+for batch in loader:
+    weight += batch.mean(0)
+    dist.all_reduce(weight)
+    weight /= dist.get_world_size()
+    step += 1
+    stop = torch.tensor(float(bool(told)))
+    dist.all_reduce(stop, dist.ReduceOp.MAX)  # one that has heard it stops both at this step
+    open(f"{place}/up-{rank}", "w").close()
+    if stop:
+        next(iter(loader))  # loaders live: a save may need them
+        torch.save({"step": step, "weight": weight}, f"{place}/rank-{rank}.new")
+        os.replace(f"{place}/rank-{rank}.new", f"{place}/rank-{rank}.pt")
+        break
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("torch")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    pip = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    subprocess.run([*pip, "--no-cache-dir", TORCH], check=True)
+    yield folder / "bin"
+    shutil.rmtree(folder)  # 5 GB
+
+
+def wait(true: Callable[[], bool], what: str) -> None:
+    end = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["torchrun", "bash run.sh"])
+def test_both_ranks_save_at_the_notice(python: Path, tmp_path: Path, wrapped: bool) -> None:
+    (tmp_path / "train.py").write_text(TRAIN)
+    command = [str(python / "torchrun"), "--nproc-per-node", "2", "--standalone", "train.py", str(tmp_path)]
+    if wrapped:
+        (tmp_path / "run.sh").write_text(f"{' '.join(command)}\ntouch {tmp_path}/never\n")
+        command = ["bash", "run.sh"]
+    with (tmp_path / "log").open("w") as log:
+        environment = {**os.environ, "PATH": f"{python}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+        started = process.spawn(command, "", environment, tmp_path, log.fileno())
+    job = JobProcess(started, SystemHost(), SystemClock())
+    said = tmp_path / "log"
+    try:
+        wait(lambda: all((tmp_path / f"up-{rank}").exists() for rank in range(2)), said.read_text())
+        begun = time.monotonic()
+        job.stop(100.0)
+        wait(lambda: job.poll() is not None, "it does not end")
+        assert time.monotonic() - begun < 30, said.read_text()  # what is left by then torchrun kills
+    finally:
+        if started.poll() is None:
+            SystemHost().signal_group(started.pid, 9)
+    show = (
+        "import sys, torch; a, b = map(torch.load, sys.argv[1:]); "
+        "print(a['step'] == b['step'] > 0, a['weight'].equal(b['weight']))"
+    )
+    saved = [str(tmp_path / f"rank-{rank}.pt") for rank in range(2)]
+    same = subprocess.check_output([python / "python", "-c", show, *saved], text=True)
+    assert same.split() == ["True", "True"]
+    assert not (tmp_path / "never").exists()
+    left = [one for one in SystemHost().processes() if str(tmp_path) in command_line(one.pid)]
+    assert left == []
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""

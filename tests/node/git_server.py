@@ -41,7 +41,6 @@ class GitServer:
         self.asked: list[tuple[str, str]] = []
         """Paths, and the authorisation that came along."""
         known = {"folder": folder, "login": login, "asked": self.asked}
-        known = {"folder": folder, "login": login, "asked": self.asked}
         handler = type("Handler", (_Handler,), known)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         self.host = f"127.0.0.1:{self._server.server_port}"

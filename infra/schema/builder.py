@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from infra import accelerators as catalogue
 from infra.schema.prepare import GROUP_SUFFIX, CpuCapacity
-from infra.schema.training import ON_THE_VOLUME, Training
+from infra.schema.training import ON_THE_VOLUME, SHORTAGE_COST, Training
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,12 @@ def _entry(job: Training) -> Training:
                 "instanceTypes": (prepare.instance_type,),
                 "ami": image,
                 "rootVolumeGiB": capacity.root_volume_gib,
-                # A dataset can wait as the job can; nobody stands by for it.
-                "fallback": capacity.fallback.model_copy(
-                    update={"enabled": True, "warm_instances": 0, "reservation": None}
-                ),
+                # A dataset can wait, however urgent the job is; nobody stands by for it.
+                "fallback": {
+                    "enabled": True,
+                    "warmInstances": 0,
+                    "knobs": {"shortageCost": SHORTAGE_COST},
+                },
             }
         ),
         "command": prepare.command,

@@ -20,7 +20,7 @@ from userdata.agent.config.names import DATA_DIR
 
 ON_THE_VOLUME = "volume"
 """What ``checkpoints`` says where they lie beside the dataset."""
-_SHORTAGE_COST: Final = 2.0
+SHORTAGE_COST: Final = 2.0
 """A job can wait: unless told otherwise it goes on-demand only while spot is refused, not for a spot boot."""
 
 
@@ -82,7 +82,7 @@ class Training(Work):
             # The volume takes longer to come than the instance, and a warm one would outlast the job.
             fallback = fallback.model_copy(update={"warm_instances": 0})
         if fallback.policy == policies.DEFAULT and not fallback.knobs:
-            fallback = fallback.model_copy(update={"knobs": {"shortageCost": _SHORTAGE_COST}})
+            fallback = fallback.model_copy(update={"knobs": {"shortageCost": SHORTAGE_COST}})
         capacity = capacity.model_copy(update={"fallback": fallback})
         catalogue.check_volumes(capacity.types)
         return capacity

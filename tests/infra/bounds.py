@@ -34,6 +34,8 @@ _UUID: Final = "00000000-0000-0000-0000-000000000000"
 # itself (else `maxLength` does), then how one of a length is made.
 TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "training[0].name": (1, 24, lambda n: "b" * n),
+    "prepare.name": (1, 19, lambda n: "d" * n),
+    "prepare.version": (1, 32, lambda n: "1" * n),
     "name": (1, 24, lambda n: "a" * n),
     "accessPoints[0].path": (2, 100, lambda n: "/" + "a" * (n - 1)),
     "datasets[0].path": (6, 128, lambda n: "/srv/" + "a" * (n - 5)),

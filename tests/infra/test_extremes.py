@@ -69,7 +69,10 @@ BASE: dict[str, Any] = {
         {"name": "chosen", "capacity": CHOSEN},
     ],
     "gpu-spot:training": [
-        {"name": "job", "capacity": KEPT, **JOB, "datasets": [DATASET], "environment": {"A": "b"}},
+        {
+            **{"name": "job", "capacity": KEPT, **JOB, "datasets": [DATASET], "environment": {"A": "b"}},
+            "prepare": {"version": "1", "command": ["x"], "instanceType": "m7i.large"},
+        },
         {"name": "choosy", "capacity": CHOSEN, **JOB, "python": PYTHON},
         {"name": "dated", "capacity": DATED, **JOB, "capacityBlock": BLOCK},
     ],

@@ -43,7 +43,9 @@ def test_the_walk_would_notice_releases_that_are_believed(monkeypatch: pytest.Mo
 
     def as_if_gone(*seen: object) -> situation.Situation:
         found = showing(*seen)
-        return situation.replace(found, showing=dict.fromkeys(found.showing, 0))
+        return situation.replace(
+            found, showing=dict.fromkeys(found.showing, 0), owed=dict.fromkeys(found.owed, 0)
+        )
 
     monkeypatch.setattr(situation.Situation, "of", as_if_gone)
     _, violations = walk.run(6_000)

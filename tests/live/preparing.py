@@ -13,6 +13,7 @@ from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes import dataset
 from gpu_spot.nodes.group import Nodes, playing
+from gpu_spot.nodes.journal import Entry
 from gpu_spot.nodes.process import TrainingProfile
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
@@ -59,8 +60,17 @@ def played() -> dict[str, Any]:
             "snapshots": snapshots(world),
             "made_from": [(e.snapshot, e.volume) for e in entries if e.kind == "created"],
             "items": {name: item(world, name) for name in ("imagenet-data", "resnet", "vit")},
-            "contents": [e.contents.digest for e in entries if e.kind == "mounted" and e.contents],
+            "contents": first_contents(entries),
         }
+
+
+def first_contents(entries: list[Entry]) -> dict[str, str]:
+    """What each volume held when it was first mounted."""
+    found: dict[str, str] = {}
+    for one in entries:
+        if one.kind == "mounted" and one.contents:
+            found.setdefault(one.volume, one.contents.digest)
+    return found
 
 
 def fleet(world: World, nodes: Nodes, group: str) -> TrainingFleet:

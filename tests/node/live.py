@@ -268,7 +268,9 @@ def _grow(group: Group, before: NodeHost) -> None:
     """The stack file asks for a larger volume by now."""
     node = group.node(Side.PRIMARY, 0, 3)
     assert node.config.volume is not None
-    larger = replace(node.config.volume, size_gib=node.config.volume.size_gib + 1)
+    ours = [{"Name": "tag:gpu-spot:job", "Values": [group.name]}]
+    [home] = group.world.clients("ec2").describe_volumes(Filters=ours)["Volumes"]
+    larger = replace(node.config.volume, size_gib=home["Size"] + 1)
     node.config = replace(node.config, volume=larger)
     assert isinstance(node.host, NodeHost)
     node.host.formatted = before.formatted

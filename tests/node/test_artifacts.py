@@ -198,7 +198,8 @@ def test_there_is_an_end_to_it(bench: Bench) -> None:
             over[0] = bench.clock.monotonic()
             goes_on.set()
 
-    assert "a: " in artifacts.deliver(lambda: over[0], look)
+    said = artifacts.deliver(lambda: over[0], look)
+    assert "a: " in said or said.endswith("no time")  # as it breaks off before or after its answer
     assert bench.deliver(seconds=0.0).endswith("no time")
 
 

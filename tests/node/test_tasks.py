@@ -314,8 +314,9 @@ def test_no_job_starts_as_a_user_that_could_take_the_instances_role(
         return "990\n"
 
     made.host.run = run  # type: ignore[method-assign]
-    with pytest.raises(AgentError, match="user 990 cannot be kept from the instance's metadata"):
-        tasks.run(made)
+    assert tasks.run(made) == 0
+    assert job()["state"] == {"S": "failed"}
+    assert "user 990 cannot be kept from the instance's metadata" in job()["reason"]["S"]
 
 
 def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(

@@ -151,3 +151,18 @@ def test_gpus_that_containers_do_not_get_are_named_with_what_is_missing(
 def test_an_image_that_cannot_tell_is_believed() -> None:
     missing = AgentError("docker: exit 127: exec: nvidia-smi: not found")
     assert containers.check_gpus(Docker(run=missing), IMAGE, 4) == 4
+
+
+def test_a_container_that_is_being_removed_is_waited_for() -> None:
+    answers = iter(["0123456789ab\n", "busy", "", ""])
+    ran: list[str] = []
+
+    class Removing:
+        def run(self, argv: list[str], stdin: str = "", environment: object = None) -> str:
+            ran.append(argv[1] if argv[0] == "docker" else argv[0])
+            if (said := next(answers)) == "busy":
+                raise AgentError("docker: exit 1: removal of container gpu-spot-job-a is already in progress")
+            return said
+
+    containers.remove(Removing(), "gpu-spot-job-a")  # type: ignore[arg-type]
+    assert ran == ["ps", "rm", "sleep", "ps"]

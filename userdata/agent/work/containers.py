@@ -21,6 +21,10 @@ _CHAIN: Final = "DOCKER-USER"
 _REFUSED: Final = ("--destination", _METADATA, "--jump", "REJECT")
 
 
+_REMOVAL_LOOKS: Final = 60
+_BEING_REMOVED: Final = ("is already in progress", "No such container")
+
+
 def gpu(name: int | str) -> tuple[str, str]:
     """Return the options that hand a GPU over, by index or UUID: the container toolkit's CDI names."""
     return "--device", f"nvidia.com/gpu={name}"
@@ -50,11 +54,25 @@ def shut_metadata(host: Host) -> None:
 
 
 def remove(host: Host, name: str) -> None:
-    """Remove the container ``name``, running or not; one that is not there is no error."""
-    # Of an unknown one Docker says so and exits with 1 or, from version 20.10 on, with 0.
-    if host.run(["docker", "ps", "--all", "--quiet", "--filter", f"name=^/?{name}$"]).strip():
-        log.warning("a container that was left over is removed", container=name)
-        host.run(["docker", "rm", "--force", "--volumes", name])
+    """Remove the container ``name``, running or not; one that is not there is no error.
+
+    Raises:
+        AgentError: Docker refused, or has not removed it in half a minute.
+    """
+    for _ in range(_REMOVAL_LOOKS):
+        # Of an unknown one Docker says so and exits with 1 or, from version 20.10 on, with 0.
+        if not host.run(["docker", "ps", "--all", "--quiet", "--filter", f"name=^/?{name}$"]).strip():
+            return
+        try:
+            host.run(["docker", "rm", "--force", "--volumes", name])
+        except AgentError as error:
+            if not any(words in str(error) for words in _BEING_REMOVED):
+                raise
+            host.run(["sleep", "0.5"])  # its end was its removal (`--rm`), and its name is not free before
+        else:
+            log.warning("a container that was left over is removed", container=name)
+            return
+    raise AgentError(f"container {name}: not removed in {_REMOVAL_LOOKS // 2} s")
 
 
 def check_gpus(host: Host, image: str, expected: int) -> int:

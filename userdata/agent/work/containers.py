@@ -22,7 +22,6 @@ _REFUSED: Final = ("--destination", _METADATA, "--jump", "REJECT")
 
 
 _REMOVAL_LOOKS: Final = 60
-_BEING_REMOVED: Final = ("is already in progress", "No such container")
 
 
 def gpu(name: int | str) -> tuple[str, str]:
@@ -66,9 +65,9 @@ def remove(host: Host, name: str) -> None:
         try:
             host.run(["docker", "rm", "--force", "--volumes", name])
         except AgentError as error:
-            if not any(words in str(error) for words in _BEING_REMOVED):
-                raise
-            host.run(["sleep", "0.5"])  # its end was its removal (`--rm`), and its name is not free before
+            # Most often its end was its removal (`--rm`), which takes a moment; its name is not free before.
+            log.info("a container is not removed yet", container=name, error=str(error))
+            host.run(["sleep", "0.5"])
         else:
             log.warning("a container that was left over is removed", container=name)
             return

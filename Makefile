@@ -15,6 +15,8 @@ export PYTHONDONTWRITEBYTECODE :=
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
+# What can be installed and used without the rest.
+DISTRIBUTIONS := pulumi_on_moto spot_work
 UV     := uv==0.13.9
 # A file stays on one worker, so that what its tests share is made once; tests/tiers.py says which goes first.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -34,14 +36,14 @@ setup: $(STAMP) ## create .venv from requirements.lock (PYTHON=python3.13 choose
 
 # pip compiles bytecode on one core; --no-compile and one parallel pass over what is used saves a third of the time.
 # Without bytecode (and Python may have been told to write none) a stack's program takes nine seconds in place of three.
-$(STAMP): requirements.lock pyproject.toml pulumi_on_moto/pyproject.toml
+$(STAMP): requirements.lock pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "gpu-spot needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
 	    "Choose another: make PYTHON=python3.13 …" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@echo "installing requirements.lock into $(VENV) (about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable pulumi_on_moto
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . $(DISTRIBUTIONS:%=--editable %)
 	@$(BIN)/python -m compileall -q -j 0 -x '/pulumi_aws/(?!($(USED))/)[^/]+/' \
 	  $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	@touch $@
@@ -105,7 +107,7 @@ lock: setup ## resolve both pyproject.toml again into requirements.lock (ARGS=--
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(UV)
 	@index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || true)}; \
 	$${index:+env UV_DEFAULT_INDEX="$$index"} env UV_CUSTOM_COMPILE_COMMAND="make lock" \
-	  $(BIN)/uv pip compile pyproject.toml pulumi_on_moto/pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
+	  $(BIN)/uv pip compile pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml) --group dev --universal --python-version 3.11 --generate-hashes \
 	  --system-certs --quiet --output-file requirements.lock $(ARGS)
 	@echo "requirements.lock: $$(grep -c '^[a-z0-9].*==' requirements.lock) packages"
 

@@ -19,12 +19,13 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-ENGINE = tomllib.loads((ROOT / "pulumi_on_moto" / "pyproject.toml").read_text("utf-8"))
-DEPENDENCIES = [*PYPROJECT["project"]["dependencies"], *ENGINE["project"]["dependencies"]]
+DISTRIBUTIONS = ("pulumi_on_moto", "spot_work")
+OTHERS = [tomllib.loads((ROOT / one / "pyproject.toml").read_text("utf-8")) for one in DISTRIBUTIONS]
+DEPENDENCIES = [one for project in (PYPROJECT, *OTHERS) for one in project["project"]["dependencies"]]
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
-PACKAGES = ("gpu_spot", "infra", "lambdas", "pulumi_on_moto", "userdata")
+PACKAGES = ("gpu_spot", "infra", "lambdas", *DISTRIBUTIONS, "userdata")
 SOURCES = {name: ROOT / name for name in PACKAGES} | {
-    "pulumi_on_moto": ROOT / "pulumi_on_moto/src/pulumi_on_moto"
+    name: ROOT / name / "src" / name for name in DISTRIBUTIONS
 }
 
 MAX_PYTHON_LINES = 500

@@ -114,6 +114,9 @@ def dies_at(monkeypatch: pytest.MonkeyPatch, fatal: int | None, begins: Callable
     return moments
 
 
+READS = tuple(f"after {verb}" for verb in ("Describe", "Get", "Head", "List", "Query"))
+
+
 def moments(region: Region, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     with monkeypatch.context() as patch:
         found = dies_at(patch, None, lambda: bool(region.made))
@@ -133,7 +136,9 @@ def test_whenever_an_instance_dies_after_its_work_one_snapshot_counts(
     assert {"after CreateSnapshot", "before UpdateItem", "after DeleteVolume", "after PutParameter"} <= set(
         found
     )
-    for fatal in range(len(found)):
+    # Nothing of a dead instance is left but what it has written: between two writes all moments are one.
+    written = [n for n, moment in enumerate(found) if not moment.startswith(("before ", *READS))]
+    for fatal in (0, *written):
         boto3.client("dynamodb", region_name=REGION).delete_item(TableName="jobs", Key={"job": {"S": GROUP}})
         for snapshot in region.snapshots():
             aws.delete_snapshot(SnapshotId=snapshot)

@@ -1,0 +1,187 @@
+"""A queue of GPU work on a real RabbitMQ server (``make bench-service``): what is lost, what is gained.
+
+Losses: ``tests/real/crowd.py``. Batches and overhead: one worker, a process of its own, and requests that all
+wait already. The overhead is the worker's CPU time for a message that does nothing, beside the bare client
+library's in a dozen lines: a reply and an acknowledgement each, where ours has the reply confirmed first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import pika
+
+from spot_work import Client, Queue
+from tests.real import crowd
+from tests.real.broker import Broker
+
+MESSAGES: Final = 20_000
+LOSSES: Final = 60
+WORKERS: Final = 4
+ROUNDS: Final = 3
+_IMAGES: Final = 1_500
+_NOTHINGS: Final = 5_000
+_EXAMPLE: Final = crowd.HERE / "examples/ocr-worker/worker.py"
+
+
+@functools.cache
+def _example() -> Any:
+    spec = importlib.util.spec_from_file_location("ocr_worker", _EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def many(images: Sequence[bytes]) -> list[str]:
+    """Be the example's function."""
+    return _example().read(images)  # type: ignore[no-any-return]
+
+
+def one(image: bytes) -> str:
+    """Be the example's function, an image at a time."""
+    return many([image])[0]
+
+
+def nothing(value: Any) -> Any:
+    """Do nothing."""
+    return value
+
+
+def bare(url: str, queue: str) -> None:
+    """Be a worker of the bare client library that does nothing, until it is killed."""
+    channel = pika.BlockingConnection(pika.URLParameters(url)).channel()
+    channel.basic_qos(prefetch_count=2)
+
+    def answer(_: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        told = pika.BasicProperties(
+            content_type=properties.content_type, delivery_mode=2, correlation_id=properties.correlation_id
+        )
+        channel.basic_publish("", properties.reply_to, body, told)
+        channel.basic_ack(method.delivery_tag)
+
+    channel.basic_consume(queue, answer)
+    channel.start_consuming()
+
+
+def _seconds_of(process: subprocess.Popen[bytes]) -> float:
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(
+    broker: Broker, name: str, arguments: Sequence[str], values: Sequence[Any]
+) -> tuple[float, float]:
+    """Return the seconds until one worker has answered all, and its CPU time meanwhile."""
+    paths = os.pathsep.join([str(crowd.HERE), str(crowd.HERE / "spot_work" / "src")])
+    environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": broker.url}
+    # One thread for the matrix product: what batches gain is not what more cores do.
+    environment["OPENBLAS_NUM_THREADS"] = "1"
+    with Client(broker.url, Queue(name)) as client:
+        first = client.submit(values[0], timeout=600)
+        command = [sys.executable, *arguments]
+        worker = subprocess.Popen(  # noqa: S603 - ourselves
+            command, cwd=crowd.HERE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            first.result()  # it is up, and has read its weights once
+            before, begun = _seconds_of(worker), time.monotonic()
+            for answer in [client.submit(value, timeout=600) for value in values]:
+                answer.result()
+            return time.monotonic() - begun, _seconds_of(worker) - before
+        finally:
+            worker.kill()
+            worker.wait()
+
+
+def gains(broker: Broker) -> dict[str, float]:
+    """Return what batches gain, and what the package costs: medians of rounds, both sides in each."""
+    image = bytes(range(256)) * 4
+    served = ["-m", "spot_work", "--batch"]
+    speed, cpu, wall = [], [], []
+    for number in range(ROUNDS):
+        alone, _ = measure(
+            broker,
+            f"one-{number}",
+            [*served, "1", "bench.service:one", "--queue", f"one-{number}"],
+            [image] * _IMAGES,
+        )
+        batched, _ = measure(
+            broker,
+            f"many-{number}",
+            [*served, "16", "bench.service:many", "--queue", f"many-{number}"],
+            [image] * _IMAGES,
+        )
+        speed.append(alone / batched)
+        ours = measure(
+            broker,
+            f"ours-{number}",
+            [*served, "1", "bench.service:nothing", "--queue", f"ours-{number}"],
+            [1] * _NOTHINGS,
+        )
+        script = f"from bench.service import bare; bare({broker.url!r}, 'bare-{number}')"
+        theirs = measure(broker, f"bare-{number}", ["-c", script], [1] * _NOTHINGS)
+        wall.append(ours[0] / theirs[0])
+        cpu.append(ours[1] / theirs[1])
+    return {
+        "batching_speedup": round(statistics.median(speed), 2),
+        "overhead_ratio": round(statistics.median(cpu), 2),
+        "overhead_ratio_wall": round(statistics.median(wall), 2),
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write the file; 1 if anything was lost or run twice unmarked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("out/bench/service.json"))
+    parser.add_argument("--messages", type=int, default=MESSAGES, metavar="N")
+    parser.add_argument("--losses", type=int, default=LOSSES, metavar="N", help="of workers, told and untold")
+    parser.add_argument("--seed", type=int, default=1, metavar="N")
+    options = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory() as name:
+        (folder := Path(name) / "broker").mkdir()
+        broker = Broker(folder)
+        try:
+            broker.start()
+            found = gains(broker)
+            outcome = crowd.play(
+                broker,
+                Path(name),
+                options.messages,
+                workers=WORKERS,
+                losses=options.losses,
+                seed=options.seed,
+            )
+        finally:
+            broker.remove()
+    result = {
+        "machine": {"cpus": os.cpu_count(), "python": platform.python_version()},
+        "broker": "RabbitMQ of this machine, one node",
+        "workers": "processes, not containers",
+        "seed": options.seed,
+        **asdict(outcome),
+        **found,
+    }
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(result, indent=2))
+    return int(outcome.lost + outcome.wrong + outcome.unmarked_duplicates + outcome.drains_failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""The worker's place on an instance: what the node agent wants to hear of it. Elsewhere there is none."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+_EVERY: Final = 10.0
+"""Seconds between two tellings."""
+
+
+class Place:
+    """Says that the worker is ready, and how much it has done.
+
+    Args:
+        ready: the file by which it says so; None: nobody asks.
+        tell: the file for the rest.
+    """
+
+    def __init__(self, ready: Path | None = None, tell: Path | None = None) -> None:
+        self._ready = ready
+        self._tell = tell
+        self._at = -_EVERY
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Return the place that ``GPU_SPOT_READY`` and ``GPU_SPOT_TELL`` name."""
+        ready, tell = environment.get("GPU_SPOT_READY"), environment.get("GPU_SPOT_TELL")
+        return cls(Path(ready) if ready else None, Path(tell) if tell else None)
+
+    def say_ready(self) -> None:
+        """Say that tasks may come."""
+        if self._ready is not None:
+            self._ready.touch()
+
+    def tell(self, done: int) -> None:
+        """Say how many tasks have been done since the start, now and then."""
+        now = time.monotonic()
+        if self._tell is None or now < self._at + _EVERY:
+            return
+        self._at = now
+        beside = self._tell.with_name(f".{self._tell.name}")
+        with contextlib.suppress(OSError):  # a full disk stops no work
+            beside.write_text(json.dumps({"done": done}))
+            beside.replace(self._tell)

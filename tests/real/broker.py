@@ -1,0 +1,93 @@
+"""A RabbitMQ server of its own on loopback: started, killed and started again, as a broker's machine is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+_SERVER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in PATH changes the user
+_START_SECONDS: Final = 120.0
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody has."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+class Broker:
+    """A server with its own name, data and ports; raises `RuntimeError` with its log if it does not start."""
+
+    def __init__(self, folder: Path) -> None:
+        if not _SERVER.exists():
+            raise RuntimeError(f"{_SERVER} is not there: apt-get install rabbitmq-server")
+        self._folder = folder
+        self.port, epmd, distribution = free_port(), free_port(), free_port()
+        (folder / "plugins").write_text("[].\n")
+        (folder / "rabbitmq.conf").write_text("loopback_users = none\nlog.file.level = info\n")
+        self._environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "ERL_EPMD_PORT": str(epmd),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"test{self.port}@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(distribution),
+            "RABBITMQ_MNESIA_BASE": str(folder / "data"),
+            "RABBITMQ_LOG_BASE": str(folder / "log"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none",
+        }
+        self._server: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Its address, with the user that a new server has."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/%2F"
+
+    def start(self) -> None:
+        """Start it, and wait until it takes connections."""
+        with (self._folder / "output").open("ab") as output:
+            self._server = subprocess.Popen(
+                [str(_SERVER)], env=self._environment, stdout=output, stderr=output, start_new_session=True
+            )
+        end = time.monotonic() + _START_SECONDS
+        while not self._answers():
+            if self._server.poll() is not None or time.monotonic() > end:
+                said = (self._folder / "output").read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"rabbitmq-server did not start: {said}")
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        """Take it away as a broken machine does."""
+        assert self._server is not None
+        os.killpg(self._server.pid, signal.SIGKILL)
+        self._server.wait()
+
+    def remove(self) -> None:
+        """End it, its name server, and its files."""
+        if self._server is not None and self._server.poll() is None:
+            self.kill()
+        epmd = shutil.which("epmd")
+        if epmd is not None:
+            subprocess.run([epmd, "-kill"], env=self._environment, capture_output=True, check=False)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 1.0) as connection:
+                connection.settimeout(5.0)
+                connection.sendall(b"AMQP\x00\x00\x09\x01")
+                return bool(connection.recv(1))
+        except OSError:
+            return False

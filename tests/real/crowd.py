@@ -1,0 +1,169 @@
+"""Many real workers on a real broker, lost and drained at random, while clients ask: what became of it all.
+
+The same code in `test_service.py` at a reduced count and in `make bench-service`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from spot_work import Client, Queue, Task, WorkError
+from tests.real.broker import Broker
+
+HERE: Final = Path(__file__).resolve().parents[2]
+QUEUE: Final = Queue("ocr", tries=200)
+"""Workers are lost here a hundred times as often as on spot instances."""
+NOTICE_SECONDS: Final = 120.0
+_RECORD: Final = "CROWD_RECORD"
+
+
+def work(tasks: Sequence[Task]) -> list[int]:
+    """Be the workers' function: double the numbers, and write down each run before it counts as run."""
+    record = os.open(os.environ[_RECORD], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    lines = "".join(f"{task.id} {'again' if task.is_repeat else 'first'}\n" for task in tasks)
+    os.write(record, lines.encode())
+    os.close(record)
+    time.sleep(0.004)
+    return [2 * task.value for task in tasks]
+
+
+@dataclass
+class Outcome:
+    """What became of all requests."""
+
+    messages: int = 0
+    lost: int = 0
+    wrong: int = 0
+    unmarked_duplicates: int = 0
+    """Requests of which more than one run did not know that it might not be the first."""
+    runs_repeated: int = 0
+    killed: int = 0
+    drained: int = 0
+    drains_failed: int = 0
+    """Drained workers that did not end well, or not within a notice."""
+    longest_drain: float = 0.0
+    broker_restarts: int = 0
+    errors: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    ready: Path
+
+
+class Crowd:
+    """Workers, each a process of its own, on a queue."""
+
+    def __init__(self, broker: Broker, folder: Path, size: int) -> None:
+        self._broker = broker
+        self._folder = folder
+        self._started = 0
+        self.record = folder / "runs"
+        self._log = folder / "workers"
+        self._workers = [self._start() for _ in range(size)]
+
+    def lose(self, dice: random.Random) -> None:
+        """Kill one without a notice, and start another."""
+        worker = self._workers.pop(dice.randrange(len(self._workers)))
+        worker.process.kill()
+        worker.process.wait()
+        self._workers.append(self._start())
+
+    def drain(self, dice: random.Random) -> float:
+        """Tell one to drain, and start another; return the seconds that it took, infinite if it failed."""
+        worker = self._workers.pop(dice.randrange(len(self._workers)))
+        _wait_for(worker.ready.exists, self)  # one that has nothing yet just ends
+        begun = time.monotonic()
+        worker.process.send_signal(signal.SIGTERM)
+        self._workers.append(self._start())
+        try:
+            code = worker.process.wait(NOTICE_SECONDS)
+        except subprocess.TimeoutExpired:
+            worker.process.kill()
+            return float("inf")
+        return time.monotonic() - begun if code == 0 else float("inf")
+
+    def end(self) -> None:
+        """Drain all that are left."""
+        for worker in self._workers:
+            worker.process.send_signal(signal.SIGTERM)
+        for worker in self._workers:
+            worker.process.wait(NOTICE_SECONDS)
+
+    def output(self) -> str:
+        """Return the end of what the workers said."""
+        return self._log.read_text(errors="replace")[-3000:]
+
+    def _start(self) -> _Worker:
+        self._started += 1
+        ready = self._folder / f"ready-{self._started}"
+        command = [sys.executable, "-m", "spot_work", "tests.real.crowd:work", "--queue", QUEUE.name]
+        command += ["--batch", "8", "--tries", str(QUEUE.tries), "--tasks"]
+        paths = os.pathsep.join([str(HERE), str(HERE / "spot_work" / "src")])
+        environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": self._broker.url}
+        environment |= {_RECORD: str(self.record), "GPU_SPOT_READY": str(ready)}
+        with self._log.open("ab") as log:
+            process = subprocess.Popen(command, cwd=HERE, env=environment, stdout=log, stderr=log)
+        return _Worker(process, ready)
+
+
+def play(broker: Broker, folder: Path, messages: int, *, workers: int, losses: int, seed: int) -> Outcome:
+    """Send ``messages`` while ``losses`` workers are killed or drained and the broker is killed once."""
+    dice, outcome = random.Random(seed), Outcome(messages=messages)
+    crowd = Crowd(broker, folder, workers)
+    # Each happening comes when so many requests have been answered: spread over the whole of the run.
+    happenings = sorted((dice.random() * 0.9, dice.choice(["kill", "drain"])) for _ in range(losses))
+    happenings = sorted([*happenings, (0.5, "broker")])
+    asked: list[Future[Any]] = []
+    with Client(broker.url, QUEUE) as client:
+        answered = Counter[str]()
+        for number in range(messages):
+            answer = client.submit(number, timeout=600.0)
+            answer.add_done_callback(lambda _: answered.update(all=1))
+            asked.append(answer)
+        for share, what in happenings:
+            _wait_for(lambda share=share: answered["all"] >= share * messages, crowd)  # type: ignore[misc]
+            if what == "broker":
+                broker.kill()
+                broker.start()
+                outcome.broker_restarts += 1
+            elif what == "kill":
+                crowd.lose(dice)
+                outcome.killed += 1
+            else:
+                seconds = crowd.drain(dice)
+                outcome.drained += 1
+                outcome.drains_failed += seconds > NOTICE_SECONDS
+                outcome.longest_drain = max(outcome.longest_drain, seconds)
+        for number, answer in enumerate(asked):
+            try:
+                outcome.wrong += answer.result() != 2 * number
+            except WorkError as error:
+                outcome.lost += 1
+                outcome.errors.append(repr(error))
+    crowd.end()
+    runs = [line.split() for line in crowd.record.read_text().splitlines()]
+    firsts = Counter(identity for identity, mark in runs if mark == "first")
+    outcome.unmarked_duplicates = sum(count > 1 for count in firsts.values())
+    outcome.runs_repeated = len(runs) - len({identity for identity, _ in runs})
+    return outcome
+
+
+def _wait_for(condition: Any, crowd: Crowd) -> None:
+    end = time.monotonic() + 600
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(f"nothing went on for ten minutes; the workers said: {crowd.output()}")
+        time.sleep(0.02)

@@ -1,0 +1,194 @@
+"""Workers as processes on a real RabbitMQ server: lost, drained, refused; the broker is lost, too."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+
+from spot_work import (
+    Client,
+    ExpiredError,
+    HandBack,
+    LostError,
+    Queue,
+    QueueFullError,
+    RefusedError,
+    Worker,
+    WorkError,
+)
+from spot_work.source import Source
+from tests.real import crowd
+from tests.real.broker import Broker, free_port
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    started = Broker(tmp_path_factory.mktemp("broker"))
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()
+
+
+@pytest.fixture
+def at_work(broker: Broker) -> Iterator[Callable[..., Worker]]:
+    """Workers in threads of this process."""
+    begun: list[tuple[Worker, threading.Thread]] = []
+
+    def begin(queue: Queue, function: Callable[[Any], Any], prefetch: int = 4) -> Worker:
+        worker = Worker(Source(broker.url, queue, prefetch), function)
+        thread = threading.Thread(target=worker.run)
+        thread.start()
+        begun.append((worker, thread))
+        return worker
+
+    yield begin
+    for worker, _ in begun:
+        worker.drain()
+    for _, thread in begun:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_nothing_is_lost_and_no_repeat_goes_unmarked(broker: Broker, tmp_path: Path) -> None:
+    outcome = crowd.play(broker, tmp_path, 2000, workers=3, losses=8, seed=5)
+    assert (outcome.lost, outcome.wrong, outcome.unmarked_duplicates) == (0, 0, 0), outcome
+    assert outcome.drains_failed == 0, outcome
+    assert outcome.killed > 0
+    assert outcome.drained > 0
+    assert outcome.broker_restarts == 1
+
+
+def test_values_and_failures_come_back(broker: Broker, at_work: Callable[..., Worker]) -> None:
+    queue = Queue("values")
+    at_work(queue, lambda value: {"n": value["n"] + 1} if value["n"] else 1 // 0)
+    with Client(broker.url, queue) as client:
+        assert client.request({"n": 1}) == {"n": 2}
+        with pytest.raises(WorkError, match="ZeroDivisionError"):
+            client.request({"n": 0})
+
+
+def test_nobody_answers_in_time(broker: Broker) -> None:
+    with Client(broker.url, "alone") as client, pytest.raises(ExpiredError, match="alone: no answer in time"):
+        client.request(1, timeout=0.5)
+
+
+def test_what_has_expired_or_was_cancelled_is_not_run(broker: Broker, at_work: Callable[..., Worker]) -> None:
+    queue, ran = Queue("late"), []
+    with Client(broker.url, queue) as client:
+        with pytest.raises(ExpiredError):
+            client.request("expired", timeout=0.5)
+        go = threading.Event()
+
+        def hold(value: str) -> str:
+            ran.append(value)
+            go.wait(60)
+            return value
+
+        at_work(queue, hold, prefetch=1)
+        first = client.submit("first")
+        _until(lambda: ran == ["first"])  # a worker is there, and hears of what is withdrawn
+        second, third = client.submit("second"), client.submit("third")
+        assert second.cancel()
+        time.sleep(0.5)  # the broker brings it to the worker, which has its hands full
+        go.set()
+        assert (first.result(60), third.result(60)) == ("first", "third")
+    assert ran == ["first", "third"]
+
+
+def test_a_full_queue_refuses(broker: Broker) -> None:
+    with Client(broker.url, Queue("full", most=5)) as client:
+        answers = [client.submit(number, timeout=30) for number in range(30)]
+        with pytest.raises(QueueFullError, match="full: full at 5"):
+            answers[-1].result(30)
+
+
+def test_a_task_that_is_handed_back_too_often_ends_among_the_dead(
+    broker: Broker, at_work: Callable[..., Worker]
+) -> None:
+    queue, tries = Queue("poison", tries=3), []
+
+    def refuse(value: object) -> object:
+        tries.append(value)
+        raise HandBack
+
+    at_work(queue, refuse)
+    with Client(broker.url, queue) as client, pytest.raises(ExpiredError):
+        client.request("poison", timeout=5)
+    assert len(tries) == 3
+    assert _dead(broker, queue) == [b'"poison"']
+
+
+def test_what_nobody_waits_for_and_fails_lies_among_the_dead(
+    broker: Broker, at_work: Callable[..., Worker]
+) -> None:
+    queue = Queue("forgotten")
+    worker = at_work(queue, lambda _: 1 // 0)
+    _until(lambda: worker._source.is_connected.is_set())
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        connection.channel().basic_publish("", queue.name, b"scan")
+        _until(lambda: worker.done == 1)
+    _until(lambda: _dead(broker, queue) == [b"scan"])
+
+
+def test_a_queue_that_is_declared_otherwise_is_refused_at_once(broker: Broker) -> None:
+    with Client(broker.url, Queue("twice", most=10)) as client, pytest.raises(ExpiredError):
+        client.request(1, timeout=1)
+    with (
+        Client(broker.url, Queue("twice", most=20)) as client,
+        pytest.raises(RefusedError, match=r"x-max-length.*twice"),
+    ):
+        client.request(1)
+
+
+def test_wrong_credentials_are_refused_at_once_and_never_shown(broker: Broker) -> None:
+    url = broker.url.replace("guest:guest", "guest:secret")
+    source = Source(url, Queue("any"), 1)
+    with pytest.raises(RefusedError) as caught:
+        source.take(60)
+    assert "secret" not in str(caught.value)
+    assert str(broker.port) in str(caught.value)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_broker_that_is_not_there_is_waited_for_so_long() -> None:
+    port = free_port()
+    source = Source(f"amqp://guest:guest@127.0.0.1:{port}/", Queue("any"), 1, give_up_after=1.0)
+    with pytest.raises(ConnectionError, match=rf"127.0.0.1:{port}: not reached for"):
+        source.take(60)
+    gc.collect()  # pika 1.4.4 leaves the socket of a refused connection to the collector
+
+
+def test_closing_ends_what_is_open(broker: Broker) -> None:
+    client = Client(broker.url, "closed")
+    answer = client.submit(1)
+    client.close()
+    with pytest.raises(LostError):
+        answer.result(5)
+    with pytest.raises(LostError):
+        client.submit(2)
+
+
+def _dead(broker: Broker, queue: Queue) -> list[bytes]:
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel, found = connection.channel(), []
+        while True:
+            method, _, body = channel.basic_get(queue.dead)
+            if method is None:
+                return found  # unacknowledged: back in the queue when this connection closes
+            found.append(body)
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)

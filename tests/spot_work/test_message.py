@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pika import BasicProperties
+
+from spot_work import message
+from spot_work.message import Task
+
+NOW = 1_700_000_000.0
+VALUES = st.one_of(
+    st.binary(),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    ),
+)
+
+
+def sent(value: Any = 1, *, again: bool = False) -> tuple[bytes, BasicProperties]:
+    return message.request(value, "r1", "ocr.answers.1", NOW, NOW + 30, again=again)
+
+
+def read(body: bytes, properties: BasicProperties, *, redelivered: bool = False, now: float = NOW) -> Task:
+    return message.read_request(body, properties, redelivered=redelivered, now=now)
+
+
+@given(VALUES)
+def test_what_is_asked_arrives_and_what_is_answered_too(value: Any) -> None:
+    task = read(*sent(value), now=NOW + 2)
+    assert (task.id, task.value, task.age, task.answer_to) == ("r1", value, 2.0, "ocr.answers.1")
+    assert (task.tries, task.is_repeat, task.has_expired) == (1, False, False)
+    answer = message.read_answer(*message.answer(task, value))
+    assert (answer.id, answer.value, answer.failed, answer.is_repeat) == ("r1", value, "", False)
+
+
+def test_requests_outlive_the_brokers_restart() -> None:
+    assert sent()[1].delivery_mode == 2
+
+
+@pytest.mark.parametrize(
+    ("count", "redelivered", "again", "tries"),
+    [
+        (None, False, False, 1),
+        (None, True, False, 2),
+        (3, True, False, 4),
+        (None, False, True, 1),
+        (0, True, True, 2),
+    ],
+)
+def test_whatever_may_have_run_before_says_so(
+    count: int | None, redelivered: bool, again: bool, tries: int
+) -> None:
+    body, properties = sent(again=again)
+    if count is not None:
+        properties.headers["x-delivery-count"] = count
+    task = read(body, properties, redelivered=redelivered)
+    assert task.tries == tries
+    assert task.is_repeat is (redelivered or again)
+    assert message.read_answer(*message.answer(task, 1)).is_repeat is task.is_repeat
+
+
+def test_after_its_time_it_has_expired() -> None:
+    assert not read(*sent(), now=NOW + 29.9).has_expired
+    assert read(*sent(), now=NOW + 30.1).has_expired
+
+
+def test_a_clients_clock_that_is_ahead_makes_nothing_younger_than_new() -> None:
+    assert read(*sent(), now=NOW - 60).age == 0.0
+
+
+def test_a_failure_comes_as_words() -> None:
+    answer = message.read_answer(*message.answer(read(*sent()), None, "ValueError: no image"))
+    assert (answer.value, answer.failed) == (None, "ValueError: no image")
+
+
+@pytest.mark.parametrize("headers", [None, {}, {message.SENT: "soon", message.DEADLINE: b"x"}])
+def test_a_request_of_somebody_elses_is_a_task_without_age_or_end(headers: dict[str, Any] | None) -> None:
+    task = read(b"scan", BasicProperties(message_id="m7", headers=headers))
+    assert (task.id, task.value, task.age, task.has_expired, task.answer_to) == (
+        "m7",
+        b"scan",
+        -1.0,
+        False,
+        "",
+    )
+
+
+def test_a_body_that_is_not_what_it_says_is_an_error() -> None:
+    with pytest.raises(ValueError, match="Expecting"):
+        read(b"{", BasicProperties(content_type="application/json"))
+
+
+def test_what_json_does_not_know_is_refused_where_it_is_asked() -> None:
+    with pytest.raises(TypeError, match="set"):
+        sent({1})

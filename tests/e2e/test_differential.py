@@ -14,7 +14,7 @@ from tests.apart import apart
 from tests.e2e.differential import Account, Actions, both, differences
 from tests.e2e.world import small
 
-HOURS = 24
+HOURS = 12
 SEED = 13
 """Of the fitted model's first markets the one with the most interruptions and refusals."""
 

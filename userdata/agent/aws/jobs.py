@@ -17,6 +17,21 @@ JobState = Literal["running", "done", "failed"]
 _LONGEST_REASON: Final = 500
 
 
+def item(dynamodb: DynamoDBClient, table: str, job: str) -> dict[str, Any]:
+    """Return a job's item as it stands; empty where there is none.
+
+    Raises:
+        AgentError: the table refused or does not answer.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        found = dynamodb.get_item(TableName=table, Key={"job": {"S": job}}, ConsistentRead=True)
+    except (BotoCoreError, ClientError) as error:
+        raise as_agent_error(f"job table {table}, job {job}", error) from None
+    return dict(found.get("Item", {}))
+
+
 class Jobs:
     """One job's ``state``, ``reason``, ``revision`` (S) and ``changed`` (N, epoch seconds), beside its lease.
 
@@ -126,15 +141,7 @@ class Jobs:
         return True
 
     def _item(self) -> dict[str, Any]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            found: dict[str, Any] = self._dynamodb.get_item(
-                TableName=self._table, Key={"job": {"S": self._job}}, ConsistentRead=True
-            ).get("Item", {})
-        except (BotoCoreError, ClientError) as error:
-            raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None
-        return found
+        return item(self._dynamodb, self._table, self._job)
 
     def take_down(self) -> None:
         """Say that this revision has ended.

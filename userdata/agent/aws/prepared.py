@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from userdata.agent.aws.clients import as_agent_error, error_code
-from userdata.agent.aws.jobs import Jobs, JobState
+from userdata.agent.aws.jobs import Jobs, JobState, item
 from userdata.agent.config.model import Prepared
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, RefusedError
@@ -21,13 +21,8 @@ if TYPE_CHECKING:
 
 def counted(dynamodb: DynamoDBClient, table: str, group: str) -> dict[str, str]:
     """Return the snapshots that count, by dataset, of what ``group`` has prepared."""
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        found = dynamodb.get_item(TableName=table, Key={"job": {"S": group}}, ConsistentRead=True)
-    except (BotoCoreError, ClientError) as error:
-        raise as_agent_error(f"job table {table}, job {group}", error) from None
-    return {name: value["S"] for name, value in found.get("Item", {}).items() if "@" in name}
+    found = item(dynamodb, table, group)
+    return {name: value["S"] for name, value in found.items() if "@" in name}
 
 
 def find(dynamodb: DynamoDBClient, ec2: EC2Client, table: str, prepared: Prepared) -> str:

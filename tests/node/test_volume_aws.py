@@ -23,7 +23,7 @@ from userdata.agent.storage.volume import fill, model
 from userdata.agent.storage.volume.ebs import AwsEbs, NotThereError, PassingError
 from userdata.agent.storage.volume.fill import MARKER, S3Filler
 from userdata.agent.storage.volume.lease import LEASE_SECONDS, DynamoLease, LeaseStore
-from userdata.agent.storage.volume.model import Lease
+from userdata.agent.storage.volume.model import CreateVolume, Lease
 
 REGION = "us-west-2"
 
@@ -106,7 +106,7 @@ def test_a_volume_goes_through_its_life_in_ec2() -> None:
         ImageId=IMAGE, MinCount=1, MaxCount=1, Placement=placement, InstanceType="t3.micro"
     )
     instance = run["Instances"][0]["InstanceId"]
-    home = adapter.create_volume(f"{REGION}a", 4, None, None)
+    home = adapter.create_volume(f"{REGION}a", 4, CreateVolume(None, None))
     [seen] = adapter.volumes()
     assert dataclasses.replace(seen, state="available") == model.EbsVolume(
         home, f"{REGION}a", "available", None, None, None, 4, None, "preparing", 7, 125
@@ -127,7 +127,7 @@ def test_a_volume_goes_through_its_life_in_ec2() -> None:
     snapshot = adapter.create_snapshot(home, 6)
     [copy] = adapter.snapshots()
     assert (copy.id, copy.source, copy.token) == (snapshot, home, 6)
-    moved = adapter.create_volume(f"{REGION}b", 6, snapshot, home)
+    moved = adapter.create_volume(f"{REGION}b", 6, CreateVolume(snapshot, home))
     assert {v.id: v.source for v in adapter.volumes()} == {home: None, moved: home}
     adapter.delete_volume(home)
     adapter.delete_snapshot(snapshot)
@@ -139,7 +139,7 @@ def test_a_volume_goes_through_its_life_in_ec2() -> None:
 
 
 def test_the_volume_of_another_job_is_not_ours() -> None:
-    ebs().create_volume(f"{REGION}a", 1, None, None)
+    ebs().create_volume(f"{REGION}a", 1, CreateVolume(None, None))
     client = boto3.client("ec2", region_name=REGION)
     assert AwsEbs(client, "dev", "resnet", "other", VolumeConfig()).volumes() == ()
     assert AwsEbs(client, "prod", "resnet", "resnet", VolumeConfig()).volumes() == ()
@@ -173,9 +173,9 @@ def test_descriptions_are_paged() -> None:
 def test_a_repeated_creation_has_the_same_client_token_and_a_copy_its_rate() -> None:
     client = Recorder(*[{"VolumeId": "vol-1"}] * 3)
     adapter = AwsEbs(client, "dev", "g", "j", VolumeConfig(initialization_rate_mib=300))  # type: ignore[arg-type]
-    adapter.create_volume("a", 1, "snap-1", "vol-0")
-    adapter.create_volume("a", 1, "snap-1", "vol-0")
-    adapter.create_volume("a", 2, "snap-1", "vol-0")
+    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0"))
+    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0"))
+    adapter.create_volume("a", 2, CreateVolume("snap-1", "vol-0"))
     tokens = [arguments["ClientToken"] for _, arguments in client.asked]
     assert tokens[0] == tokens[1] != tokens[2]
     assert client.asked[0][1]["VolumeInitializationRate"] == 300
@@ -186,9 +186,9 @@ def test_a_volume_and_its_copy_are_under_the_key_that_is_named() -> None:
     key = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
     client = Recorder(*[{"VolumeId": "vol-1"}] * 3)
     adapter = AwsEbs(client, "dev", "g", "j", VolumeConfig(kms_key_arn=key))  # type: ignore[arg-type]
-    adapter.create_volume("a", 1, None, None)
-    adapter.create_volume("a", 2, "snap-1", "vol-0")
-    AwsEbs(client, "dev", "g", "j", VolumeConfig()).create_volume("a", 3, None, None)  # type: ignore[arg-type]
+    adapter.create_volume("a", 1, CreateVolume(None, None))
+    adapter.create_volume("a", 2, CreateVolume("snap-1", "vol-0"))
+    AwsEbs(client, "dev", "g", "j", VolumeConfig()).create_volume("a", 3, CreateVolume(None, None))  # type: ignore[arg-type]
     assert [asked.get("KmsKeyId") for _, asked in client.asked] == [key, key, None]
 
 

@@ -22,6 +22,7 @@ from userdata.agent.storage.volume import model
 from userdata.agent.storage.volume.ebs import AwsEbs
 from userdata.agent.storage.volume.execute import Executor, MountPlace
 from userdata.agent.storage.volume.growth import AS_IT_IS, Shape, change
+from userdata.agent.storage.volume.model import CreateVolume
 from userdata.agent.storage.volume.plan import plan
 
 
@@ -111,7 +112,7 @@ def test_what_ec2_is_asked() -> None:
     adapter = AwsEbs(client, "dev", "g", "j", Volume(size_gib=10))
     adapter.modify_volume("vol-1", 20, 0)
     adapter.modify_volume("vol-1", 0, 500)
-    adapter.create_volume("a", 1, "snap-1", "vol-1", 30)
+    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-1", 30))
     assert client.asked[:2] == [
         ("modify_volume", {"VolumeId": "vol-1", "Size": 20}),
         ("modify_volume", {"VolumeId": "vol-1", "Throughput": 500}),

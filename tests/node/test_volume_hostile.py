@@ -19,7 +19,7 @@ from userdata.agent.config.model import Volume
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
 from userdata.agent.storage.volume import model
 from userdata.agent.storage.volume.ebs import AwsEbs, PassingError
-from userdata.agent.storage.volume.model import PREPARING, EbsVolume, Snapshot
+from userdata.agent.storage.volume.model import PREPARING, CreateVolume, EbsVolume, Snapshot
 from userdata.agent.storage.volume.plan import plan
 
 TABLE = {"acquire", "renew", "claim", "commit", "adopt", "release"}
@@ -153,16 +153,16 @@ def test_a_key_or_a_limit_that_refuses_is_no_reason_to_wait(code: str) -> None:
     error = ClientError({"Error": {"Code": code, "Message": "no"}}, "CreateVolume")
     client: Any = Recorder(error)
     with pytest.raises(AgentError, match=code) as found:
-        AwsEbs(client, "dev", "g", "j", Volume()).create_volume("a", 1, None, None)
+        AwsEbs(client, "dev", "g", "j", Volume()).create_volume("a", 1, CreateVolume(None, None))
     assert not isinstance(found.value, PassingError)
 
 
 def test_an_attempt_after_a_failed_one_is_another_request() -> None:
     client: Any = Recorder(*[{"VolumeId": "vol-1"}] * 3)
     adapter = AwsEbs(client, "dev", "g", "j", Volume())
-    adapter.create_volume("a", 1, "snap-1", "vol-0")
-    adapter.create_volume("a", 1, "snap-1", "vol-0", 0, 1)
-    adapter.create_volume("a", 1, "snap-1", "vol-0", 0, 1)
+    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0"))
+    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0", 0, 1))
+    adapter.create_volume("a", 1, CreateVolume("snap-1", "vol-0", 0, 1))
     tokens = [arguments["ClientToken"] for _, arguments in client.asked]
     assert tokens[0] != tokens[1] == tokens[2]
 

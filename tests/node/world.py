@@ -18,7 +18,7 @@ from tests.node.job_table import Attributes, JobTable
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.storage.volume.ebs import NotThereError, PassingError
 from userdata.agent.storage.volume.lease import DynamoLease
-from userdata.agent.storage.volume.model import EbsVolume, Snapshot
+from userdata.agent.storage.volume.model import CreateVolume, EbsVolume, Snapshot
 
 CREATE_SECONDS, ATTACH_SECONDS, DETACH_SECONDS, SNAPSHOT_SECONDS, DYING_SECONDS = 8.0, 6.0, 6.0, 40.0, 45.0
 
@@ -243,26 +243,19 @@ class WorldEbs:
         found: tuple[Snapshot, ...] = self._call("describe_snapshots", lambda: self._world.seen()[1])
         return found
 
-    def create_volume(
-        self,
-        zone: str,
-        token: int,
-        snapshot: str | None,
-        source: str | None,
-        least_gib: int = 0,
-        attempt: int = 0,
-    ) -> str:
+    def create_volume(self, zone: str, token: int, wanted: CreateVolume) -> str:
         def effect() -> str:
-            world, key = self._world, (zone, token, snapshot, attempt)
+            world, snapshot = self._world, wanted.snapshot
+            key = (zone, token, snapshot, wanted.attempt)
             if key in world._client_tokens:
                 return world._client_tokens[key]
             copy = world.copies.get(snapshot) if snapshot else None
             now = world.clock.monotonic()
             if snapshot and (copy is None or now < copy.ready_at):
                 raise PassingError(f"InvalidSnapshot.NotFound: {snapshot}")
-            tags = {"token": token, "state": "preparing", "source": source}
+            tags = {"token": token, "state": "preparing", "source": wanted.source}
             volume, content = world.name("vol"), copy.content if copy else None
-            size = max(self._size, least_gib)
+            size = max(self._size, wanted.least_gib)
             world.disks[volume] = Disk(volume, zone, size, tags, now + CREATE_SECONDS, content, content)
             world._client_tokens[key] = volume
             return volume

@@ -31,12 +31,7 @@ def make(host: Host, user: str) -> str:
     Raises:
         AgentError: it cannot be made.
     """
-    try:
-        host.run(["id", "--user", user])
-    except AgentError:
-        home = f"--home-dir={JOB_HOME}"
-        host.run(["useradd", "--system", "--user-group", home, "--shell=/usr/sbin/nologin", user])
-        log.info("user made", user=user)
+    add(host, user, "--user-group", f"--home-dir={JOB_HOME}")
     if groups := ",".join(_there(host)):
         host.run(["usermod", "--append", f"--groups={groups}", user])
     host.run(["rm", "--recursive", "--force", "--one-file-system", str(JOB_TMP)])
@@ -44,6 +39,19 @@ def make(host: Host, user: str) -> str:
         owner = [f"--owner={user}", f"--group={user}"]
         host.run(["install", "--directory", "--mode=0700", *owner, str(place)])
     return host.run(["id", "--user", user]).strip()
+
+
+def add(host: Host, user: str, *options: str) -> None:
+    """Add a system user that nobody can log in as, unless it is there; ``options`` are ``useradd``'s.
+
+    Raises:
+        AgentError: it cannot be made.
+    """
+    try:
+        host.run(["id", "--user", user])
+    except AgentError:
+        host.run(["useradd", "--system", *options, "--shell=/usr/sbin/nologin", user])
+        log.info("user made", user=user)
 
 
 def keep_from_metadata(host: Host, user_id: str) -> None:

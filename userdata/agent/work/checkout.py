@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from userdata.agent.config.model import Training
 from userdata.agent.config.names import GIT_USER
+from userdata.agent.machine import accounts
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 
@@ -61,7 +62,7 @@ def checkout(host: Host, training: Training, directory: Path, login: Credentials
     git = ["runuser", "--user", GIT_USER, "--", "git", "-C", str(new)]
     plain = {**training.environment, **_settings(training.repository)}
     remote = {**training.environment, **_settings(training.repository, login)}
-    _make_user(host)
+    accounts.add(host, GIT_USER, "--no-create-home")
     host.run(["rm", "--recursive", "--force", str(new)])
     host.run(["install", "--directory", f"--owner={GIT_USER}", str(new)])
     host.run([*git, "init", "--quiet"], environment=plain)
@@ -78,13 +79,6 @@ def checkout(host: Host, training: Training, directory: Path, login: Credentials
     host.run(["chown", "--recursive", "--no-dereference", f"{training.user}:", str(new)])
     host.run(["rm", "--recursive", "--force", str(directory)])
     host.run(["mv", "--no-target-directory", str(new), str(directory)])
-
-
-def _make_user(host: Host) -> None:
-    try:
-        host.run(["id", "--user", GIT_USER])
-    except AgentError:
-        host.run(["useradd", "--system", "--no-create-home", "--shell=/usr/sbin/nologin", GIT_USER])
 
 
 def _settings(repository: str, login: Credentials | None = None) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ from userdata.agent.aws.clients import as_agent_error, error_code
 from userdata.agent.config import names
 from userdata.agent.config.model import Volume
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.storage.volume.model import LIVE, PREPARING, EbsVolume, Snapshot
+from userdata.agent.storage.volume.model import LIVE, PREPARING, CreateVolume, EbsVolume, Snapshot
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -52,15 +52,7 @@ class Ebs(Protocol):
         """Describe the job's snapshots; may lag."""
         ...
 
-    def create_volume(
-        self,
-        zone: str,
-        token: int,
-        snapshot: str | None,
-        source: str | None,
-        least_gib: int = 0,
-        attempt: int = 0,
-    ) -> str:
+    def create_volume(self, zone: str, token: int, wanted: CreateVolume) -> str:
         """Create a volume, state ``preparing``; the same arguments again return the same volume."""
         ...
 
@@ -110,15 +102,7 @@ class AwsEbs:
         """Describe our own snapshots by tags."""
         return self._described(names.SNAPSHOT_NAME)
 
-    def create_volume(
-        self,
-        zone: str,
-        token: int,
-        snapshot: str | None,
-        source: str | None,
-        least_gib: int = 0,
-        attempt: int = 0,
-    ) -> str:
+    def create_volume(self, zone: str, token: int, wanted: CreateVolume) -> str:
         """Create an encrypted gp3 volume; the client token makes a repeated call return the first one's."""
         tags = {names.TAG_TOKEN: str(token), names.TAG_STATE: PREPARING}
         arguments: dict[str, Any] = {
@@ -126,19 +110,21 @@ class AwsEbs:
             "VolumeType": "gp3",
             "Encrypted": True,
             "Throughput": self._config.throughput_mib,
-            "ClientToken": self._client_token(token, zone, snapshot, attempt),
+            "ClientToken": self._client_token(token, zone, wanted),
         }
         if self._config.kms_key_arn:
             arguments["KmsKeyId"] = self._config.kms_key_arn
-        if snapshot:
-            arguments["SnapshotId"] = snapshot
-            if source:
-                tags[names.TAG_SOURCE] = source
+        if wanted.snapshot:
+            arguments["SnapshotId"] = wanted.snapshot
+            if wanted.source:
+                tags[names.TAG_SOURCE] = wanted.source
             if self._config.initialization_rate_mib:
                 arguments["VolumeInitializationRate"] = self._config.initialization_rate_mib
-        if least_gib or not snapshot:  # else as large as what it is made from, which nobody has told us
+        if (
+            wanted.least_gib or not wanted.snapshot
+        ):  # else as large as what it is made from, which nobody has told us
             # A copy may be larger than what it is a copy of, never smaller.
-            arguments["Size"] = max(self._config.size_gib, least_gib)
+            arguments["Size"] = max(self._config.size_gib, wanted.least_gib)
         arguments["TagSpecifications"] = self._tag("volume", names.VOLUME_NAME, tags)
         return str(self._call("create_volume", **arguments)["VolumeId"])
 
@@ -207,8 +193,8 @@ class AwsEbs:
         tags = {names.TAG_NAME: name, **self._tags, **more}
         return [{"ResourceType": kind, "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}]
 
-    def _client_token(self, token: int, zone: str, snapshot: str | None, attempt: int) -> str:
-        parts = [*self._tags.values(), str(token), zone, snapshot or "blank", str(attempt)]
+    def _client_token(self, token: int, zone: str, wanted: CreateVolume) -> str:
+        parts = [*self._tags.values(), str(token), zone, wanted.snapshot or "blank", str(wanted.attempt)]
         text = "/".join(parts)
         return hashlib.sha256(text.encode()).hexdigest()  # 64 characters, the most that EC2 takes
 

@@ -261,8 +261,8 @@ class Executor:
     def _carry_out(self, step: Step) -> None:
         ebs, here, token = self._ebs, self._place, self._lease.token
         match step:
-            case model.CreateVolume(snapshot, source, least_gib, attempt):
-                ebs.create_volume(here.zone, token, snapshot, source, least_gib, attempt)
+            case model.CreateVolume():
+                ebs.create_volume(here.zone, token, step)
             case model.CreateSnapshot(volume):
                 begun = ebs.create_snapshot(volume, token)
                 self._begun[begun] = model.Snapshot(begun, "pending", volume, token)

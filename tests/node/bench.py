@@ -16,11 +16,11 @@ from tests.node.metadata import MetadataServer
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.aws.jobs import JobState
 from userdata.agent.config.model import Training
+from userdata.agent.lease.keeper import Keeper
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.faults import Examination
 from userdata.agent.work.heart import Heart
 from userdata.agent.work.inspection import Glance
-from userdata.agent.work.keeper import Keeper
 from userdata.agent.work.output import Output
 from userdata.agent.work.train import Trainer, TrainingPlace
 
@@ -112,7 +112,7 @@ class Bench:
         )
         return Trainer(
             told,
-            TrainingPlace(self.tmp, self.tmp / "data", self.tmp),
+            TrainingPlace(self.tmp, self.tmp / "data", self.tmp, self.tmp / "data" / "artifacts" / "resnet"),
             self.job,
             self.heart,
             self.host,

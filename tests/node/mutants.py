@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
+from userdata.agent.lease.store import DynamoLease, Lease
 from userdata.agent.storage.volume import execute, model
 from userdata.agent.storage.volume import plan as planner
-from userdata.agent.storage.volume.lease import DynamoLease
-from userdata.agent.storage.volume.model import EbsVolume, Lease, Observed, Snapshot, Step
+from userdata.agent.storage.volume.model import EbsVolume, Observed, Snapshot, Step
 
 
 @dataclass(frozen=True)

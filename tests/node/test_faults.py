@@ -40,7 +40,7 @@ AWAY = Breakdown("git: exit 128: no answer", is_away=True)
         (Examination(ecc_errors=2), Fault.HOST, "2 uncorrected ECC errors"),
         (Examination(root=DiskFacts(is_full=True)), Fault.HOST, "the root disk is full"),
         (Examination(root=DiskFacts("read-only")), Fault.HOST, "root disk: read-only"),
-        (Examination(data=DiskFacts("I/O error")), Fault.HOST, "data volume: I/O error"),
+        (Examination(data=DiskFacts("I/O error")), Fault.HOST, "data: I/O error"),
         (Examination(data=DiskFacts(is_full=True)), Fault.JOB, "exit code 3; the data volume is full"),
         (Examination(silent=("AWS",)), Fault.HOST, "AWS does not answer"),
         (Examination(is_taken=True, gpus_missing=8), Fault.TAKEN, "exit code 3"),

@@ -12,11 +12,11 @@ import pytest
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
+from userdata.agent.lease.keeper import Keeper
+from userdata.agent.lease.store import LEASE_SECONDS
 from userdata.agent.machine.errors import AgentError, CommandError, LeaseLostError, UnwantedError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.storage.volume.lease import LEASE_SECONDS
 from userdata.agent.work import notice
-from userdata.agent.work.keeper import Keeper
 
 
 @pytest.fixture

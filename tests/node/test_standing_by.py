@@ -15,7 +15,7 @@ from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
 from userdata.agent import tasks
 from userdata.agent.machine.errors import RefusedError
-from userdata.agent.tasks import training
+from userdata.agent.tasks import job as job_tasks
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_a_job_that_ended_meanwhile_is_not_brought_here(
 
     def ends(seconds: float) -> None:
         clock.on_sleep = lambda seconds: None
-        training._jobs(held).mark("done")
+        job_tasks.jobs(held).mark("done")
         tasks.volume(held, "down")
 
     clock.on_sleep = ends

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from tests.node.bench import JobList
 from tests.node.clocks import FakeClock
 from userdata.agent.config.model import Training
+from userdata.agent.lease.keeper import Keeper
 from userdata.agent.machine.errors import CommandError, LeaseLostError
 from userdata.agent.tasks import training as task
 from userdata.agent.work import faults
@@ -37,7 +38,6 @@ from userdata.agent.work.faults import (
     Judgement,
 )
 from userdata.agent.work.inspection import Glance
-from userdata.agent.work.keeper import Keeper
 from userdata.agent.work.train import Trainer, TrainingPlace
 
 RESTARTS = 2
@@ -178,7 +178,7 @@ class Life:
         heart: Any = SimpleNamespace(beat=lambda slots, waiting: None, leave=lambda slot: None)
         trainer = Trainer(
             told,
-            TrainingPlace(self.folder, self.data, self.folder),
+            TrainingPlace(self.folder, self.data, self.folder, self.data / "artifacts" / "resnet"),
             self.table,
             heart,
             host,

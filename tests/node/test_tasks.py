@@ -20,7 +20,7 @@ from userdata.agent import tasks
 from userdata.agent.aws import clients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
 from userdata.agent.machine.errors import AgentError, ConfigError
-from userdata.agent.tasks import training
+from userdata.agent.tasks import job as job_tasks
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["docker answers", "docker has stopped"])
@@ -69,7 +69,7 @@ def test_the_volume_of_a_finished_job_stays_where_it_is(
     aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
 ) -> None:
     made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
-    training._jobs(made).mark("done")
+    job_tasks.jobs(made).mark("done")
     assert tasks.volume(made, "up") == 0
     assert volumes(aws) == []
 

@@ -18,12 +18,12 @@ from tests.node.clocks import FakeClock
 from tests.node.jobs import IMAGE
 from tests.node.world import World, WorldLease
 from userdata.agent.config.model import Volume as VolumeConfig
+from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease, Lease, LeaseStore
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
 from userdata.agent.storage.volume import fill, model
 from userdata.agent.storage.volume.ebs import AwsEbs, NotThereError, PassingError
 from userdata.agent.storage.volume.fill import MARKER, S3Filler
-from userdata.agent.storage.volume.lease import LEASE_SECONDS, DynamoLease, LeaseStore
-from userdata.agent.storage.volume.model import CreateVolume, Lease
+from userdata.agent.storage.volume.model import CreateVolume
 
 REGION = "us-west-2"
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from userdata.agent.lease.store import Lease
 from userdata.agent.storage.volume import model
-from userdata.agent.storage.volume.model import LIVE, PREPARING, EbsVolume, Lease, Observed, Snapshot
+from userdata.agent.storage.volume.model import LIVE, PREPARING, EbsVolume, Observed, Snapshot
 from userdata.agent.storage.volume.plan import plan, target
 
 HOME = EbsVolume("vol-home", "a", "available", None, None, None, 3, None, LIVE)

@@ -15,9 +15,9 @@ from typing import Any
 
 from tests.node.clocks import FakeClock
 from tests.node.job_table import Attributes, JobTable
+from userdata.agent.lease.store import DynamoLease
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.storage.volume.ebs import NotThereError, PassingError
-from userdata.agent.storage.volume.lease import DynamoLease
 from userdata.agent.storage.volume.model import CreateVolume, EbsVolume, Snapshot
 
 CREATE_SECONDS, ATTACH_SECONDS, DETACH_SECONDS, SNAPSHOT_SECONDS, DYING_SECONDS = 8.0, 6.0, 6.0, 40.0, 45.0

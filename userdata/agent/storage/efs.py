@@ -1,4 +1,4 @@
-"""Mount EFS access points at their fixed paths with efs-utils, over TLS and with IAM authorisation."""
+"""Mount EFS access points at their fixed paths with efs-utils, over TLS and with IAM; unmount them."""
 
 from __future__ import annotations
 
@@ -28,3 +28,10 @@ def mount_all(host: Host, mounts: Sequence[EfsMount]) -> None:
         host.run(["mkdir", "--parents", mount.path])
         host.run(mount_command(mount))
         log.info("mounted", path=mount.path, file_system=mount.file_system, access_point=mount.access_point)
+
+
+def unmount_all(host: Host, mounts: Sequence[EfsMount]) -> None:
+    """Flush and unmount what is mounted, children before parents; raises `AgentError` for what is in use."""
+    for mount in sorted(mounts, key=lambda m: m.path, reverse=True):
+        if host.mounted(Path(mount.path)):
+            host.unmount(Path(mount.path))

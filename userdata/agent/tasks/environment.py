@@ -8,6 +8,7 @@ from typing import Final
 
 from userdata.agent.config.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
 from userdata.agent.machine.errors import ConfigError
+from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node
 from userdata.agent.work.environment import OfTheImage, Workplace
 
@@ -24,8 +25,7 @@ def job_environment(node: Node, code: Path) -> Workplace:
     if training.python:
         from userdata.agent.work.job_python import JobPython
 
-        folder = node.data / "environments"
-        return JobPython(node.host, training, code, folder, _TOOLS, SCRATCH_DIR)
+        return JobPython(node.host, training, code, job.environments(node), _TOOLS, SCRATCH_DIR)
     return OfTheImage(training.user)
 
 

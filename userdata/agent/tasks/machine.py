@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from functools import partial
-from pathlib import Path
 
 from userdata.agent.aws import hooks
 from userdata.agent.machine import log
+from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node
 
 
@@ -34,15 +34,19 @@ def hook(node: Node, which: str, result: hooks.Result) -> int:
 
 
 def efs(node: Node) -> int:
-    """Mount the file systems; those on a data volume that is not here yet are left to `run`."""
+    """Mount the file systems but those in a job's own place, which are left to `run`.
+
+    Before the data volume is here they would be covered by it, and the work would write to it in their place;
+    and only who holds the job's lease is to see its checkpoints.
+    """
     from userdata.agent.storage.efs import mount_all
 
-    mounts = node.config.efs
-    if node.config.volume and node.host.mounted(node.data) is None:
-        # Mounted now they would be covered by the volume, and the work would write to it in their place.
-        mounts = tuple(one for one in mounts if not Path(one.path).is_relative_to(node.data))
-        log.info("the data volume is not here yet", left=len(node.config.efs) - len(mounts))
-    mount_all(node.host, mounts)
+    left = node.own_mounts if node.config.training else ()
+    if left and node.config.volume and node.host.mounted(node.data) is not None:
+        left = ()
+    mount_all(node.host, [one for one in node.config.efs if one not in left])
+    if left:
+        log.info("left to the job", mounts=len(left))
     return 0
 
 
@@ -60,7 +64,7 @@ def metrics(node: Node) -> int:
     def age() -> float | None:
         if training is None:
             return None
-        newest = newest_checkpoint(node.data / "checkpoints" / training.job)
+        newest = newest_checkpoint(job.checkpoints(node))
         return max(node.clock.wall() - newest, 0.0) if newest else None
 
     sink = Sink(node.config.metrics.emf_port)

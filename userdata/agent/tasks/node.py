@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from userdata.agent.aws import clients, hooks
 from userdata.agent.aws.clients import Clients
 from userdata.agent.aws.imds import InstanceFacts, Metadata, is_warmed
-from userdata.agent.config.model import Config
+from userdata.agent.config.model import Config, EfsMount
 from userdata.agent.config.names import DATA_DIR
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock, SystemClock
@@ -174,6 +174,11 @@ class Node:
             return datasets.attached(self.clients.ec2(config.region), self.identity.instance)
 
         datasets.mount_all(self.host, config.datasets, find)
+
+    @property
+    def own_mounts(self) -> tuple[EfsMount, ...]:
+        """The access points in the job's own place: mounted while it holds its lease, after its volume."""
+        return tuple(one for one in self.config.efs if Path(one.path).is_relative_to(self.data))
 
     def make_user(self, user: str) -> None:
         """Make the user that a job runs as, and keep it from the instance's role, before anything runs as it.

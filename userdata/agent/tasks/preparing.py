@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Final
 from lambdas.core.names import METRIC_JOB_FAILURES
 from userdata.agent.aws.bell import Bell
 from userdata.agent.aws.prepared import BuilderJobs, counted, find
-from userdata.agent.config.names import LEASE_FILE
+from userdata.agent.lease.keeper import Keeper
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.storage.volume import prepared
-from userdata.agent.storage.volume.ebs import AwsEbs, NotThereError, PassingError
-from userdata.agent.storage.volume.lease import DynamoLease
+from userdata.agent.storage.volume.ebs import NotThereError, PassingError
+from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node, Stop
-from userdata.agent.work.keeper import Keeper
 
 if TYPE_CHECKING:
     from userdata.agent.aws.jobs import Jobs
@@ -96,21 +95,11 @@ class _Shelf:
     """Makes a snapshot of the dataset's volume the one that counts, and clears the rest away."""
 
     def __init__(self, node: Node, jobs: BuilderJobs) -> None:
-        config, wanted, training, volume = (
-            node.config,
-            node.config.prepares,
-            node.config.training,
-            node.config.volume,
-        )
+        wanted = node.config.prepares
         assert wanted is not None
-        assert training is not None
-        assert volume is not None
-        self._node, self._jobs, self._training, self._dataset = node, jobs, training, wanted.dataset
-        self._dynamodb = node.clients.dynamodb(config.region)
-        ec2 = node.clients.ec2(config.region)
-        self._ebs = AwsEbs(ec2, config.stack, config.group, training.job, volume)
-        me = node.identity.instance
-        self._leases = DynamoLease(self._dynamodb, training.job_table, training.job, me, node.clock)
+        self._node, self._jobs, self._training, self._dataset = node, jobs, job.training(node), wanted.dataset
+        self._dynamodb = node.clients.dynamodb(node.config.region)
+        self._ebs, self._leases = job.ebs(node), job.leases(node)
         self._stop = Stop()
 
     def keep(self) -> RunEnd:
@@ -140,10 +129,10 @@ class _Shelf:
     def _keep(self) -> RunEnd:
         node = self._node
         node.on_sigterm(self._stop)
-        held = files.read_json(node.directory / LEASE_FILE)
+        held = job.held(node)
         if held is None:
             raise AgentError("the data volume is not here")
-        token, volume = int(held["token"]), str(held["volume"])
+        token, volume = held
         self._leases.renew(token)
         if node.host.mounted(node.data):
             node.host.unmount(node.data)  # all of it is on the volume, and nobody writes any more

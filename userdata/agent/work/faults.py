@@ -87,8 +87,8 @@ class Examination:
     """What a look at the host found after a fault; by default all is well.
 
     ``gpus_missing`` of ``gpus_expected`` do not answer; ``xids`` and ``ecc_errors`` (uncorrected) are new
-    since the last look; ``silent`` names what of AWS does not answer; ``data`` is the job's disk, ``root``
-    the host's.
+    since the last look; ``silent`` names what of AWS does not answer; ``data`` is where the job's files lie,
+    ``root`` the host's disk.
     """
 
     is_taken: bool = False
@@ -163,7 +163,7 @@ def host_faults(seen: Examination) -> Iterator[str]:
     elif seen.root.is_full:
         yield "the root disk is full"
     if seen.data.error:
-        yield f"data volume: {seen.data.error}"
+        yield f"data: {seen.data.error}"
     for name in seen.silent:
         yield f"{name} does not answer"
 

@@ -30,7 +30,7 @@ class Inspector:
 
     Args:
         gpus: None where none can be asked.
-        disks: the host's own disk, and the job's, if it has one.
+        disks: the host's own disk, and where the job's files lie: its volume, or EFS.
         answers: by name what must answer, each with a question that tells whether it does.
         is_taken: whether the instance is being taken.
         keep: called between what takes seconds, so that a lease lives.

@@ -16,6 +16,7 @@ from typing import Final
 from lambdas.core import names
 from userdata.agent.config.model import Training
 from userdata.agent.config.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
+from userdata.agent.lease.keeper import Keeper
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
@@ -26,7 +27,6 @@ from userdata.agent.work.environment import OfTheImage, Workplace
 from userdata.agent.work.faults import Breakdown
 from userdata.agent.work.heart import Heart
 from userdata.agent.work.judge import HostInspector, JobTable, Judge, RunEnd
-from userdata.agent.work.keeper import Keeper
 from userdata.agent.work.output import Output
 from userdata.agent.work.process import JobProcess, Process, Spawn
 from userdata.agent.work.stall import Signs, Stillness
@@ -41,18 +41,18 @@ _DONE_SECONDS: Final = 3600.0
 """For the results of a job that is done; its GPUs are paid meanwhile."""
 _LEFT_SECONDS: Final = 300.0
 """For what any other end leaves behind; a notice leaves less."""
-_LOST_LEASE_GRACE: Final = 60.0
 _HANGING_GRACE: Final = 120.0
 """As long as a spot notice leaves: whoever saves in time then saves in time here."""
 
 
 @dataclass(frozen=True)
 class TrainingPlace:
-    """Where a job stands: its ``code``, its ``data``, and the ``directory`` of the agent's own files."""
+    """Where a job stands: ``code``, ``data``, the ``directory`` of the agent's own files, ``artifacts``."""
 
     code: Path
     data: Path
     directory: Path
+    artifacts: Path
 
 
 def newest_checkpoint(directory: Path) -> float:
@@ -82,7 +82,7 @@ class Trainer:
     """Supervises one training job; `run` returns when it ended or the instance is being taken or no good.
 
     Args:
-        keeper: keeps the volume's lease.
+        keeper: keeps the job's lease.
         make_ready: brings code and environment here; what it raises is judged like a failure of the command.
         ring: tells people of one of ``names.JOB_METRICS``.
         output: what the command's output passes through.
@@ -166,7 +166,7 @@ class Trainer:
         except LeaseLostError:
             log.error("lease lost: training is stopped")
             self._stopping = True
-            self._end_process(_LOST_LEASE_GRACE)
+            self._end_process(self._keeper.grace)
             self._heart.leave(0)
             raise
         self._heart.leave(0)
@@ -327,7 +327,7 @@ class Trainer:
             "GPU_SPOT_JOB": self._training.job,
             "GPU_SPOT_DATASETS": str(data / "datasets"),
             "GPU_SPOT_CHECKPOINTS": str(self.checkpoints),
-            "GPU_SPOT_ARTIFACTS": str(data / "artifacts" / self._training.job),
+            "GPU_SPOT_ARTIFACTS": str(self._place.artifacts),
             "GPU_SPOT_SCRATCH": str(SCRATCH_DIR),
             "GPU_SPOT_NOTICE": str(directory / "notice.json"),
             "GPU_SPOT_DONE": str(self.done_file),

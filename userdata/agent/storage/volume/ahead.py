@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from userdata.agent.lease.store import LeaseStore
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import Host
 from userdata.agent.storage.volume.ebs import Ebs, NotThereError
-from userdata.agent.storage.volume.lease import LeaseStore
 from userdata.agent.storage.volume.model import EbsVolume, HeldVolume, Snapshot
 from userdata.agent.storage.volume.plan import superfluous
 

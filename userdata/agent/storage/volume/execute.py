@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
+from userdata.agent.lease.store import Lease, LeaseStore
+from userdata.agent.lease.tenure import Tenure
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
 from userdata.agent.machine.host import Host
 from userdata.agent.storage.volume import growth, model
 from userdata.agent.storage.volume.ebs import Ebs, NotThereError, PassingError
-from userdata.agent.storage.volume.lease import LEASE_SECONDS, LeaseStore
-from userdata.agent.storage.volume.model import HeldVolume, Lease, Observed, Step
+from userdata.agent.storage.volume.model import HeldVolume, Observed, Step
 from userdata.agent.storage.volume.plan import plan, target
 
 _LOOK_EVERY: Final = 5.0
-_RENEW_EVERY: Final = LEASE_SECONDS / 4
 
 
 class Filler(Protocol):
@@ -76,8 +76,8 @@ class Executor:
         self._clock = clock
         self._attend = attend
         self._prepared = prepared
+        self._tenure = Tenure(leases, clock, attend, place.wait_seconds)
         self._lease = Lease(0, None, 0)
-        self._renewed = 0.0
         self._grown = False
         # Descriptions lag: a snapshot that we began is added, what we deleted is left out, until they catch
         # up.
@@ -99,7 +99,7 @@ class Executor:
             LeaseLostError: another instance has taken over; nothing of its was touched.
             AgentError: a step or a wait did not come to an end within ``wait_seconds``.
         """
-        self._acquire()
+        self._lease = self._tenure.take()
         try:
             if not is_wanted():
                 raise UnwantedError("the job has ended")
@@ -142,8 +142,8 @@ class Executor:
         Raises:
             AgentError: the volume is in use or not free in ``wait_seconds``; the lease runs out by itself.
         """
-        self._lease, self._renewed = Lease(held.token, held.volume, held.token), self._clock.monotonic()
-        mine = self._still_mine()
+        self._lease, self._tenure.token = Lease(held.token, held.volume, held.token), held.token
+        mine = self._tenure.is_mine()
         if self._host.mounted(self._place.mount_point):
             while mine and isinstance(step := self._next(), model.Discard) and self._do(step):
                 pass
@@ -152,7 +152,7 @@ class Executor:
 
     def _give_back(self) -> None:
         """Let go of all that is here, then of the lease."""
-        mine = self._still_mine()
+        mine = self._tenure.is_mine()
         source = self._host.mounted(self._place.mount_point)
         if source and source in {self._host.device_of(volume) for volume in self._here}:
             self._host.unmount(self._place.mount_point)
@@ -167,19 +167,8 @@ class Executor:
                 self.keep_alive()
             self._clock.sleep(_LOOK_EVERY / 5)
         if mine:
-            try:
-                self._leases.release(self._lease.token)
-            except LeaseLostError:  # an answer was lost: what we repeated had been done
-                log.info("the lease had been given back already", token=self._lease.token)
+            self._tenure.give_back()
         log.info("released", volumes=list(volumes), token=self._lease.token, lease_held=mine)
-
-    def _still_mine(self) -> bool:
-        try:
-            self._leases.renew(self._lease.token)
-        except LeaseLostError as error:
-            log.warning("lease lost before the volume was released", error=str(error))
-            return False
-        return True
 
     def _free(self, volume: str) -> bool:
         try:
@@ -193,27 +182,12 @@ class Executor:
         return False
 
     def keep_alive(self) -> None:
-        """Renew the lease when a quarter of it has passed."""
-        if self._clock.monotonic() - self._renewed >= _RENEW_EVERY:
-            self._leases.renew(self._lease.token)
-            self._renewed = self._clock.monotonic()
+        """Renew the lease when it is due."""
+        self._tenure.keep_alive()
 
     def _keep_on(self) -> None:
         self.keep_alive()
         self._attend()
-
-    def _acquire(self) -> None:
-        begun = self._clock.monotonic()
-        self._attend()
-        while (lease := self._leases.acquire()) is None:
-            if self._clock.monotonic() - begun > self._place.wait_seconds:
-                raise AgentError(
-                    f"gave up after {self._place.wait_seconds:.0f} s: another instance holds the job"
-                )
-            self._clock.sleep(_LOOK_EVERY)
-            self._attend()
-        self._lease, self._renewed = lease, self._clock.monotonic()
-        log.info("lease acquired", token=lease.token, volume=lease.volume)
 
     def _next(self) -> Step | None:
         """Plan from a fresh look; None when AWS would not let us look."""
@@ -283,7 +257,7 @@ class Executor:
                 self._lease = Lease(token, volume, token)
             case model.Adopt(volume, new_token):
                 self._leases.adopt(token, new_token, volume)
-                self._lease = Lease(new_token, volume, new_token - 1)
+                self._lease, self._tenure.token = Lease(new_token, volume, new_token - 1), new_token
             case model.MarkLive(volume):
                 ebs.mark_live(volume, token)
             case model.Grow():

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from userdata.agent.lease.store import Lease
+
 PREPARING: Final = "preparing"
 LIVE: Final = "live"
 FOREIGN: Final = "?"
@@ -47,15 +49,6 @@ class Snapshot:
     """Epoch seconds."""
     size_gib: int = 0
     """Of the volume: a copy of it cannot be smaller."""
-
-
-@dataclass(frozen=True)
-class Lease:
-    """The job's item as its holder knows it; ``writer``: the token under which the home was last mounted."""
-
-    token: int
-    volume: str | None
-    writer: int
 
 
 @dataclass(frozen=True)

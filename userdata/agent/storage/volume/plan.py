@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from userdata.agent.config.names import VOLUME_DEVICES
+from userdata.agent.lease.store import Lease
 from userdata.agent.storage.volume.model import (
     FOREIGN,
     LIVE,
@@ -20,7 +21,6 @@ from userdata.agent.storage.volume.model import (
     Fill,
     Format,
     Grow,
-    Lease,
     MarkLive,
     Mount,
     Observed,

@@ -1,18 +1,18 @@
-"""The lease: who may change a job's volume, and which volume is the good one, in the job's item in DynamoDB.
+"""The lease in the job's item in DynamoDB: who may work on the job, and which volume is its good one.
 
 Attributes: ``holder`` (S, instance id; absent: free), ``leaseUntil`` (N, epoch seconds), ``token`` (N, grows
-by one with every acquisition), ``volume`` (S), ``writer`` (N). The item must not have a DynamoDB TTL: it is
-the truth.
+by one with every acquisition); of a job with a data volume ``volume`` (S), ``writer`` (N). The item must not
+have a DynamoDB TTL: it is the truth.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from userdata.agent.aws.clients import as_agent_error, error_code
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import LeaseLostError
-from userdata.agent.storage.volume.model import Lease
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 # Well above the lag of EC2's descriptions (seconds), so that what the last holder did is visible to the next
 # one, and above the clock error between two instances (milliseconds, the Amazon Time Sync Service).
 LEASE_SECONDS: Final = 120
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The job's item as its holder knows it; ``writer``: the token under which the home was last mounted."""
+
+    token: int
+    volume: str | None
+    writer: int
 
 
 class LeaseStore(Protocol):

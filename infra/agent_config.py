@@ -76,9 +76,11 @@ def _config(entry: Service | Training, place: InstancePlace, known: Known) -> ag
 def _work(entry: Service | Training, place: InstancePlace, known: Known) -> dict[str, Any]:
     if isinstance(entry, Service):
         return {"service": _service(entry), "drain_seconds": entry.drain_seconds}
-    volume = agent.Volume(
-        **_same(agent.Volume, entry), size_gib=entry.volume_gib, kms_key_arn=place.kms_key_arn
-    )
+    volume = None
+    if entry.has_volume:
+        volume = agent.Volume(
+            **_same(agent.Volume, entry), size_gib=entry.volume_gib, kms_key_arn=place.kms_key_arn
+        )
     return {"training": _training(entry, place, known), "volume": volume, "efs": _mounts(entry, known)}
 
 

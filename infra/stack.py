@@ -76,7 +76,7 @@ def declare() -> None:
             ready_after=list(groups.values()),
         ),
     )
-    jobs = {entry.name for entry in entries if isinstance(entry, Training)}
+    jobs = {entry.name: entry.has_volume for entry in entries if isinstance(entry, Training)}
     monitoring = Monitoring(
         scope.name("monitoring"),
         MonitoringArgs(scope, settings.monitoring, kept, jobs, controller),

@@ -91,7 +91,7 @@ def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Nee
     """Return what an entry's instances are there for; with ``prepares`` they make a dataset."""
     found: set[Need] = set()
     if isinstance(entry, Training):
-        found |= {"run", "volume"}
+        found |= {"run", "volume"} if entry.has_volume else {"run"}
         if prepares:
             found.add("prepare")
         if entry.prepare is not None:
@@ -228,6 +228,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             drain_seconds=work.drain_seconds,
             run=work.run,
             block=work.block,
+            follows_volume=isinstance(entry, Training) and entry.has_volume,
             dataset=work.prepared.dataset if work.prepared else "",
             prepared_by=work.prepared.group if work.prepared else "",
             # Warm instances start with the group: without a way out and permissions they could not report.

@@ -1,4 +1,4 @@
-"""Where the data volume of a training job was, and how it got from one instance to the next."""
+"""Where a training job and its data volume were, and how it got from one instance to the next."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A time (epoch seconds) that a volume spent in a zone: in use by an instance, or waiting for one."""
+    """A time (epoch seconds) that a volume spent in a zone: in use by an instance, or waiting for one.
+
+    Of a file system, whose access point stands for ``volume``, only when an instance there used it.
+    """
 
     volume: str
     zone: str
@@ -87,7 +90,8 @@ class Travels:
     """A training job's moves in order of time, and where its volume was.
 
     ``underway`` says that the last loss had not been overcome when the run ended. A training step takes
-    ``step_seconds``, and after every ``checkpoint_steps`` there is a checkpoint.
+    ``step_seconds``, and after every ``checkpoint_steps`` there is a checkpoint. ``read_gib`` and
+    ``written_gib`` are EFS's, of a job whose checkpoints lie there and which has no volume.
     """
 
     moves: tuple[Move, ...]
@@ -95,6 +99,13 @@ class Travels:
     underway: bool
     step_seconds: float
     checkpoint_steps: int
+    read_gib: float = 0.0
+    written_gib: float = 0.0
+
+    @property
+    def is_on_file_system(self) -> bool:
+        """Whether what follows the job is in every zone at once."""
+        return self.written_gib > 0
 
     @property
     def zones(self) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from gpu_spot.facts.moves import Travels
@@ -15,6 +16,7 @@ from gpu_spot.nodes.node import NodeContext, SimulatedNode
 from gpu_spot.nodes.process import TrainingProfile
 from gpu_spot.nodes.real import RealWork
 from gpu_spot.nodes.scheduler import Scheduler
+from gpu_spot.nodes.shared import Shared
 from gpu_spot.nodes.times import Times
 from gpu_spot.nodes.travels import travels
 from pulumi_on_moto.running.clock import SimulatedTime
@@ -37,10 +39,13 @@ class Nodes:
         self._times = Times()
         self.profile = profile
         self.disks = Disks(folder, self._times, self.journal)
+        self.shared = Shared(folder, self._times)
         self._clock = clock
         self._folder = folder
         self._scheduler = Scheduler(clock.now, self._move)
-        self._context = NodeContext(clients, self._scheduler, self.disks, self.journal, profile, work)
+        self._context = NodeContext(
+            clients, self._scheduler, self.disks, self.shared, self.journal, profile, work
+        )
         self._nodes: dict[str, SimulatedNode] = {}
         self._released: dict[str, float] = {}
         self._begun = 0
@@ -89,7 +94,10 @@ class Nodes:
 
     def travels(self) -> Travels:
         """Return the moves of the job so far."""
-        return travels(self.journal.entries[self._begun :], self.profile, self._scheduler.now)
+        found = travels(self.journal.entries[self._begun :], self.profile, self._scheduler.now)
+        return replace(
+            found, read_gib=self.shared.read_mib / 1024, written_gib=self.shared.written_mib / 1024
+        )
 
     def close(self) -> None:
         """End all of them where they are."""

@@ -15,7 +15,7 @@ Kind = Literal[
     "unmounted",  # by the agent, or because its machine is gone
     "running",  # the training process has started, from `step`
     "stopped",  # it has ended, at `step`
-    "created",  # a volume, in `zone`, from `snapshot` if there is one
+    "created",  # a volume, in `zone`, from `snapshot` if there is one; `zone` of a mount is EFS's only
     "attaching",
     "free",  # no instance holds the volume any more
     "deleted",

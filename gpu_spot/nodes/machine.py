@@ -19,6 +19,7 @@ from gpu_spot.nodes.journal import Entry, Journal, Kind
 from gpu_spot.nodes.process import Trainee
 from gpu_spot.nodes.real import PLAYED, RealWork
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock
+from gpu_spot.nodes.shared import Shared
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, SPOT_ACTION, Answer, Metadata
@@ -77,18 +78,31 @@ class InstanceMetadata(Metadata):
 class SimulatedHost:
     """Devices, mounts, units and signals (``userdata.agent.machine.host.Host``) of one instance.
 
-    A mounted volume is a link from the data directory to the volume's folder.
+    A mounted volume is a link from the data directory to the volume's folder, and so are mounts of EFS and of
+    datasets.
     """
 
     def __init__(
-        self, instance_id: str, data: Path, disks: Disks, journal: Journal, scheduler: Scheduler
+        self,
+        instance_id: str,
+        data: Path,
+        disks: Disks,
+        shared: Shared,
+        journal: Journal,
+        scheduler: Scheduler,
     ) -> None:
         self._instance = instance_id
         self._data = data
         self._disks = disks
+        self._shared = shared
+        self._file_systems: set[Path] = set()
+        """Where access points of EFS are mounted."""
         self._journal = journal
         self._scheduler = scheduler
         self._revision = ""
+        self.zone = ""
+        self.launched: frozenset[str] = frozenset()
+        """Volumes that came with the launch."""
         self.work: RealWork | None = None
         """What runs the job's own code; None: its process is simulated, and git is not there."""
         self.fresh_mib = 0.0
@@ -104,7 +118,8 @@ class SimulatedHost:
 
     def device_of(self, volume: str) -> str | None:
         """See ``Host``."""
-        return f"{_DEVICE}{volume}" if self._disks.holder(volume) == self._instance else None
+        is_here = volume in self.launched or self._disks.holder(volume) == self._instance
+        return f"{_DEVICE}{volume}" if is_here else None
 
     def instance_stores(self) -> list[str]:
         """See ``Host``: none is played."""
@@ -112,7 +127,8 @@ class SimulatedHost:
 
     def filesystem(self, device: str) -> str | None:
         """See ``Host``."""
-        return "xfs" if self._disks.folder(device.removeprefix(_DEVICE)).exists() else None
+        volume = device.removeprefix(_DEVICE)
+        return "xfs" if volume in self.launched or self._disks.folder(volume).exists() else None
 
     def make_filesystem(self, device: str) -> None:
         """See ``Host``."""
@@ -137,18 +153,37 @@ class SimulatedHost:
     def unmount(self, path: Path) -> None:
         """See ``Host``."""
         volume = path.readlink().name
-        self._note_contents("unmounted", volume)
-        self._disks.mounted.discard(volume)
+        if path in self._file_systems:
+            self._file_systems.discard(path)
+            self._note("unmounted", volume, contents(path.readlink()))
+            self._note("free", volume)
+        else:
+            self._note_contents("unmounted", volume)
+            self._disks.mounted.discard(volume)
         path.unlink()
+
+    def unmount_all(self) -> None:
+        """End all mounts, as the end of the machine does."""
+        for path in (self._data, *sorted(self._file_systems)):
+            if self.mounted(path):
+                self.unmount(path)
 
     def wrote(self, mib: float) -> None:
         """So much was written below the data directory."""
         if self._data.is_symlink():
             self._disks.wrote(self._data.readlink().name, mib)
+        elif self._file_systems:
+            self._shared.wrote(mib)
 
     def first_read(self, mib: float) -> float:
         """Return how many seconds longer a first read takes on what is mounted here."""
-        return self._disks.first_read(self._data.readlink().name, mib) if self._data.is_symlink() else 0.0
+        if self._data.is_symlink():
+            return self._disks.first_read(self._data.readlink().name, mib)
+        return self._shared.read(mib) if self._file_systems else 0.0
+
+    def dataset_read(self, mib: float) -> float:
+        """Return how many seconds the first read of a dataset takes that came with the launch."""
+        return self._shared.first_read(mib) if self.launched else 0.0
 
     def capacity(self, device: str) -> int:
         """See ``Host``: as large as anybody wants."""
@@ -171,6 +206,12 @@ class SimulatedHost:
             case ["install", "--directory", *_, path]:
                 if Path(path).is_relative_to(self._data):
                     Path(path).mkdir(parents=True, exist_ok=True)
+            case ["mkdir", "--parents", path]:
+                Path(path).mkdir(parents=True, exist_ok=True)
+            case ["mount", "-t", "efs", "-o", options, _, path]:
+                self._mount_file_system(options, Path(path))
+            case ["mount", "-t", _, "-o", _, device, path]:
+                _link(Path(path), self._shared.dataset(device.removeprefix(_DEVICE)))
             case ["chown", "--recursive", _, _]:
                 pass
             case ["runuser", "--user", _, "--", "git", "-C", _, command, *rest]:
@@ -223,11 +264,29 @@ class SimulatedHost:
             return []
         return [Running(process.pid, 0, "train", RUN_PID, process.pid, process.pid, 0, hears=True)]
 
+    def _mount_file_system(self, options: str, path: Path) -> None:
+        told = dict(option.partition("=")[::2] for option in options.split(","))
+        folder = self._shared.file_system(told["accesspoint"])
+        _link(path, folder)
+        self._file_systems.add(path)
+        self._note("mounted", folder.name, contents(folder))
+
     def _note_contents(self, kind: Kind, volume: str) -> None:
         found = contents(self._disks.folder(volume))
         self._journal.note(
             Entry(self._scheduler.now, kind, instance=self._instance, volume=volume, contents=found)
         )
+
+    def _note(self, kind: Kind, access_point: str, found: Contents | None = None) -> None:
+        """Note what concerns a file system: it is in every zone, whoever has it mounted in one."""
+        self._journal.note(
+            Entry(self._scheduler.now, kind, self._instance, access_point, self.zone, contents=found)
+        )
+
+
+def _link(path: Path, folder: Path) -> None:
+    path.rmdir()  # the mount point, which has just been made
+    path.symlink_to(folder)
 
 
 def contents(folder: Path) -> Contents:

@@ -18,11 +18,14 @@ from gpu_spot.nodes.preparing import PreparingProcess
 from gpu_spot.nodes.process import Trainee, TrainingProcess, TrainingProfile
 from gpu_spot.nodes.real import RealProcess, RealWork
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock, SimulatedTask
+from gpu_spot.nodes.shared import Shared
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent import tasks
 from userdata.agent.aws.imds import DEFAULT_URL
+from userdata.agent.config.model import Config
 from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
+from userdata.agent.storage.datasets import attached
 
 RESTART_SECONDS: Final = 10.0
 """``RestartSec`` of the units."""
@@ -48,6 +51,7 @@ class NodeContext:
     clients: AwsClients
     scheduler: Scheduler
     disks: Disks
+    shared: Shared
     journal: Journal
     profile: TrainingProfile
     work: RealWork | None = None
@@ -69,7 +73,9 @@ class SimulatedNode:
         self._journal = context.journal
         self._profile = context.profile
         self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
-        self._host = SimulatedHost(instance_id, self._data, context.disks, context.journal, context.scheduler)
+        self._host = SimulatedHost(
+            instance_id, self._data, context.disks, context.shared, context.journal, context.scheduler
+        )
         self._host.work = self._work = context.work
         self._disk = folder
         self._host.fresh_mib = context.profile.dataset_gib * 1024
@@ -100,8 +106,7 @@ class SimulatedNode:
         if self._host.process is not None:
             self._host.process.signal(SIGKILL)
         self._scheduler.end(self._tasks)
-        if self._host.mounted(self._data):
-            self._host.unmount(self._data)
+        self._host.unmount_all()
         self._journal.note(Entry(self._scheduler.now, "gone", self.id))
 
     def _start(self, unit: str, body: Callable[[], object], delay: float = 0.0) -> SimulatedTask:
@@ -124,9 +129,8 @@ class SimulatedNode:
         return self._is_released or self._deadline is not None
 
     def _boot(self) -> None:
-        # EFS, shared datasets and GPUs are not played.
-        config = replace(boot(self._clients, self.id), efs=(), datasets=(), nvidia=False)
         self._metadata = InstanceMetadata(self._clock, self._clients, self.id)
+        config = self._with_what_is_played(boot(self._clients, self.id))
         self._metadata.deadline = self._deadline
         self._run_directory.mkdir(parents=True)
         agent = tasks.Node(config, self._run_directory, DEFAULT_URL)
@@ -146,6 +150,25 @@ class SimulatedNode:
         self._unit(partial(tasks.volume, agent, "up"))
         if not self._is_released:  # systemd starts nothing while it stops
             self._unit(partial(self._train, agent))
+
+    def _with_what_is_played(self, config: Config) -> Config:
+        """Return the configuration without GPUs, and with this machine's paths.
+
+        EFS and shared datasets are played for jobs without a volume only.
+        """
+        if config.volume is not None:
+            return replace(config, efs=(), datasets=(), nvidia=False)
+        assert self._metadata is not None
+        self._host.zone = self._metadata.identity().zone
+        if config.datasets:
+            found = attached(self._clients("ec2"), self.id)
+            self._host.launched = frozenset(found[one.device].volume for one in config.datasets)
+        efs = tuple(replace(one, path=self._here(one.path)) for one in config.efs)
+        datasets = tuple(replace(one, path=self._here(one.path)) for one in config.datasets)
+        return replace(config, efs=efs, datasets=datasets, nvidia=False)
+
+    def _here(self, path: str) -> str:
+        return str(self._disk / path.lstrip("/"))
 
     def _switched_off(self) -> None:
         # As AWS's groups and fleets take it: an instance that does not run is ended and replaced.

@@ -30,7 +30,8 @@ class TrainingProfile:
 
     What an EBS snapshot has to copy: a dataset of ``dataset_gib`` once, ``checkpoint_mib`` for every
     checkpoint (170 million parameters with the two moments of Adam, 12 bytes each), ``log_mib`` for every
-    step. What a resumed run reads first is a checkpoint.
+    step. What a resumed run reads first is a checkpoint. A dataset on a fresh volume of its own keeps a run
+    waiting for its first ``first_batches_mib``; what a step reads later comes in time.
     """
 
     step_seconds: float = 30.0
@@ -41,6 +42,7 @@ class TrainingProfile:
     dataset_gib: float = 60.0
     checkpoint_mib: float = 2048.0
     log_mib: float = 0.5
+    first_batches_mib: float = 1024.0
 
 
 class Disk(Protocol):
@@ -52,6 +54,10 @@ class Disk(Protocol):
 
     def first_read(self, mib: float) -> float:
         """Return how many seconds longer the first read of so much takes than any later one."""
+        ...
+
+    def dataset_read(self, mib: float) -> float:
+        """Return how many seconds the first read of so much of a shared dataset takes."""
         ...
 
 
@@ -116,7 +122,7 @@ class TrainingProcess:
         self.first_step, self._state = self._resume()
         self._written = self.first_step
         reads = disk.first_read(profile.checkpoint_mib) if self.first_step else 0.0
-        self.loads = profile.load_seconds + reads
+        self.loads = profile.load_seconds + reads + disk.dataset_read(profile.first_batches_mib)
         """Seconds from its start to its first step."""
         self._begin = clock() + self.loads
         self._stop_at: float | None = None

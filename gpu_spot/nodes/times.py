@@ -15,6 +15,9 @@ class Times:
     comes from S3 first (there, "Initialize Amazon EBS volumes"): at ``lazy_mib``, or at the rate that its
     creation asked for. ``dying`` is how long an instance that has ended keeps its volume. One that we end
     ourselves goes on for ``terminate`` (the drain hook allows 120 s).
+
+    EFS gives ``efs_mib`` to a process that reads one large file; the most that one client gets with elastic
+    throughput is 1,500 MiB/s (EFS user guide, "Amazon EFS performance specifications").
     """
 
     create: float = 10.0
@@ -25,6 +28,7 @@ class Times:
     snapshot: float = 30.0
     snapshot_mib: float = 250.0
     lazy_mib: float = 100.0
+    efs_mib: float = 250.0
 
     def snapshot_of(self, changed_mib: float) -> float:
         """Return how long a snapshot takes that has so many MiB to copy."""

@@ -47,14 +47,16 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
     if not ends:
         raise ValueError(f"the journal has no end of {old.instance}, a move needs one")
     if left.volume == arrived.volume:
-        begun = copied = _last(between, "attaching", instance=new.instance)
+        # A file system is mounted where the instance is.
+        attached = _all(between, "attaching", instance=new.instance)
+        begun = copied = attached[-1] if attached else arrived
     else:
         copied = _last(between, "created", volume=arrived.volume)
         begun = _last(between, "snapshot", snapshot=copied.snapshot)
     return Move(
         cause=_CAUSES[ends[0].kind],
-        from_zone=zones[left.volume],
-        to_zone=zones[arrived.volume],
+        from_zone=left.zone or zones[left.volume],
+        to_zone=arrived.zone or zones[arrived.volume],
         from_volume=left.volume,
         to_volume=arrived.volume,
         lost=ends[0].at,
@@ -93,9 +95,11 @@ def _stays(entries: Iterable[Entry], end: float) -> Iterator[Stay]:
         if entry.kind == "created":
             since[volume] = (entry.zone, entry.at, False)
         elif entry.kind in ("mounted", "unmounted", "deleted"):
-            zone, begin, in_use = since.pop(volume)
-            yield Stay(volume, zone, begin, entry.at, in_use)
-            if entry.kind != "deleted":
-                since[volume] = (zone, entry.at, entry.kind == "mounted")
+            zone, begin, in_use = since.pop(volume, (entry.zone, entry.at, False))
+            if begin < entry.at:
+                yield Stay(volume, zone, begin, entry.at, in_use)
+            # A file system (those entries have a zone) waits nowhere.
+            if entry.kind == "mounted" or (entry.kind == "unmounted" and not entry.zone):
+                since[volume] = (entry.zone or zone, entry.at, entry.kind == "mounted")
     for volume, (zone, begin, in_use) in since.items():
         yield Stay(volume, zone, begin, end, in_use)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from infra import accelerators as catalogue
 from infra import cpu_types
@@ -24,6 +24,15 @@ SHORTAGE_COST: Final = 2.0
 """A job can wait: unless told otherwise it goes on-demand only while spot is refused, not for a spot boot."""
 
 
+_OF_A_VOLUME: Final = (
+    "dataset",
+    "prepare",
+    "initialization_rate_mib",
+    "throughput_mib",
+    "snapshot_every_minutes",
+)
+
+
 class Python(Model):
     """A Python of the job's own, built from ``requirements``, a file of the repository."""
 
@@ -35,7 +44,8 @@ class Training(Work):
     """A training job on one instance, which its data volume follows from zone to zone.
 
     ``revision`` is a commit. ``dataset`` is copied to the volume when that is new; ``datasets`` are shared
-    and only read. ``checkpoints`` names the access point of the file system where they lie.
+    and only read. ``checkpoints`` names the access point of the file system where they lie. With
+    ``volume_gib`` 0 the job has no volume: its checkpoints are there, and it runs in any zone at once.
     Between the dates of a ``capacity_block`` the job runs there. It stands in the place of on-demand: outside
     of them the job has what the primary side buys, and no fallback.
     ``initialization_rate_mib`` and ``throughput_mib`` are the volume's. While the job trains a snapshot of it
@@ -54,7 +64,7 @@ class Training(Work):
     revision: limits.Revision
     command: limits.Command
     dataset: limits.DatasetFolder | None = None
-    volume_gib: Annotated[limits.VolumeGib, Field(alias="volumeGiB")] = 100
+    volume_gib: Annotated[limits.VolumeGibOrNone, Field(alias="volumeGiB")] = 100
     initialization_rate_mib: limits.InitializationRateMib | None = None
     throughput_mib: limits.ThroughputMib = 125
     snapshot_every_minutes: limits.SnapshotEveryMinutes = 30
@@ -86,6 +96,11 @@ class Training(Work):
         capacity = capacity.model_copy(update={"fallback": fallback})
         catalogue.check_volumes(capacity.types)
         return capacity
+
+    @property
+    def has_volume(self) -> bool:
+        """Whether a data volume of its own follows the job."""
+        return self.volume_gib > 0
 
     @property
     def fallback_capacity(self) -> Capacity:
@@ -156,3 +171,20 @@ class Training(Work):
             raise ValueError(f"name {name!r}, allowed: at most {LONGEST_DATASET_NAME} characters")
         check_text(prepare.command, given["environment"])
         return prepare
+
+    @model_validator(mode="after")
+    def _nothing_on_no_volume(self) -> Training:
+        if self.has_volume:
+            return self
+        for key in _OF_A_VOLUME:
+            if key in self.model_fields_set and getattr(self, key) is not None:
+                given = type(self).model_fields[key].alias
+                raise ValueError(
+                    f"{given} beside volumeGiB 0, allowed: with a volume; a job without one reads datasets[]"
+                )
+        if self.checkpoints == ON_THE_VOLUME:
+            raise ValueError(
+                f"checkpoints {ON_THE_VOLUME!r} beside volumeGiB 0, allowed: an access point of "
+                "storage.fileSystem"
+            )
+        return self

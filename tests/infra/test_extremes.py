@@ -112,6 +112,7 @@ APART: dict[tuple[str, Extreme], str] = {
             ("unit", "most"),
         )
     },
+    ("training[0].volumeGiB", "least"): "a job without a volume prepares nothing; research-efs has one",
     ("services[0].capacity.unit", "most"): "stands in services[1], which has no warm pool",
     ("training[0].capacity.fleetType", "most"): "a job's fleet is kept",
     ("services[0].capacity.fleetType", "most"): "stands in services[1], whose fleet asks once",

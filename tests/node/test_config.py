@@ -42,6 +42,7 @@ def test_a_training_configuration_is_read() -> None:
             {"efs": [{"fileSystem": "fs-1", "accessPoint": "nope", "path": "/x"}]},
             "efs[0].accessPoint: 'nope'",
         ),
+        ({"volume": None}, "training: allowed with a volume, or with efs"),
         ({"pollSeconds": 60}, "pollSeconds: 60; allowed: 1 to 5"),
     ],
 )
@@ -126,7 +127,10 @@ def test_what_is_dumped_is_parsed_again(part: type[Any], data: st.DataObject) ->
 @given(
     common=st.fixed_dictionaries({name: of_type(HINTS[name]) for name in COMMON}),
     work=st.fixed_dictionaries({"service": of_type(config.Service)})
-    | st.fixed_dictionaries({"training": of_type(config.Training), "volume": of_type(config.Volume | None)}),
+    | st.fixed_dictionaries({"training": of_type(config.Training), "volume": of_type(config.Volume)})
+    | st.fixed_dictionaries(
+        {"training": of_type(config.Training), "efs": st.tuples(of_type(config.EfsMount))}
+    ),
 )
 def test_a_whole_configuration_is_parsed_again(common: dict[str, Any], work: dict[str, Any]) -> None:
     drawn = config.Config(**common, **work)

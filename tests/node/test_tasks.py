@@ -262,6 +262,7 @@ def test_a_launch_whose_containers_get_no_gpu_is_not_let_go_on(
     assert group.completed == []
 
 
+MOUNTS = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/dltraining/checkpoints/resnet"}]
 DATASETS = [{"snapshot": "snap-0123456789abcdef0", "device": "/dev/sdk", "path": "/data/a"}]
 
 
@@ -290,7 +291,7 @@ def test_no_job_starts_before_its_datasets_are_mounted_and_a_host_without_them_i
     without_its_dataset: tuple[tasks.Node, list[Any]], clock: FakeClock
 ) -> None:
     made, ran = without_its_dataset
-    made.config = configs.load(configs.training(volume=None, datasets=DATASETS))
+    made.config = configs.load(configs.training(volume=None, efs=MOUNTS, datasets=DATASETS))
     made.spawn = lambda *_: pytest.fail("nothing may start")
     begun = clock.monotonic()
     assert tasks.run(made) == 0
@@ -305,7 +306,7 @@ def test_no_job_starts_as_a_user_that_could_take_the_instances_role(
     aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
 ) -> None:
     made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
-    made.config = configs.load(configs.training(volume=None))
+    made.config = configs.load(configs.training(volume=None, efs=MOUNTS))
     made.spawn = lambda *_: pytest.fail("nothing may start")
 
     def run(argv: Any, stdin: str = "") -> str:

@@ -35,6 +35,7 @@ class CapacityGroupArgs:
 
     ``subnet_ids`` are by zone, ``slots`` workers on an instance by its type, ``instance_role_arn`` is the
     role that instances take.
+    ``follows_volume``: its work has a volume that is in one zone at a time.
     With ``run`` the target counts until the work itself says that this run has ended. With a ``block`` the
     fallback is what was bought there, and no other on-demand. ``dataset`` and ``prepared_by`` as in
     ``GroupConfig``.
@@ -51,6 +52,7 @@ class CapacityGroupArgs:
     drain_seconds: int
     run: str | None = None
     block: CapacityBlock | None = None
+    follows_volume: bool = False
     dataset: str = ""
     prepared_by: str = ""
     ready_after: list[pulumi.Resource] = field(default_factory=list)
@@ -83,10 +85,10 @@ class CapacityGroup(pulumi.ComponentResource):
         self.primary_name = self._fleet().id if is_fleet else self._mixed_group().name
         self.fallback_name = self._fallback().name if args.fallback else None
         self.is_kept = args.capacity.is_kept
-        # For a job, whose volume is in one zone. LaunchInstances takes no group with a warm pool (Auto
+        # Where the volume is. LaunchInstances takes no group with a warm pool (Auto
         # Scaling guide, "Launch instances synchronously", limitations); a Capacity Block has but one zone.
         self.by_zone = bool(
-            args.run is not None and args.fallback and not args.block and not args.capacity.warm_instances
+            args.follows_volume and args.fallback and not args.block and not args.capacity.warm_instances
         )
         if self.is_kept:
             self._parameters()
@@ -284,7 +286,7 @@ class CapacityGroup(pulumi.ComponentResource):
             maximum=capacity.maximum,
             slots=args.slots,
             drain_seconds=args.drain_seconds,
-            # A job's volume is with one instance at a time.
+            # A job's lease is with one instance at a time, and its volume, if it has one.
             break_before_make=args.run is not None,
             policy=capacity.fallback.policy,
             knobs=capacity.fallback.knobs,

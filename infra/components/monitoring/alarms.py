@@ -43,8 +43,8 @@ class AlarmSpec:
 class Watched:
     """One capacity group: its ceiling of on-demand instances, the patience with it in minutes, and its GPUs.
 
-    Only NVIDIA's are asked how they are. ``is_job``: a training job, which has a data volume and can fail or
-    hang.
+    Only NVIDIA's are asked how they are. ``is_job``: a training job, which can fail or hang, and
+    ``has_volume``: on a data volume, which can be full.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Watched:
     on_demand_minutes: int
     is_nvidia: bool
     is_job: bool = False
+    has_volume: bool = False
 
 
 @dataclass(frozen=True)
@@ -259,6 +260,8 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
         )
     if group.is_job:
         yield from _of_job(group.name, of_instances)
+    if group.has_volume:
+        yield _volume_full(group.name, of_instances)
     yield AlarmSpec(
         f"{group.name}-unkept",
         f"The controller cannot look after {group.name}, or AWS refuses what it asks; its log says why.",
@@ -273,7 +276,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
 
 
 def _of_job(name: str, of: _Inputs) -> Iterator[AlarmSpec]:
-    """Yield what the node agent rings for, once each time, and how full the data volume is.
+    """Yield what the node agent rings for, once each time.
 
     The job's state itself stands in the job table.
     """
@@ -292,7 +295,10 @@ def _of_job(name: str, of: _Inputs) -> Iterator[AlarmSpec]:
             at_least=1,
             period=_FIVE_MINUTES,
         )
-    yield AlarmSpec(
+
+
+def _volume_full(name: str, of: _Inputs) -> AlarmSpec:
+    return AlarmSpec(
         f"{name}-volume-full",
         f"Less than a tenth of {name}'s data volume is free; raise volumeGiB, or delete what nobody reads.",
         names.INSTANCE_NAMESPACE,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -19,12 +19,12 @@ from lambdas.core import names
 
 @dataclass(frozen=True)
 class MonitoringArgs:
-    """``capacities`` are those of the groups that the controller keeps; ``jobs`` names those of jobs."""
+    """``capacities`` of the groups that are kept; ``jobs``: those of jobs, and if they have a volume."""
 
     scope: Scope
     settings: schema.Monitoring
     capacities: Mapping[str, schema.Capacity]
-    jobs: Collection[str]
+    jobs: Mapping[str, bool]
     controller: Controller
 
 
@@ -55,6 +55,7 @@ class Monitoring(pulumi.ComponentResource):
                         args.settings.on_demand_minutes,
                         capacity.is_nvidia,
                         is_job=group in args.jobs,
+                        has_volume=args.jobs.get(group, False),
                     )
                     for group, capacity in args.capacities.items()
                 ),

@@ -177,6 +177,9 @@ KmsKeyArn: TypeAlias = Annotated[
 
 VolumeGib: TypeAlias = Annotated[int, Within(1, 16_384)]
 
+VolumeGibOrNone: TypeAlias = Annotated[int, Within(0, 16_384)]
+"""Of a job's own data volume; 0: it has none."""
+
 ThroughputMib: TypeAlias = Annotated[int, Within(125, 750)]
 """Of a gp3 volume in MiB/s: 125 is free, 750 the most that its free 3,000 IOPS allow (EBS user guide)."""
 

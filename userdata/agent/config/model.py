@@ -190,6 +190,8 @@ class Config:
             raise ValueError("exactly one of training and service is needed")
         if self.volume and not self.training:
             raise ValueError("volume: allowed with training only (its lease stands in the job's table item)")
+        if self.training and not self.volume and not self.efs:
+            raise ValueError("training: allowed with a volume, or with efs, where its checkpoints lie")
         if self.prepared and not self.volume:
             raise ValueError("prepared: allowed with a volume only, which is made from its snapshot")
         copied = (f"{DATA_DIR}/datasets",) if self.volume and (self.volume.dataset or self.prepared) else ()

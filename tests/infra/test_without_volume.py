@@ -1,0 +1,72 @@
+"""A job without a data volume: nothing of one is declared, granted or asked for, and any zone will do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import pytest
+
+from tests.infra.declared import Run, shipped
+from userdata import render
+from userdata.agent.config import model, names
+
+WITH: Final = "research"
+WITHOUT: Final = "research-efs"
+OF_A_VOLUME: Final = (
+    *("ec2:CreateVolume", "ec2:AttachVolume", "ec2:DetachVolume", "ec2:DeleteVolume", "ec2:ModifyVolume"),
+    *("ec2:CreateSnapshot", "ec2:DeleteSnapshot", "ec2:DescribeSnapshots", "ec2:CreateTags"),
+)
+
+
+def allowed(run: Run, role: str) -> set[str]:
+    document = json.loads(run.the("RolePolicy", role)["policy"])
+    return {action for statement in document["Statement"] for action in statement["Action"]}
+
+
+def config(run: Run) -> dict[str, Any]:
+    return dict(json.loads(run.the("Parameter", "resnet-config")["insecureValue"]))
+
+
+def test_its_instances_may_touch_no_volume_and_still_keep_the_lease() -> None:
+    assert set(OF_A_VOLUME) <= allowed(shipped(WITH), "resnet-instance")
+    found = allowed(shipped(WITHOUT), "resnet-instance")
+    assert not found.intersection(OF_A_VOLUME)
+    # The lease, the end of the run, the checkpoints, and the dataset's volume that the launch has made.
+    assert {"dynamodb:UpdateItem", "ssm:PutParameter", "elasticfilesystem:ClientWrite"} <= found
+    assert "ec2:DescribeVolumes" in found
+
+
+def test_on_demand_is_asked_for_in_any_zone_and_its_successor_still_waits_for_the_lease() -> None:
+    before, after = config(shipped(WITH)), config(shipped(WITHOUT))
+    assert (before["byZone"], after["byZone"]) == (True, False)
+    assert (before["breakBeforeMake"], after["breakBeforeMake"]) == (True, True)
+
+
+@pytest.mark.parametrize("action", ["autoscaling:LaunchInstances", "ec2:CreateFleet"])
+def test_the_controller_may_not_launch_by_zone_where_nobody_needs_it(action: str) -> None:
+    def may(run: Run) -> bool:
+        return any(
+            action in json.dumps(one["inputs"].get("policy", ""))
+            for one in run.declared
+            if one["type"].endswith("RolePolicy:RolePolicy") or one["type"].endswith("rolePolicy:RolePolicy")
+        )
+
+    assert may(shipped(WITH))
+    assert not may(shipped(WITHOUT))
+
+
+def test_a_volume_that_is_not_there_rings_nobody() -> None:
+    def metrics(stack: str) -> set[str]:
+        return {alarm["metricName"] for alarm in shipped(stack).of("MetricAlarm").values()}
+
+    assert metrics(WITH) - metrics(WITHOUT) == {"DataVolumeFree"}
+
+
+def test_an_instance_starts_no_unit_of_a_volume_and_mounts_its_checkpoints() -> None:
+    agent = model.parse(json.dumps(shipped(WITHOUT).agent("resnet-primary")))
+    assert agent.volume is None
+    assert [mount.path for mount in agent.efs] == ["/dltraining/checkpoints/resnet"]
+    units = render.units(agent)
+    assert names.UNIT_VOLUME not in units
+    assert {names.UNIT_RUN, names.UNIT_EFS} <= set(units)

@@ -22,7 +22,15 @@ from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock
 from gpu_spot.nodes.shared import Shared
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
-from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, SPOT_ACTION, Answer, Metadata
+from userdata.agent.aws.imds import (
+    GROUP_TAG,
+    IDENTITY,
+    LIFECYCLE_STATE,
+    MARKET,
+    SPOT_ACTION,
+    Answer,
+    Metadata,
+)
 from userdata.agent.config.names import UNIT_RUN, UNIT_VOLUME
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Running
@@ -62,6 +70,7 @@ class InstanceMetadata(Metadata):
                     "availabilityZone": self._instance["Placement"]["AvailabilityZone"],
                     "region": self._region,
                     "instanceType": self._instance["InstanceType"],
+                    "pendingTime": self._instance["LaunchTime"].strftime("%Y-%m-%dT%H:%M:%SZ"),
                 }
             )
         if path == SPOT_ACTION and self.deadline is not None:
@@ -70,6 +79,8 @@ class InstanceMetadata(Metadata):
         if path == LIFECYCLE_STATE and group:
             # The target state: also while a launch hook waits it is to be in service.
             return "Terminated" if self.is_released else "InService"
+        if path == MARKET:
+            return str(self._instance.get("InstanceLifecycle", "on-demand"))
         if path == GROUP_TAG:
             return group
         return None

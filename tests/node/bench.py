@@ -31,6 +31,7 @@ class JobList:
     def __init__(self) -> None:
         self.marks: list[str] = []
         self.reasons: list[str] = []
+        self.again = 0
         self.hosts: list[float] = []
         """The newest checkpoint at each fault of a host."""
 
@@ -46,6 +47,9 @@ class JobList:
             self.hosts.clear()
         self.hosts.append(checkpoint)
         return len(self.hosts)
+
+    def retries(self) -> int:
+        return self.again
 
     def take_down(self) -> None:
         self.marks.append("taken down")
@@ -83,6 +87,7 @@ class Bench:
         self.make_ready: Callable[[], None] = lambda: None
         self.host = SystemHost()
         self.results: Any = None
+        self.record: Any = None
 
     def spawn(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen[bytes]:
         self.starts.append(self.clock.monotonic())
@@ -124,6 +129,7 @@ class Bench:
             self.spawn,
             self.output,
             results=self.results,
+            record=self.record,
         )
 
     def stand_still(self) -> None:

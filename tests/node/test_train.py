@@ -174,3 +174,11 @@ def test_a_renewal_that_fails_for_another_reason_does_not(bench: Bench) -> None:
     bench.clock.on_sleep = lambda s: (bench.tmp / "stop").touch() if len(renewals) >= 3 else None
     assert trainer.run() == "done"
     assert {round(b - a, 1) for a, b in pairwise(renewals)} == {30.0}
+
+
+def test_what_a_failed_run_has_left_does_not_end_the_one_that_is_tried_again(bench: Bench) -> None:
+    bench.stand_still()
+    assert bench.trainer("touch $GPU_SPOT_DONE").run() == "done"
+    bench.job.again = 1
+    assert bench.trainer("exit 3").run() == "failed"
+    assert bench.job.marks[-2:] == ["failed", "taken down"]

@@ -10,6 +10,7 @@ import json
 import time
 import urllib.parse
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from userdata.agent.aws import plain_http
@@ -21,6 +22,7 @@ DEFAULT_URL: Final = "http://169.254.169.254"
 SPOT_ACTION: Final = "/latest/meta-data/spot/instance-action"
 REBALANCE: Final = "/latest/meta-data/events/recommendations/rebalance"
 LIFECYCLE_STATE: Final = "/latest/meta-data/autoscaling/target-lifecycle-state"
+MARKET: Final = "/latest/meta-data/instance-life-cycle"
 GROUP_TAG: Final = "/latest/meta-data/tags/instance/aws:autoscaling:groupName"
 IDENTITY: Final = "/latest/dynamic/instance-identity/document"
 
@@ -43,12 +45,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class InstanceFacts:
-    """Who we are: the parts of the identity document that the agent needs."""
+    """Who we are: the parts of the identity document that the agent needs.
+
+    ``launched`` is in epoch seconds, 0 where the document does not say it.
+    """
 
     instance: str
     zone: str
     region: str
     instance_type: str
+    launched: float = 0.0
 
 
 class Metadata:
@@ -81,7 +87,7 @@ class Metadata:
         return answer
 
     def identity(self) -> InstanceFacts:
-        """Return the instance's id, zone, region and type."""
+        """Return the instance's id, zone, region, type and launch."""
         answer = self.get(IDENTITY)
         if answer is None:
             raise MetadataUnavailableError(f"metadata {IDENTITY}: status 404")
@@ -91,11 +97,17 @@ class Metadata:
             zone=document["availabilityZone"],
             region=document["region"],
             instance_type=document["instanceType"],
+            launched=_launch(document.get("pendingTime")),
         )
 
     def lifecycle_state(self) -> str:
         """Return the target lifecycle state, such as ``InService``; empty outside an Auto Scaling group."""
         answer = self.get(LIFECYCLE_STATE)
+        return answer.text.strip() if answer else ""
+
+    def market(self) -> str:
+        """Return how the instance was bought: ``spot``, ``on-demand`` or another word of AWS's; or none."""
+        answer = self.get(MARKET)
         return answer.text.strip() if answer else ""
 
     def auto_scaling_group(self) -> str:
@@ -128,6 +140,14 @@ class Metadata:
 def is_warmed(lifecycle_state: str) -> bool:
     """Tell whether the instance is on its way into the warm pool, or in it: then it must keep quiet."""
     return lifecycle_state.startswith("Warmed:")
+
+
+def _launch(text: object) -> float:
+    """Read the launch, ``pendingTime`` (EC2 user guide, "Instance identity documents"); 0 for none."""
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _epoch(header: str) -> float | None:

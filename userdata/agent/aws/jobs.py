@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from userdata.agent.aws.clients import as_agent_error
@@ -32,10 +33,17 @@ def item(dynamodb: DynamoDBClient, table: str, job: str) -> dict[str, Any]:
     return dict(found.get("Item", {}))
 
 
+def retries(item: Mapping[str, Any], revision: str) -> int:
+    """Return how often people have let a run of ``revision`` begin again, from the job's item."""
+    told = item.get("retries", {}).get("M", {})
+    return int(told["count"]["N"]) if told.get("revision", {}).get("S") == revision else 0
+
+
 class Jobs:
     """One job's ``state``, ``reason``, ``revision`` (S) and ``changed`` (N, epoch seconds), beside its lease.
 
     ``hostFaults`` (M) counts hosts in a row that were to blame: ``count``, ``checkpoint``, ``revision``.
+    ``retries`` (M) counts how often people have let a failed run begin again: ``count``, ``revision``.
 
     A state counts for the revision that it was written for: a new revision in the stack file is a new run.
     """
@@ -54,14 +62,14 @@ class Jobs:
         self._ssm = ssm
         self._table = table
         self._job = job
-        self._revision = revision
+        self.revision = revision
         self._finished_parameter = finished_parameter
         self._clock = clock
 
     def finished(self) -> bool:
         """Tell whether this revision of the job is done or has failed for good."""
         item = self._item()
-        same = item.get("revision", {}).get("S") == self._revision
+        same = item.get("revision", {}).get("S") == self.revision
         return same and item.get("state", {}).get("S") in ("done", "failed")
 
     def mark(self, state: JobState, reason: str = "") -> None:
@@ -70,7 +78,7 @@ class Jobs:
 
         values: dict[str, Any] = {
             ":state": {"S": state},
-            ":revision": {"S": self._revision},
+            ":revision": {"S": self.revision},
             ":now": {"N": str(int(self._clock.wall()))},
             ":done": {"S": "done"},
             ":reason": {"S": reason[:_LONGEST_REASON]},
@@ -95,6 +103,14 @@ class Jobs:
             raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None
         log.info("job marked", job=self._job, state=state, reason=reason)
 
+    def retries(self) -> int:
+        """Return how often people have let this revision begin again after it had failed.
+
+        Raises:
+            AgentError: the table does not answer.
+        """
+        return retries(self._item(), self.revision)
+
     def count_host_fault(self, checkpoint: float) -> int:
         """Count a host's fault; return how many there were in a row, this one included.
 
@@ -107,11 +123,11 @@ class Jobs:
         from botocore.exceptions import BotoCoreError, ClientError
 
         before = self._item().get("hostFaults", {}).get("M", {})
-        same = before.get("revision", {}).get("S") == self._revision
+        same = before.get("revision", {}).get("S") == self.revision
         seen = float(before.get("checkpoint", {}).get("N", "0"))
         count = 1 + (int(before["count"]["N"]) if same and int(checkpoint) <= seen else 0)
         said = {
-            "revision": {"S": self._revision},
+            "revision": {"S": self.revision},
             "count": {"N": str(count)},
             "checkpoint": {"N": str(int(checkpoint))},
         }
@@ -153,7 +169,7 @@ class Jobs:
 
         name = self._finished_parameter
         try:
-            self._ssm.put_parameter(Name=name, Value=self._revision, Type="String", Overwrite=True)
+            self._ssm.put_parameter(Name=name, Value=self.revision, Type="String", Overwrite=True)
         except (BotoCoreError, ClientError) as error:
             raise as_agent_error(f"parameter {name}", error) from None
-        log.info("said that the run has ended", parameter=name, revision=self._revision)
+        log.info("said that the run has ended", parameter=name, revision=self.revision)

@@ -52,10 +52,10 @@ job, its volume, a dataset in S3, volumes that came with the launch, the secret 
 results that go to S3, to prepare a dataset, to start from one that is prepared."""
 
 
-def _key(name: str) -> Conditions:
+def _key(name: str, operator: Literal["StringEquals", "StringLike"] = "StringEquals") -> Conditions:
     """Bound a table to items of one key. ForAllValues holds for no key at all, too: Null refuses that."""
     return {
-        "ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [name]},
+        f"ForAllValues:{operator}": {"dynamodb:LeadingKeys": [name]},
         "Null": {"dynamodb:LeadingKeys": "false"},
     }
 
@@ -99,6 +99,14 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
         ("dynamodb:GetItem", "dynamodb:UpdateItem"),
         (f"{_DYNAMODB}/{{job_table}}",),
         _key("{job}"),
+    ),
+    Permission(
+        # The job's history, an item for each of its last hundred instances.
+        "RecordJob",
+        ("run",),
+        ("dynamodb:GetItem", "dynamodb:PutItem"),
+        (f"{_DYNAMODB}/{{job_table}}",),
+        _key("{job}#??", "StringLike"),
     ),
     Permission(
         "EndJob",

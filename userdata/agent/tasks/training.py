@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -14,7 +14,7 @@ from userdata.agent.machine.errors import (
     ElsewhereError,
     LeaseLostError,
 )
-from userdata.agent.tasks import holding, job, preparing, snapshots
+from userdata.agent.tasks import holding, job, preparing, recording, snapshots
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from userdata.agent.work.checkout import Credentials
     from userdata.agent.work.environment import Workplace
     from userdata.agent.work.inspection import Inspector
+    from userdata.agent.work.record import Recorder
     from userdata.agent.work.train import Trainer, TrainingPlace
 
 _LEFT_ALONE: Final = "+10"
@@ -53,7 +54,9 @@ def run(node: Node) -> int:
         return 0
     keeper = _keeper(node)
     ahead = snapshots.ahead(node, lambda: not stop.told and not node.is_taken())
-    trainer = _trainer(node, jobs, keeper, ahead.look if ahead else lambda: None)
+    record = recording.recorder(node, jobs.revision)
+    looks = [one.look for one in (ahead, record) if one is not None]
+    trainer = _trainer(node, jobs, keeper, looks, record)
     node.on_sigterm(trainer.stop)
     if stop.told:
         trainer.stop()
@@ -63,6 +66,8 @@ def run(node: Node) -> int:
     except (LeaseLostError, preparing.NotKeptError):
         holding.let_go(node)
         raise
+    if record is not None:
+        record.ended(outcome)
     if outcome == "host":
         _replace(node)
         return 0
@@ -83,7 +88,9 @@ def _login(node: Node, training: Training) -> Credentials | None:
     return credentials(training.repository_secret, secrets.read(client, training.repository_secret))
 
 
-def _trainer(node: Node, jobs: Jobs, keeper: Keeper, look_after: Callable[[], None]) -> Trainer:
+def _trainer(
+    node: Node, jobs: Jobs, keeper: Keeper, looks: Sequence[Callable[[], None]], record: Recorder | None
+) -> Trainer:
     from userdata.agent.aws.bell import Bell
     from userdata.agent.tasks.environment import job_environment
     from userdata.agent.work.train import Trainer, TrainingPlace
@@ -91,6 +98,11 @@ def _trainer(node: Node, jobs: Jobs, keeper: Keeper, look_after: Callable[[], No
     config, training = node.config, job.training(node)
     place = TrainingPlace(job.code(node), node.data, node.directory, job.artifacts(node))
     within = job_environment(node, place.code)
+
+    def look_after() -> None:
+        for look in looks:
+            look()
+
     return Trainer(
         training,
         place,
@@ -106,6 +118,7 @@ def _trainer(node: Node, jobs: Jobs, keeper: Keeper, look_after: Callable[[], No
         within=within,
         look_after=look_after,
         results=_results(node, place),
+        record=record,
     )
 
 

@@ -36,6 +36,10 @@ class JobTable(Protocol):
         """Write the job's state, and why."""
         ...
 
+    def retries(self) -> int:
+        """Return how often people have let this run begin again after it had failed."""
+        ...
+
     def count_host_fault(self, checkpoint: float) -> int:
         """Count a host's fault; return how many there were in a row whose newest checkpoint was this one."""
         ...

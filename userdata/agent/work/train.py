@@ -29,6 +29,7 @@ from userdata.agent.work.heart import Heart
 from userdata.agent.work.judge import HostInspector, JobTable, Judge, RunEnd
 from userdata.agent.work.output import Output
 from userdata.agent.work.process import JobProcess, Process, Spawn
+from userdata.agent.work.record import Recorder
 from userdata.agent.work.stall import Signs, Stillness
 
 _LOOK_EVERY: Final = 0.5
@@ -89,6 +90,7 @@ class Trainer:
         within: where the command runs; None: with what the machine image has.
         look_after: called again and again beside all that; it returns at once.
         results: brings to S3 what the command leaves behind; None: it stays on the volume.
+        record: writes down when the command starts and ends; None: nobody does.
     """
 
     def __init__(
@@ -108,6 +110,7 @@ class Trainer:
         within: Workplace | None = None,
         look_after: Callable[[], None] = lambda: None,
         results: Artifacts | None = None,
+        record: Recorder | None = None,
     ) -> None:
         self._look_after_more = look_after
         self._training = training
@@ -124,11 +127,13 @@ class Trainer:
         self._output = output or Output()
         self._within = within or OfTheImage(training.user)
         self._results = results
+        self._record = record
         self._time_is_up = math.inf
         self._process: JobProcess | None = None
         self._stopping = False
         self._is_ready = False
         self._judge = Judge(training, job, inspector, ring, clock, self._look_after)
+        self._retries = 0
         self._newest = 0.0
         """When the newest checkpoint was changed, as seen last."""
 
@@ -139,8 +144,12 @@ class Trainer:
 
     @property
     def done_file(self) -> Path:
-        """The file by which the command says that nothing is left to do."""
-        return self.checkpoints / f".done-{self._training.revision}"
+        """The file by which the command says that nothing is left to do.
+
+        A run that people let begin again has another one: what the failed run left says nothing of it.
+        """
+        again = f"-{self._retries}" if self._retries else ""
+        return self.checkpoints / f".done-{self._training.revision}{again}"
 
     def stop(self) -> None:
         """Tell the command, and all of its process group, to save and end (SIGTERM, once).
@@ -174,6 +183,7 @@ class Trainer:
 
     def _run(self) -> RunEnd:
         self._job.mark("running")
+        self._retries = self._job.retries()
         while not self._stopping:
             before = self._look_for_checkpoint()
             try:
@@ -236,7 +246,11 @@ class Trainer:
         self._process = JobProcess(started, self._host, self._clock, user)
         if self._stopping:  # told between the check and the start
             self.stop()
+        if self._record is not None:
+            self._record.started()
         failure = self._watch(self._process)
+        if self._record is not None:
+            self._record.stopped()
         self._output.settle()
         return failure
 

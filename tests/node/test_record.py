@@ -1,0 +1,176 @@
+"""What an instance writes down of its time with a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import boto3
+import pytest
+
+from tests import models
+from tests.node.bench import Bench
+from tests.node.clocks import FakeClock
+from tests.node.metadata import MetadataServer
+from userdata.agent.aws import tenures
+from userdata.agent.aws.tenures import Tenure, TenureTable
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.work import notice
+from userdata.agent.work.record import EVERY, Recorder
+from userdata.agent.work.train import newest_checkpoint
+
+BEGUN = Tenure(7, "a" * 40, "i-1", "g6.xlarge", "us-west-2a", "spot", "primary", 900.0, 1000.0, 1000.0)
+
+
+class Pages:
+    """A store that keeps every write; ``fails``: it does not answer."""
+
+    def __init__(self) -> None:
+        self.written: list[Tenure] = []
+        self.fails = False
+
+    def read(self, token: int) -> Tenure | None:
+        if self.fails:
+            raise AgentError("no answer")
+        return next((one for one in reversed(self.written) if one.token == token), None)
+
+    def write(self, tenure: Tenure) -> None:
+        if self.fails:
+            raise AgentError("no answer")
+        self.written.append(tenure)
+
+
+class Case:
+    def __init__(self, clock: FakeClock, folder: Path) -> None:
+        self.clock, self.folder, self.pages, self.newest = clock, folder, Pages(), 0.0
+        self.begin()
+
+    def begin(self, tenure: Tenure = BEGUN) -> None:
+        self.recorder = Recorder(self.pages, tenure, lambda: self.newest, self.clock, self.folder)
+
+    @property
+    def last(self) -> Tenure:
+        return self.pages.written[-1]
+
+    def work(self, seconds: float) -> None:
+        for _ in range(round(seconds)):
+            self.clock.advance(1.0)
+            self.recorder.look()
+
+
+@pytest.fixture
+def case(clock: FakeClock, tmp_path: Path) -> Case:
+    return Case(clock, tmp_path)
+
+
+def test_it_writes_once_a_minute_and_no_more(case: Case) -> None:
+    case.recorder.started()
+    case.work(600)
+    assert len(case.pages.written) == 1 + 600 / EVERY
+    assert case.last.seen == case.clock.wall()
+    case.recorder.stopped()
+    case.recorder.ended("done")
+    assert (case.last.end, case.last.stopped, case.last.starts) == ("done", case.clock.wall(), 1)
+
+
+def test_a_notice_is_written_at_once(case: Case) -> None:
+    case.recorder.started()
+    case.work(5)
+    told = replace(notice.from_lifecycle("Terminated", case.clock.wall(), 120.0), kind="spot")
+    notice.write(case.folder, told)
+    case.work(1)
+    assert (case.last.told, case.last.cause) == (told.seen, "spot")
+    case.work(30)
+    assert len(case.pages.written) == 2
+
+
+def test_restarts_here_count_what_they_lose_each_by_itself(case: Case) -> None:
+    case.recorder.started()
+    first = case.clock.wall()
+    case.work(100)
+    case.recorder.stopped()
+    case.work(5)
+    case.recorder.started()  # from nothing: a hundred seconds were in vain
+    case.work(50)
+    case.newest = case.clock.wall()
+    case.work(20)
+    case.recorder.stopped()
+    case.work(5)
+    case.recorder.started()  # from a checkpoint that is 20 s old
+    assert (case.last.lost, case.last.starts, case.last.started) == (pytest.approx(120), 3, first)
+
+
+def test_an_agent_that_was_started_again_goes_on_with_what_it_wrote(case: Case) -> None:
+    case.recorder.started()
+    case.work(130)
+    case.begin(replace(BEGUN, began=case.clock.wall()))
+    case.recorder.started()
+    assert (case.last.starts, case.last.began) == (2, 1000.0)
+    assert case.last.lost == pytest.approx(120)  # it was seen at work ten seconds before
+    case.begin(replace(BEGUN, token=8))
+    case.recorder.started()
+    assert (case.last.token, case.last.starts) == (8, 1)
+
+
+def test_a_table_that_does_not_answer_keeps_nobody_from_work(case: Case) -> None:
+    case.pages.fails = True
+    case.begin()
+    case.recorder.started()
+    case.work(120)
+    case.pages.fails = False
+    case.work(61)
+    assert case.last.starts == 1
+    assert case.last.seen > BEGUN.began
+
+
+def test_a_trainer_tells_when_its_command_starts_and_ends(
+    tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer
+) -> None:
+    bench = Bench(tmp_path, clock, metadata_server)
+    case = Case(clock, tmp_path)
+    case.recorder = Recorder(case.pages, BEGUN, lambda: newest_checkpoint(bench.checkpoints), clock, tmp_path)
+    bench.record = case.recorder
+    bench.stand_still()
+    (bench.checkpoints / "step-1").touch()
+    assert bench.trainer("exit 3", restarts=1).run() == "failed"
+    bench.close()
+    assert [(one.starts, one.stopped > 0) for one in case.pages.written] == [
+        (1, False),
+        (1, True),
+        (2, False),
+        (2, True),
+    ]
+    assert case.last.resumed == (bench.checkpoints / "step-1").stat().st_mtime
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[TenureTable]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with models.moto():
+        dynamodb = boto3.client("dynamodb", region_name="us-west-2")
+        dynamodb.create_table(
+            TableName="jobs",
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
+        )
+        yield TenureTable(dynamodb, "jobs", "resnet")
+
+
+def test_the_table_keeps_the_last_hundred(table: TenureTable) -> None:
+    told = replace(BEGUN, started=1767571200.25, told=1767574800.0, cause="spot", end="stopped")
+    table.write(told)
+    assert table.read(7) == told
+    assert table.read(7 + tenures.KEPT) is None
+    table.write(replace(told, token=7 + tenures.KEPT))
+    assert table.read(7) is None
+
+
+def test_what_nobody_of_ours_writes_is_no_tenure() -> None:
+    item = tenures.dump("resnet", BEGUN)
+    assert item["job"] == {"S": "resnet#07"}
+    for broken in ({}, {**item, "seen": {"S": "x"}}, {**item, "seen": {"N": "x"}}):
+        with pytest.raises(ValueError, match="malformed tenure"):
+            tenures.parse(broken)

@@ -15,6 +15,7 @@ _COMMANDS: Final = (
     "gpu_spot.commands.aws_check",
     "gpu_spot.commands.demo",
     "gpu_spot.commands.deploy",
+    "gpu_spot.commands.jobs",
     "gpu_spot.commands.pin_images",
     "gpu_spot.commands.preflight",
     "gpu_spot.commands.replay",

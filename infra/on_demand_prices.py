@@ -35,6 +35,11 @@ _PRICES: Final = {
 }
 
 
+def price(instance_type: str, region: str) -> float | None:
+    """Return what an instance of a type costs on-demand; None where nobody knows."""
+    return _PRICES.get(instance_type) if region in _REGIONS else None
+
+
 def in_place_of(
     types: Sequence[str], region: str, weights: Mapping[str, int], *, in_order: bool
 ) -> dict[str, float]:

@@ -32,13 +32,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spot_work": {"pika"},
     "gpu_spot": {"pulumi_on_moto"},
     "gpu_spot.commands": {
-        *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "live", "market", "preflight", "report")),
+        *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "jobs", "live", "market", "preflight", "report")),
         *("pulumi_on_moto", "rich"),
         *("infra.accelerators", "infra.schema", "infra.settings", "boto3", "botocore", "yaml"),
     },
-    "gpu_spot.facts": {"gpu_spot.market"},
+    "gpu_spot.facts": {"gpu_spot.jobs", "gpu_spot.market"},
+    "gpu_spot.jobs": {
+        *("infra.on_demand_prices", "lambdas.core", "lambdas.aws"),
+        *("userdata.agent.aws", "userdata.agent.config", "userdata.agent.work.record"),
+    },
     "gpu_spot.live": {
-        *("gpu_spot.facts", "gpu_spot.market", "gpu_spot.nodes"),
+        *("gpu_spot.facts", "gpu_spot.jobs", "gpu_spot.market", "gpu_spot.nodes"),
         *("lambdas.core", "lambdas.aws", "userdata.agent.config", "pulumi_on_moto", "moto"),
     },
     "gpu_spot.market": {"lambdas.core"},
@@ -61,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("infra.accelerators", "infra.schema", "infra.settings"),
         *("lambdas.core.model", "lambdas.core.names", "pulumi_on_moto", "boto3", "botocore"),
     },
-    "gpu_spot.report": {"gpu_spot.facts", "gpu_spot.market", "lambdas.core", "plotly", "rich"},
+    "gpu_spot.report": {"gpu_spot.facts", "gpu_spot.jobs", "gpu_spot.market", "lambdas.core", "plotly", "rich"},
 }
 
 

@@ -16,9 +16,11 @@ from gpu_spot.commands import project
 from gpu_spot.commands.progress import TerminalProgress
 from gpu_spot.facts.run import Run
 from gpu_spot.facts.summary import summarise
+from gpu_spot.jobs import account
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.rehearsal import Wishes, rehearse
 from gpu_spot.market.supply import trace
+from gpu_spot.report.jobs import job_card
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
 from gpu_spot.report.summary import render_summary
@@ -124,7 +126,13 @@ def _report(out: Path, finished: Run, console: Console) -> None:
     (out / "report.html").write_text(render(finished), encoding="utf-8")
     write_plot(finished, out / "plot.svg")
     console.print(render_summary(summary))
-    for name in ("summary.json", "report.html", "plot.svg"):
+    written = ["summary.json", "report.html", "plot.svg"]
+    if finished.job is not None:
+        text = json.dumps(account.to_json(finished.job), indent=2)
+        (out / "job.json").write_text(text + "\n", encoding="utf-8")
+        console.print(job_card(finished.job))
+        written.append("job.json")
+    for name in written:
         console.print(str(out / name), soft_wrap=True)
 
 

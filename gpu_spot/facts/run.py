@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gpu_spot.facts.moves import JobEnding, Travels
+from gpu_spot.jobs.account import JobAccount
 from gpu_spot.market.replay.ledger import Ledger
 from gpu_spot.market.rules import TICK_SECONDS, Rules
 from gpu_spot.market.supply.spot import SpotMarket
@@ -34,7 +35,7 @@ class Run:
     (``type@zone``), ``capacities`` is what each could give (``capacity_changes``). ``resources`` are (type,
     name) pairs. ``ticks_played`` of all ticks had to be computed, in ``wall_seconds`` of real time.
     ``travels`` is how a training job moved, None for a service; ``outcome`` what became of one whose own
-    command was run.
+    command was run; ``job`` what `gpu-spot jobs show` tells of it at the end.
     """
 
     stack: str
@@ -55,6 +56,7 @@ class Run:
     wall_seconds: float
     travels: Travels | None = None
     outcome: JobEnding | None = None
+    job: JobAccount | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` where the parts don't belong together."""

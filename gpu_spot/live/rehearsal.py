@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from gpu_spot.facts.run import Run, capacity_changes
+from gpu_spot.jobs.account import JobAccount
+from gpu_spot.jobs.reader import JobReader
 from gpu_spot.live import preparing
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.fleets import CloudFleet, TrainingFleet
@@ -106,6 +108,7 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
             nodes.advance(start + ticks * TICK_SECONDS)
         travels = None if nodes is None else nodes.travels()
         outcome = None if nodes is None or job is None else job.outcome(nodes)
+        account = None if nodes is None else _account(cloud, view.name)
     return Run(
         stack=stack,
         group=view.name,
@@ -125,6 +128,7 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
         wall_seconds=time.perf_counter() - started,
         travels=travels,
         outcome=outcome,
+        job=account,
     )
 
 
@@ -135,6 +139,12 @@ def _group(cloud: LocalCloud, name: str | None) -> GroupView:
         stack = cloud.deployment.stack
         raise LocalCloudError(f"stack {stack!r} declares no capacity group, at least one is needed")
     return next(view for view in cloud.groups() if not view.prepares)
+
+
+def _account(cloud: LocalCloud, job: str) -> JobAccount:
+    """Return what people are told of a job; the account is read as it is on AWS."""
+    region = cloud.clients.region
+    return JobReader(cloud.clients, cloud.deployment.stack, region, lambda: cloud.clock.now).shown(job)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from gpu_spot.facts.moves import PARTS, Move, Travels
-from gpu_spot.report.text import CAUSES, clock, counted, duration
+from gpu_spot.report.text import CAUSES, clock, counted, duration, span
 
 
 def moves_table(travels: Travels) -> str:
@@ -71,7 +71,4 @@ def _cell(label: str, shown: str) -> str:
 
 
 def _span(seconds: float) -> str:
-    if round(seconds) == 0:
-        return "–"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}"
+    return span(seconds) if round(seconds) else "–"

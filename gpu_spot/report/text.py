@@ -45,6 +45,13 @@ def duration(minutes: float) -> str:
     return f"{minute} min"
 
 
+def span(seconds: float) -> str:
+    """Return a length of time as minutes and seconds, from an hour on with hours."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    return f"{hours}:{minute:02d}:{rest:02d}" if hours else f"{minute}:{rest:02d}"
+
+
 def clock(at: float) -> str:
     """Return epoch second ``at`` as date and time (UTC)."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")

@@ -57,11 +57,7 @@ def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str,
 
     One broken group does not keep the others from being looked after.
     """
-    raw: dict[str, dict[str, str]] = {}
-    for page in ssm.get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True):
-        for parameter in page["Parameters"]:
-            group, _, leaf = parameter["Name"].removeprefix(f"{root}/").partition("/")
-            raw.setdefault(group, {})[leaf] = parameter["Value"]
+    raw = leaves_of(ssm, root)
     groups: dict[str, GroupSettings] = {}
     errors: dict[str, ParameterError] = {}
     for name, leaves in sorted(raw.items()):
@@ -70,6 +66,16 @@ def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str,
         except ParameterError as error:
             errors[name] = error
     return groups, errors
+
+
+def leaves_of(ssm: SSMClient, root: str) -> dict[str, dict[str, str]]:
+    """Return the parameters below ``root``: by group, then by what follows the group's name."""
+    raw: dict[str, dict[str, str]] = {}
+    for page in ssm.get_paginator("get_parameters_by_path").paginate(Path=root, Recursive=True):
+        for parameter in page["Parameters"]:
+            group, _, leaf = parameter["Name"].removeprefix(f"{root}/").partition("/")
+            raw.setdefault(group, {})[leaf] = parameter["Value"]
+    return raw
 
 
 def parse(
@@ -86,7 +92,7 @@ def parse(
     except (TypeError, ValueError) as error:
         raise ParameterError(f"parameter {name}/config: {error}") from None
     prepared = {group: one.get(names.PARAMETER_PREPARED, "") for group, one in (stack or {}).items()}
-    target = 0 if _waits(name, config, prepared) else _target(name, leaves, config)
+    target = 0 if waits(name, config, prepared) else _target(name, leaves, config)
     group = Group(
         name=name,
         target=target,
@@ -119,7 +125,7 @@ def _sides(config: GroupConfig) -> dict[Side, SideHandle]:
     return sides
 
 
-def _waits(name: str, config: GroupConfig, prepared: Mapping[str, str]) -> bool:
+def waits(name: str, config: GroupConfig, prepared: Mapping[str, str]) -> bool:
     """Tell whether a group has nothing to do: its dataset is not prepared yet, or was by itself."""
     if not config.dataset:
         return False

@@ -50,7 +50,7 @@ class Authorisation:
         """One item, of which conditions see the partition key."""
         table = self._clients("dynamodb").describe_table(TableName=params["TableName"])["Table"]
         [key] = [part["AttributeName"] for part in table["KeySchema"] if part["KeyType"] == "HASH"]
-        [value] = params["Key"][key].values()
+        [value] = params["Key" if "Key" in params else "Item"][key].values()
         yield table["TableArn"], {"dynamodb:LeadingKeys": [value]}
 
     def queue(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
@@ -183,7 +183,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "cloudwatch:PutMetricData": Authorisation.namespace,
     "dynamodb:DeleteItem": Authorisation.item,
     "dynamodb:GetItem": Authorisation.item,
-    "dynamodb:PutItem": Authorisation.table,
+    "dynamodb:PutItem": Authorisation.item,
     "dynamodb:Query": Authorisation.table,
     "dynamodb:UpdateItem": Authorisation.item,
     "ec2:AttachVolume": Authorisation.volume,

@@ -1,0 +1,161 @@
+"""``gpu-spot jobs``: watch and steer the training jobs of a deployed stack."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+from rich.console import Console, RenderableType
+from rich.live import Live
+
+from gpu_spot.commands import project
+from gpu_spot.jobs import account
+from gpu_spot.jobs.logs import JobLog
+from gpu_spot.jobs.reader import JobError, JobReader
+from gpu_spot.jobs.steering import Steering
+from gpu_spot.preflight.account import ClientOf, connect
+from gpu_spot.report.jobs import job_card, jobs_table
+from pulumi_on_moto import load
+
+LOOK_EVERY: Final = 5.0
+"""Seconds between two looks of ``--watch`` and ``logs --follow``."""
+
+_PROFILE_KEY: Final = "aws:profile"
+_UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_STEERING: Final = {
+    "stop": "end a run without failing it: it saves, its volume stays, its capacity goes",
+    "resume": "let a stopped run go on",
+    "retry": "let a failed run begin again, with nothing counted against it",
+}
+
+
+def add_parser(commands: Any) -> None:
+    """Add the sub-command to an ``argparse`` sub-parsers object."""
+    parser = commands.add_parser("jobs", help="watch and steer the training jobs of a deployed stack")
+    parser.set_defaults(run=run, action="list", json=False, watch=False)
+    _of_stack(parser, stack="dev", profile=None)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    actions.required = False
+    _watching(actions, "list", "every job, its state and its host (the default)")
+    _watching(actions, "show", "one job: its state and the timeline of its run").add_argument("job")
+    logs = _action(actions, "logs", "what its instances have said")
+    logs.add_argument("job")
+    logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+    logs.add_argument(
+        "--since",
+        type=_length,
+        default=3600.0,
+        metavar="TIME",
+        help="how far back, such as 90s, 10m, 2h, 1d (1h)",
+    )
+    for name, text in _STEERING.items():
+        _action(actions, name, text).add_argument("job")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look or act in the account of the caller's credentials; raise ``LocalCloudError`` or ``JobError``."""
+    config = load(project.find(), args.stack)
+    profile = args.profile or config.values.get(_PROFILE_KEY)
+    asked = connect(config.region, profile)
+    return act(args, asked.clients, config.region)
+
+
+def act(
+    args: argparse.Namespace,
+    clients: ClientOf,
+    region: str,
+    wait: Callable[[], bool] | None = None,
+) -> int:
+    """Do what the arguments say through ``clients``; ``wait`` as in `JobLog.follow`, here until Ctrl-C."""
+    reader = JobReader(clients, args.stack, region)
+    try:
+        if args.action in _STEERING:
+            steering = Steering(clients, args.stack, reader)
+            print_line(getattr(steering, args.action)(args.job))
+        elif args.action == "logs":
+            _logs(args, clients, reader, wait or _wait)
+        else:
+            _look(args, reader, wait or _wait)
+    except (BotoCoreError, ClientError) as error:
+        raise JobError(f"stack {args.stack!r} in {region}: {error}") from None
+    return 0
+
+
+def print_line(text: str) -> None:
+    """Print one line as it is."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def _look(args: argparse.Namespace, reader: JobReader, wait: Callable[[], bool]) -> None:
+    if args.json:
+        if args.action == "show":
+            told: Any = account.to_json(reader.shown(args.job))
+        else:
+            told = [account.to_json(job) for job in reader.listed()]
+        print_line(json.dumps(told, indent=2))
+        return
+
+    def seen() -> RenderableType:
+        if args.action == "show":
+            return job_card(reader.shown(args.job))
+        return jobs_table(reader.listed(), args.stack)
+
+    console = Console()
+    if not args.watch:
+        console.print(seen())
+        return
+    with Live(seen(), console=console, auto_refresh=False) as live:
+        while wait():
+            live.update(seen(), refresh=True)
+
+
+def _logs(args: argparse.Namespace, clients: ClientOf, reader: JobReader, wait: Callable[[], bool]) -> None:
+    since = reader.one(args.job).now - args.since
+    log = JobLog(clients("logs"), args.stack, args.job)
+    for line in log.follow(since, wait) if args.follow else log.read(since):
+        at = datetime.fromtimestamp(line.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        print_line(f"{at} {line.instance} {line.text}")
+
+
+def _wait() -> bool:
+    time.sleep(LOOK_EVERY)
+    return True
+
+
+def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=text)
+    # What stands before the action counts unless it is said again behind it.
+    _of_stack(parser, stack=argparse.SUPPRESS, profile=argparse.SUPPRESS)
+    return parser
+
+
+def _watching(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
+    parser = _action(actions, name, text)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON")
+    form.add_argument("--watch", action="store_true", help="look again and again until Ctrl-C")
+    return parser
+
+
+def _of_stack(parser: argparse.ArgumentParser, stack: str, profile: str | None) -> None:
+    parser.add_argument("--stack", default=stack, help="the stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument(
+        "--profile",
+        default=profile,
+        help="the AWS profile (default: the stack's aws:profile, or AWS's own order)",
+    )
+
+
+def _length(text: str) -> float:
+    found = re.fullmatch(r"(\d{1,6})([smhd])", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a length of time such as 90s, 10m, 2h or 1d")
+    return float(found[1]) * _UNITS[found[2]]

@@ -74,8 +74,8 @@ def totals(story: Story) -> list[tuple[str, str]]:
     return [
         ("worked", f"{span(story.worked_seconds)} in {counted(len(story.chapters), 'stay')}"),
         ("interruptions", f"{story.interruptions}, {counted(story.moves, 'move')} to another zone"),
-        ("done again", span(story.lost_seconds)),
-        ("between hosts", span(story.away_seconds)),
+        ("redone", f"{span(story.lost_seconds)} of it"),
+        ("away", f"{span(story.away_seconds)} between hosts"),
         ("cost", f"about ${story.cost:,.2f} for instances, by public prices{unknown}"),
         *([("earlier", "not kept: the last hundred stays are")] if story.is_cut else []),
     ]
@@ -86,7 +86,7 @@ def row_of(one: Chapter) -> tuple[str, ...]:
     tenure = one.tenure
     return (
         clock(one.began if one.started is None else one.started),
-        f"{tenure.zone}  {tenure.instance_type}  {tenure.market or 'not known'}",
+        f"{tenure.zone} {tenure.instance_type} {tenure.market}".rstrip(),
         "never started" if one.started is None else span(one.worked_seconds),
         ENDINGS[one.ending],
         span(one.lost_seconds) if one.lost_seconds >= 0.5 else "–",
@@ -95,16 +95,18 @@ def row_of(one: Chapter) -> tuple[str, ...]:
     )
 
 
-COLUMNS: Final = ("from (UTC)", "where", "worked", "ended", "done again", "until it ran again", "about")
+COLUMNS: Final = ("from (UTC)", "where", "worked", "ended", "redone", "away", "about")
 """Of a timeline, as ``row_of`` fills them."""
 
 
 def _timeline(story: Story) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for number, column in enumerate(COLUMNS):
-        table.add_column(column, justify="right" if number in (2, 4, 5, 6) else "left", overflow="fold")
+        right = number in (2, 4, 5, 6)
+        table.add_column(column, justify="right" if right else "left", no_wrap=number == 0 or right)
     for one in story.chapters:
-        table.add_row(*row_of(one))
+        when, *cells = row_of(one)
+        table.add_row(when.partition("-")[2], *cells)  # without the year
     return table
 
 

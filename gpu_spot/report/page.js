@@ -53,7 +53,7 @@
     if (!target.matches("button.time")) return;
     const at = Number(target.value);
     zoom([at - HOUR, at + HOUR]);
-    const shows = target.closest("#moves") ? "volume" : "capacity";
+    const shows = target.closest("#moves, #job") ? "volume" : "capacity";
     document.getElementById(shows).scrollIntoView({ behavior: "smooth" });
   });
   document.getElementById("search").addEventListener("input", ({ target }) => {

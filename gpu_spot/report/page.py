@@ -17,6 +17,7 @@ from gpu_spot.facts.summary import summarise
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS
 from gpu_spot.report import series
 from gpu_spot.report.figures import figures
+from gpu_spot.report.job_timeline import job_timeline
 from gpu_spot.report.moves_table import moves_table
 from gpu_spot.report.plotting import Figure
 from gpu_spot.report.summary import headline, source
@@ -44,6 +45,7 @@ def render(run: Run) -> str:
         lead=escape(_lead(run, summary)),
         tiles="\n".join(_tile(*tile) for tile in _tiles(summary)),
         figures="\n".join(map(_figure, drawn)),
+        job="" if run.job is None else f"\n{job_timeline(run.job)}",
         moves="" if run.travels is None else f"\n{moves_table(run.travels)}",
         decisions_caption=escape(
             f"{counted(len(run.decisions), 'decision')}, {number(acting)} of them acted{limit}. "

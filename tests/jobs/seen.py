@@ -1,0 +1,55 @@
+"""Observations to judge: a job of one revision, seen at noon."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from gpu_spot.jobs.observed import JobHost, JobObserved, JobRow
+from lambdas.core.registry_item import Worker
+from userdata.agent.aws.tenures import Tenure
+
+NOW: Final = 1_767_614_400.0
+RUN: Final = "a" * 40
+
+
+def row(**more: Any) -> JobRow:
+    return JobRow(**{"state": "running", "revision": RUN, **more})
+
+
+def holding(instance: str, **more: Any) -> JobRow:
+    return row(holder=instance, lease_until=NOW + 60, **more)
+
+
+def worker(instance: str, state: Any = "ready", *, ago: float = 5.0, deadline: float | None = None) -> Worker:
+    return Worker("resnet", instance, 0, NOW - 600, NOW - ago, state, deadline)
+
+
+def host(instance: str, *, is_live: bool = True, zone: str = "us-west-2a", market: str = "spot") -> JobHost:
+    return JobHost(instance, "g6.xlarge", zone, market, NOW - 900, is_live)
+
+
+def tenure(token: int, instance: str, begin: float, until: float, **more: Any) -> Tenure:
+    """An instance that began to run the job so many seconds before noon, and saw it end so many before."""
+    told = Tenure(
+        token=token,
+        revision=RUN,
+        instance=instance,
+        instance_type="g6.xlarge",
+        zone="us-west-2a",
+        market="spot",
+        side="primary",
+        launched=NOW - begin - 200,
+        began=NOW - begin - 20,
+        seen=NOW - until,
+        started=NOW - begin,
+        restarted=NOW - begin,
+        starts=1,
+        stopped=NOW - until,
+        checkpoint=NOW - until,
+    )
+    return replace(told, **more)
+
+
+def job(**more: Any) -> JobObserved:
+    return JobObserved(**{"name": "resnet", "now": NOW, "run": RUN, "finished": "none", "target": 1, **more})

@@ -1,0 +1,140 @@
+"""A deployed stack with jobs, as far as `gpu-spot jobs` sees it, in moto; the job's agents are played."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
+import boto3
+import pytest
+
+from gpu_spot.jobs.reader import JobReader
+from lambdas.core import group_config, names, registry_item
+from lambdas.core.group_config import GroupConfig
+from lambdas.core.registry_item import Worker
+from tests import models
+from tests.jobs.seen import NOW, RUN
+from tests.node.clocks import FakeClock
+from userdata.agent.aws import tenures
+from userdata.agent.aws.jobs import Jobs
+from userdata.agent.aws.tenures import Tenure
+
+REGION: Final = "us-west-2"
+IMAGE: Final = "ami-12c6146b"
+SUFFIX: Final = "0a1b2c3"
+CONFIG: Final = GroupConfig(
+    kind="mixed-asg",
+    primary="p",
+    fallback="f",
+    base=0,
+    spot_percentage=100,
+    maximum=2,
+    slots={},
+    drain_seconds=20,
+    break_before_make=True,
+    policy="expected-cost",
+    run=RUN,
+)
+
+
+class Stack:
+    """The stack ``dev`` in an empty region; ``calls`` counts what is asked of AWS."""
+
+    def __init__(self) -> None:
+        self.calls: Counter[str] = Counter()
+        self.made: dict[str, Any] = {}
+        for short, keys in {"jobs": ["job"], "registry": ["group", "worker"], "memory": ["group"]}.items():
+            self("dynamodb").create_table(
+                TableName=f"gpu-spot-dev-{short}-{SUFFIX}",
+                BillingMode="PAY_PER_REQUEST",
+                KeySchema=[
+                    {"AttributeName": key, "KeyType": kind}
+                    for key, kind in zip(keys, ["HASH", "RANGE"], strict=False)
+                ],
+                AttributeDefinitions=[{"AttributeName": key, "AttributeType": "S"} for key in keys],
+            )
+        self.jobs, self.registry = (f"gpu-spot-dev-{short}-{SUFFIX}" for short in ("jobs", "registry"))
+
+    def __call__(self, service: str) -> Any:
+        if service not in self.made:
+            self.made[service] = boto3.client(service, region_name=REGION)  # type: ignore[call-overload]
+            self.made[service].meta.events.register("before-call", self._count)
+        return self.made[service]
+
+    def _count(self, model: Any, **_: Any) -> None:
+        self.calls[model.name] += 1
+
+    @property
+    def reader(self) -> JobReader:
+        return JobReader(self, "dev", REGION, lambda: NOW)
+
+    def parameter(self, group: str, leaf: str, value: str) -> None:
+        name = names.group_parameter("dev", group, leaf)
+        self("ssm").put_parameter(Name=name, Value=value, Type="String", Overwrite=True)
+
+    def finished(self, group: str) -> str:
+        name = names.group_parameter("dev", group, names.PARAMETER_FINISHED)
+        return str(self("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+
+    def group(self, name: str, **more: Any) -> None:
+        """A job's group, or a service's with ``run=""``."""
+        self.parameter(name, "config", group_config.dumps(replace(CONFIG, **more)))
+        self.parameter(name, "target", "1")
+        self.parameter(name, "control", '{"mode": "automatic"}')
+        self.parameter(name, "finished", "none")
+
+    def agent(self, job: str = "resnet", revision: str = RUN) -> Jobs:
+        """The job table as the node agent writes it."""
+        parameter = names.group_parameter("dev", job, names.PARAMETER_FINISHED)
+        return Jobs(self("dynamodb"), self("ssm"), self.jobs, job, revision, parameter, FakeClock())
+
+    def instance(self, job: str, zone: str = "us-west-2a") -> str:
+        tags = [{"Key": "gpu-spot:stack", "Value": "dev"}, {"Key": "gpu-spot:job", "Value": job}]
+        made = self("ec2").run_instances(
+            ImageId=IMAGE,
+            MinCount=1,
+            MaxCount=1,
+            InstanceType="g5.xlarge",
+            Placement={"AvailabilityZone": zone},
+            TagSpecifications=[{"ResourceType": "instance", "Tags": tags}],
+        )
+        return str(made["Instances"][0]["InstanceId"])
+
+    def beat(self, job: str, instance: str) -> None:
+        item = registry_item.dump(Worker(job, instance, 0, NOW - 600, NOW - 5, "ready"))
+        self("dynamodb").put_item(TableName=self.registry, Item=item)
+
+    def hold(self, job: str, instance: str, token: int) -> None:
+        self("dynamodb").update_item(
+            TableName=self.jobs,
+            Key={"job": {"S": job}},
+            UpdateExpression="SET holder = :me, leaseUntil = :until, #token = :token",
+            ExpressionAttributeNames={"#token": "token"},
+            ExpressionAttributeValues={
+                ":me": {"S": instance},
+                ":until": {"N": str(int(NOW + 60))},
+                ":token": {"N": str(token)},
+            },
+        )
+
+    def wrote(self, job: str, tenure: Tenure) -> None:
+        self("dynamodb").put_item(TableName=self.jobs, Item=tenures.dump(job, tenure))
+
+    def trains(self, job: str = "resnet") -> str:
+        """Let a job train; return its instance."""
+        instance = self.instance(job)
+        self.agent(job).mark("running")
+        self.hold(job, instance, 1)
+        self.beat(job, instance)
+        return instance
+
+
+@contextmanager
+def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with models.moto():
+        yield Stack()

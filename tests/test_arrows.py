@@ -32,7 +32,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spot_work": {"pika"},
     "gpu_spot": {"pulumi_on_moto"},
     "gpu_spot.commands": {
-        *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "jobs", "live", "market", "preflight", "report")),
+        *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "jobs", "live", "market")),
+        *("gpu_spot.preflight", "gpu_spot.report"),
         *("pulumi_on_moto", "rich"),
         *("infra.accelerators", "infra.schema", "infra.settings", "boto3", "botocore", "yaml"),
     },
@@ -65,7 +66,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("infra.accelerators", "infra.schema", "infra.settings"),
         *("lambdas.core.model", "lambdas.core.names", "pulumi_on_moto", "boto3", "botocore"),
     },
-    "gpu_spot.report": {"gpu_spot.facts", "gpu_spot.jobs", "gpu_spot.market", "lambdas.core", "plotly", "rich"},
+    "gpu_spot.report": {
+        *("gpu_spot.facts", "gpu_spot.jobs", "gpu_spot.market", "lambdas.core"),
+        *("plotly", "rich"),
+    },
 }
 
 

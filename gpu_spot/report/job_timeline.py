@@ -24,9 +24,10 @@ def job_timeline(job: JobAccount) -> str:
         for number, column in enumerate(COLUMNS)
     )
     rows = "\n".join(map(_row, story.chapters))
+    source = "As its instances wrote it down, and <code>gpu-spot jobs show</code> tells it."
     return f"""  <section class="card" id="job">
     <h2>The job {escape(job.seen.name)}: {escape(state)}</h2>
-    <p class="caption">{escape(told)}. As its instances wrote it down, and <code>gpu-spot jobs show</code> tells it.</p>
+    <p class="caption">{escape(told)}. {source}</p>
 {_strip(story)}
     <div class="scroll" tabindex="0" role="region" aria-label="Timeline of the job">
       <table class="moves">

@@ -1,0 +1,62 @@
+"""A training job in the rehearsed cloud that people stop, resume and watch by the command's own functions."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from typing import Any
+
+from gpu_spot import cli
+from gpu_spot.commands import jobs
+from gpu_spot.market.replay.ledger import Span
+from gpu_spot.market.rules import Rules
+from gpu_spot.nodes import boot, dataset
+from gpu_spot.nodes.group import playing
+from gpu_spot.nodes.process import TrainingProfile
+from tests.e2e.world import START, World, living, load
+from tests.live.moves import MINUTES, ZONES, market
+
+STEPS = 100
+STOP_AT, RESUME_AT, ENDS = 30, 60, 100
+# The last zone closes and opens all the time, so that every minute is played; the others sell always.
+RESTLESS = {ZONES[0]: range(0), ZONES[1]: range(0), ZONES[2]: range(0, MINUTES, 2)}
+
+
+def steered() -> dict[str, Any]:
+    """Stop it after half an hour, resume it as long after that, and let it come to its end."""
+    spot_alone = load("research", {"training[0].capacity.fallback.enabled": False})
+    with (
+        living(spot_alone) as world,
+        playing(world.clients, world.clock, TrainingProfile(steps=STEPS)) as nodes,
+    ):
+        data = boot.parse(world.cloud.boot_data("resnet"))
+        assert data.agent.volume is not None
+        dataset.stand_in(world.clients, data.agent.volume.dataset)
+        replay = market(world, nodes, Rules(warm_up_ticks=0, notice=1.0), RESTLESS)
+        states, alive, said = dict[int, str](), dict[int, int](), dict[str, str]()
+
+        def on_tick(tick: int, span: Span) -> None:
+            if tick >= STOP_AT and "stop" not in said:
+                said["stop"] = told(world, "stop", "resnet")
+            if tick >= RESUME_AT and "resume" not in said:
+                said["resume"] = told(world, "resume", "resnet")
+            states[tick] = json.loads(told(world, "list", "--json"))[0]["state"]
+            alive[tick] = len(world.cloud.alive("resnet"))
+
+        replay.run(ENDS, on_tick)
+        nodes.advance(START + ENDS * 60)
+        return {
+            "states": states,
+            "said": said,
+            "alive": alive,
+            "shown": json.loads(told(world, "show", "resnet", "--json")),
+        }
+
+
+def told(world: World, *words: str) -> str:
+    """What the command prints."""
+    args = cli.parser().parse_args(["jobs", "--stack", "research", *words])
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert jobs.act(args, world.clients, world.clients.region) == 0
+    return out.getvalue()

@@ -17,6 +17,7 @@ from gpu_spot.commands.progress import TerminalProgress
 from gpu_spot.facts.run import Run
 from gpu_spot.facts.summary import summarise
 from gpu_spot.jobs import account
+from gpu_spot.jobs.account import JobAccount
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.rehearsal import Wishes, rehearse
 from gpu_spot.market.supply import trace
@@ -85,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
             finished = rehearse(wishes, cloud, progress, started)
         _report(args.out, finished, console)
         if args.keep:
-            _keep(console, config.region)
+            _keep(console, config.region, args.stack, finished.job)
     return 0
 
 
@@ -136,11 +137,21 @@ def _report(out: Path, finished: Run, console: Console) -> None:
         console.print(str(out / name), soft_wrap=True)
 
 
-def _keep(console: Console, region: str) -> None:
-    """Serve the local cloud until the user ends it."""
+def _jobs_line(endpoint: str, stack: str) -> str:
+    """Return a shell command that watches the job in the served local cloud."""
+    return (
+        f"AWS_ENDPOINT_URL={endpoint} AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local "
+        f"gpu-spot jobs --stack {stack}"
+    )
+
+
+def _keep(console: Console, region: str, stack: str, job: JobAccount | None) -> None:
+    """Serve the local cloud until the user ends it; a rehearsed ``job`` can be watched there."""
     with server.serve() as endpoint:
         console.print("\nThe local cloud stays open; look around in it with the AWS CLI, Ctrl-C ends it:")
         console.print(server.command_line(endpoint, region), soft_wrap=True, markup=False)
+        if job is not None:
+            console.print(_jobs_line(endpoint, stack), soft_wrap=True, markup=False)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             while True:

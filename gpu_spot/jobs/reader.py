@@ -53,9 +53,8 @@ def find_tables(dynamodb: Any, stack: str) -> JobTables:
 
     Calls: one for each 100 tables of the region. Raises ``JobError`` where they are not there.
     """
-    listed = [
-        name for page in dynamodb.get_paginator("list_tables").paginate() for name in page["TableNames"]
-    ]
+    pages = dynamodb.get_paginator("list_tables").paginate()
+    listed: list[str] = [name for page in pages for name in page["TableNames"]]
 
     def one(short: str) -> str:
         pattern = re.compile(rf"gpu-spot-{re.escape(stack)}-{short}(-[0-9a-f]{{7}})?")

@@ -27,8 +27,10 @@ _STYLES: Final[Mapping[Phase, str]] = {
     "failed": "bold red",
 }
 ENDINGS: Final[Mapping[Ending, str]] = {
-    **CAUSES,
     "goes on": "goes on",
+    "notice": CAUSES["notice"],
+    "hand-over": CAUSES["hand-over"],
+    "loss": CAUSES["loss"],
     "host fault": "the host was to blame",
     "stopped": "stopped",
     "done": "done",

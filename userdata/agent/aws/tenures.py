@@ -80,7 +80,7 @@ def parse(item: Mapping[str, Any]) -> Tenure:
         raise ValueError(f"malformed tenure in the job table: {error!r}") from None
 
 
-def _value(name: str, value: Mapping[str, str]) -> str | int | float:
+def _value(name: str, value: Mapping[str, str]) -> Any:
     if name in _TEXTS:
         return value["S"]
     return int(value["N"]) if name in ("token", "starts") else float(value["N"])

@@ -17,6 +17,7 @@ from gpu_spot.nodes.process import TrainingProfile
 from gpu_spot.nodes.real import RealWork
 from gpu_spot.nodes.scheduler import Scheduler
 from gpu_spot.nodes.shared import Shared
+from gpu_spot.nodes.shipping import Shipper
 from gpu_spot.nodes.times import Times
 from gpu_spot.nodes.travels import travels
 from pulumi_on_moto.running.clock import SimulatedTime
@@ -43,8 +44,9 @@ class Nodes:
         self._clock = clock
         self._folder = folder
         self._scheduler = Scheduler(clock.now, self._move)
+        self.shipper = Shipper(lambda: clients("logs"), self._speaker, lambda: clock.now)
         self._context = NodeContext(
-            clients, self._scheduler, self.disks, self.shared, self.journal, profile, work
+            clients, self._scheduler, self.disks, self.shared, self.journal, self.shipper, profile, work
         )
         self._nodes: dict[str, SimulatedNode] = {}
         self._released: dict[str, float] = {}
@@ -78,6 +80,7 @@ class Nodes:
                 self._scheduler.advance(at)
                 self.end(instance_id)
         self._scheduler.advance(now)
+        self.shipper.ship()
 
     @property
     def wake_at(self) -> float | None:
@@ -104,6 +107,10 @@ class Nodes:
         for instance_id in list(self._nodes):
             self.end(instance_id)
 
+    def _speaker(self) -> str | None:
+        task = self._scheduler.running
+        return None if task is None else task.rpartition(" ")[2]
+
     def _move(self, now: float) -> None:
         self._clock.set(now)
         self.disks.settle(now)
@@ -122,22 +129,23 @@ def playing(
     """
     with (
         tempfile.TemporaryDirectory(prefix="gpu-spot-nodes-") as folder,
-        _silent(),
         contextlib.closing(Nodes(clients, clock, Path(folder), profile or TrainingProfile(), work)) as nodes,
+        _shipping(nodes.shipper),
         nodes.disks.applied(),
     ):
         yield nodes
 
 
 @contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Keep the agents' log lines out of the terminal unless somebody has asked for them."""
-    nothing = logging.NullHandler()
-    propagate = log.LOGGER.propagate
-    log.LOGGER.addHandler(nothing)
+def _shipping(shipper: Shipper) -> Iterator[None]:
+    """Ship the agents' log lines, and keep them out of the terminal unless somebody has asked for them."""
+    propagate, level = log.LOGGER.propagate, log.LOGGER.level
+    log.LOGGER.addHandler(shipper)
     log.LOGGER.propagate = False
+    log.LOGGER.setLevel(logging.INFO)
     try:
         yield
     finally:
-        log.LOGGER.removeHandler(nothing)
+        log.LOGGER.removeHandler(shipper)
         log.LOGGER.propagate = propagate
+        log.LOGGER.setLevel(level)

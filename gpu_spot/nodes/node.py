@@ -19,6 +19,7 @@ from gpu_spot.nodes.process import Trainee, TrainingProcess, TrainingProfile
 from gpu_spot.nodes.real import RealProcess, RealWork
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock, SimulatedTask
 from gpu_spot.nodes.shared import Shared
+from gpu_spot.nodes.shipping import Shipper
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent import tasks
@@ -53,6 +54,7 @@ class NodeContext:
     disks: Disks
     shared: Shared
     journal: Journal
+    shipper: Shipper
     profile: TrainingProfile
     work: RealWork | None = None
     """What runs the job's own command; None: its process is simulated."""
@@ -71,6 +73,7 @@ class SimulatedNode:
         self._clients = context.clients
         self._scheduler = context.scheduler
         self._journal = context.journal
+        self._shipper = context.shipper
         self._profile = context.profile
         self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
         self._host = SimulatedHost(
@@ -110,7 +113,7 @@ class SimulatedNode:
         self._journal.note(Entry(self._scheduler.now, "gone", self.id))
 
     def _start(self, unit: str, body: Callable[[], object], delay: float = 0.0) -> SimulatedTask:
-        name = f"{unit} of {self.id}"
+        name = f"{unit} of {self.id}"  # by the id it is known whose lines are whose
         at = self._scheduler.now + delay
         return self._scheduler.start(name, body, at, self._quiet_until, self._unnoticed_until)
 
@@ -131,6 +134,7 @@ class SimulatedNode:
     def _boot(self) -> None:
         self._metadata = InstanceMetadata(self._clock, self._clients, self.id)
         config = self._with_what_is_played(boot(self._clients, self.id))
+        self._shipper.know(self.id, config.stack, config.group)
         self._metadata.deadline = self._deadline
         self._run_directory.mkdir(parents=True)
         agent = tasks.Node(config, self._run_directory, DEFAULT_URL)

@@ -154,6 +154,11 @@ class Scheduler:
         found = min((task.next for task in self._tasks), default=math.inf)
         return None if found == math.inf else found
 
+    @property
+    def running(self) -> str | None:
+        """The name of the task that runs now, None where none does."""
+        return None if self._current is None else self._current.name
+
     def _to(self, now: float) -> None:
         if now > self.now:
             self.now = now

@@ -51,6 +51,7 @@ def steered() -> dict[str, Any]:
             "said": said,
             "alive": alive,
             "shown": json.loads(told(world, "show", "resnet", "--json")),
+            "logs": told(world, "logs", "resnet", "--since", "1d"),
         }
 
 

@@ -29,6 +29,7 @@ class JobList:
     """The job table, as a list of what was written."""
 
     def __init__(self) -> None:
+        self.revision = configs.REVISION
         self.marks: list[str] = []
         self.reasons: list[str] = []
         self.again = 0

@@ -203,6 +203,7 @@ class Life:
             mock.patch.object(task, "_jobs", return_value=self.table),
             mock.patch.object(task, "_renewal", return_value=None),
             mock.patch.object(task.snapshots, "ahead", return_value=None),
+            mock.patch.object(task.recording, "recorder", return_value=None),
             mock.patch.object(task, "_trainer", return_value=trainer),
             mock.patch.object(task, "volume", lambda node, action: downs.append(action) or 0),
         ):

@@ -22,9 +22,10 @@ ONE_THING_AND_ITS_SCHEMA = {
     "Repository": {"infra.schema.operations", "infra.components.storage.repository"},
     "Service": {"infra.schema.service", "userdata.agent.config.model"},
     "Storage": {"infra.schema.operations", "infra.components.storage.storage"},
+    "Worker": {"lambdas.core.registry_item", "spot_work.worker"},
     "Training": {"infra.schema.training", "userdata.agent.config.model"},
 }
-"""What the stack file says of a thing, what the program declares of it, and what it is at work."""
+"""What the stack file says of a thing, what the program declares of it, what is known of it, what it is."""
 
 
 def names(source: str) -> Iterator[str]:

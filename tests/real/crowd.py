@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from spot_work import Client, Queue, Task, WorkError
+from spot_work import Client, Queue, Request, WorkError
 from tests.real.broker import Broker
 
 HERE: Final = Path(__file__).resolve().parents[2]
@@ -28,14 +28,14 @@ NOTICE_SECONDS: Final = 120.0
 _RECORD: Final = "CROWD_RECORD"
 
 
-def work(tasks: Sequence[Task]) -> list[int]:
+def work(requests: Sequence[Request]) -> list[int]:
     """Be the workers' function: double the numbers, and write down each run before it counts as run."""
     record = os.open(os.environ[_RECORD], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    lines = "".join(f"{task.id} {'again' if task.is_repeat else 'first'}\n" for task in tasks)
+    lines = "".join(f"{request.id} {'again' if request.is_repeat else 'first'}\n" for request in requests)
     os.write(record, lines.encode())
     os.close(record)
     time.sleep(0.004)
-    return [2 * task.value for task in tasks]
+    return [2 * request.value for request in requests]
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Crowd:
         self._started += 1
         ready = self._folder / f"ready-{self._started}"
         command = [sys.executable, "-m", "spot_work", "tests.real.crowd:work", "--queue", QUEUE.name]
-        command += ["--batch", "8", "--tries", str(QUEUE.tries), "--tasks"]
+        command += ["--batch", "8", "--tries", str(QUEUE.tries), "--requests"]
         paths = os.pathsep.join([str(HERE), str(HERE / "spot_work" / "src")])
         environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": self._broker.url}
         environment |= {_RECORD: str(self.record), "GPU_SPOT_READY": str(ready)}

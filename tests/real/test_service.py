@@ -13,13 +13,13 @@ import pika
 import pytest
 
 from spot_work import (
+    BrokerRefusedError,
     Client,
     ExpiredError,
     HandBack,
     LostError,
     Queue,
     QueueFullError,
-    RefusedError,
     Worker,
     WorkError,
 )
@@ -144,7 +144,7 @@ def test_a_queue_that_is_declared_otherwise_is_refused_at_once(broker: Broker) -
         client.request(1, timeout=1)
     with (
         Client(broker.url, Queue("twice", most=20)) as client,
-        pytest.raises(RefusedError, match=r"x-max-length.*twice"),
+        pytest.raises(BrokerRefusedError, match=r"x-max-length.*twice"),
     ):
         client.request(1)
 
@@ -152,7 +152,7 @@ def test_a_queue_that_is_declared_otherwise_is_refused_at_once(broker: Broker) -
 def test_wrong_credentials_are_refused_at_once_and_never_shown(broker: Broker) -> None:
     url = broker.url.replace("guest:guest", "guest:secret")
     source = Source(url, Queue("any"), 1)
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(BrokerRefusedError) as caught:
         source.take(60)
     assert "secret" not in str(caught.value)
     assert str(broker.port) in str(caught.value)
@@ -164,6 +164,8 @@ def test_a_broker_that_is_not_there_is_waited_for_so_long() -> None:
     source = Source(f"amqp://guest:guest@127.0.0.1:{port}/", Queue("any"), 1, give_up_after=1.0)
     with pytest.raises(ConnectionError, match=rf"127.0.0.1:{port}: not reached for"):
         source.take(60)
+    source.close(1.0)
+    del source
     gc.collect()  # pika 1.4.4 leaves the socket of a refused connection to the collector
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pika import BasicProperties
 
 from spot_work import message
-from spot_work.message import Task
+from spot_work.message import Request
 
 NOW = 1_700_000_000.0
 VALUES = st.one_of(
@@ -24,16 +24,16 @@ def sent(value: Any = 1, *, again: bool = False) -> tuple[bytes, BasicProperties
     return message.request(value, "r1", "ocr.answers.1", NOW, NOW + 30, again=again)
 
 
-def read(body: bytes, properties: BasicProperties, *, redelivered: bool = False, now: float = NOW) -> Task:
+def read(body: bytes, properties: BasicProperties, *, redelivered: bool = False, now: float = NOW) -> Request:
     return message.read_request(body, properties, redelivered=redelivered, now=now)
 
 
 @given(VALUES)
 def test_what_is_asked_arrives_and_what_is_answered_too(value: Any) -> None:
-    task = read(*sent(value), now=NOW + 2)
-    assert (task.id, task.value, task.age, task.answer_to) == ("r1", value, 2.0, "ocr.answers.1")
-    assert (task.tries, task.is_repeat, task.has_expired) == (1, False, False)
-    answer = message.read_answer(*message.answer(task, value))
+    request = read(*sent(value), now=NOW + 2)
+    assert (request.id, request.value, request.age, request.reply_to) == ("r1", value, 2.0, "ocr.answers.1")
+    assert (request.tries, request.is_repeat, request.has_expired) == (1, False, False)
+    answer = message.read_reply(*message.reply(request, value))
     assert (answer.id, answer.value, answer.failed, answer.is_repeat) == ("r1", value, "", False)
 
 
@@ -57,10 +57,10 @@ def test_whatever_may_have_run_before_says_so(
     body, properties = sent(again=again)
     if count is not None:
         properties.headers["x-delivery-count"] = count
-    task = read(body, properties, redelivered=redelivered)
-    assert task.tries == tries
-    assert task.is_repeat is (redelivered or again)
-    assert message.read_answer(*message.answer(task, 1)).is_repeat is task.is_repeat
+    request = read(body, properties, redelivered=redelivered)
+    assert request.tries == tries
+    assert request.is_repeat is (redelivered or again)
+    assert message.read_reply(*message.reply(request, 1)).is_repeat is request.is_repeat
 
 
 def test_after_its_time_it_has_expired() -> None:
@@ -73,14 +73,14 @@ def test_a_clients_clock_that_is_ahead_makes_nothing_younger_than_new() -> None:
 
 
 def test_a_failure_comes_as_words() -> None:
-    answer = message.read_answer(*message.answer(read(*sent()), None, "ValueError: no image"))
+    answer = message.read_reply(*message.reply(read(*sent()), None, "ValueError: no image"))
     assert (answer.value, answer.failed) == (None, "ValueError: no image")
 
 
 @pytest.mark.parametrize("headers", [None, {}, {message.SENT: "soon", message.DEADLINE: b"x"}])
 def test_a_request_of_somebody_elses_is_a_task_without_age_or_end(headers: dict[str, Any] | None) -> None:
-    task = read(b"scan", BasicProperties(message_id="m7", headers=headers))
-    assert (task.id, task.value, task.age, task.has_expired, task.answer_to) == (
+    request = read(b"scan", BasicProperties(message_id="m7", headers=headers))
+    assert (request.id, request.value, request.age, request.has_expired, request.reply_to) == (
         "m7",
         b"scan",
         -1.0,

@@ -7,19 +7,19 @@ from typing import Any
 
 import pytest
 
-from spot_work import Batch, HandBack, Overflow, Task, Worker, message, serve
+from spot_work import Batch, HandBack, Overflow, Request, Worker, message, serve
 from spot_work.place import Place
 from spot_work.source import Said, Taken
 from spot_work.worker import _PATIENCE
 
 
 class Bench:
-    """A source with tasks in it, which tells the worker to drain when it has run dry."""
+    """A source with requests in it, which tells the worker to drain when it has run dry."""
 
-    def __init__(self, *tasks: Task, drains_within_a_batch: bool = False) -> None:
+    def __init__(self, *requests: Request, drains_within_a_batch: bool = False) -> None:
         self._drains = drains_within_a_batch
-        self.waiting = [Taken(task, None, number) for number, task in enumerate(tasks)]
-        self.answers: dict[str, message.Answer] = {}
+        self.waiting = [Taken(request, None, number) for number, request in enumerate(requests)]
+        self.answers: dict[str, message.Reply] = {}
         self.returned: list[str] = []
         self.dead: list[str] = []
         self.happened: list[str] = []
@@ -38,13 +38,13 @@ class Bench:
     def say(self, answers: Sequence[Said]) -> None:
         for said in answers:
             assert said.properties is not None
-            self.answers[said.taken.task.id] = message.read_answer(said.body, said.properties)
+            self.answers[said.taken.request.id] = message.read_reply(said.body, said.properties)
 
     def hand_back(self, taken: Sequence[Taken]) -> None:
-        self.returned += [one.task.id for one in taken]
+        self.returned += [one.request.id for one in taken]
 
     def bury(self, taken: Taken) -> None:
-        self.dead.append(taken.task.id)
+        self.dead.append(taken.request.id)
 
     def stop(self) -> None:
         self.happened.append("stop")
@@ -58,8 +58,8 @@ class Bench:
         return self.worker
 
 
-def task(name: str, value: Any = None, *, age: float = 0.0, asks: bool = True) -> Task:
-    return Task(name, name if value is None else value, age=age, answer_to="answers" if asks else "")
+def request(name: str, value: Any = None, *, age: float = 0.0, asks: bool = True) -> Request:
+    return Request(name, name if value is None else value, age=age, reply_to="answers" if asks else "")
 
 
 def values(bench: Bench) -> dict[str, Any]:
@@ -67,14 +67,14 @@ def values(bench: Bench) -> dict[str, Any]:
 
 
 def test_each_gets_its_own_answer() -> None:
-    bench = Bench(task("a"), task("b"))
+    bench = Bench(request("a"), request("b"))
     assert bench.run(str.upper).done == 2
     assert values(bench) == {"a": "A", "b": "B"}
     assert bench.happened == ["stop", "close"]
 
 
 def test_a_batch_is_one_call() -> None:
-    bench, calls = Bench(*map(task, "abcde")), []
+    bench, calls = Bench(*map(request, "abcde")), []
     bench.run(lambda given: calls.append(given) or [one.upper() for one in given], Batch(3, 1.0))
     assert calls == [["a", "b", "c"], ["d", "e"]]
     assert values(bench) == {one: one.upper() for one in "abcde"}
@@ -86,14 +86,14 @@ def test_one_bad_task_fails_alone() -> None:
             raise ValueError("no image")
         return [one.upper() for one in given]
 
-    bench = Bench(*map(task, "abc"))
+    bench = Bench(*map(request, "abc"))
     bench.run(read, Batch(3, 1.0))
     assert values(bench) == {"a": "A", "b": None, "c": "C"}
     assert bench.answers["b"].failed == "ValueError: no image"
 
 
 def test_an_exception_in_the_lists_place_is_that_tasks_answer() -> None:
-    bench = Bench(*map(task, "ab"))
+    bench = Bench(*map(request, "ab"))
     bench.run(lambda given: [KeyError("a"), "B"], Batch(2, 1.0))
     assert bench.answers["a"].failed == "KeyError: 'a'"
     assert bench.answers["b"].value == "B"
@@ -101,21 +101,21 @@ def test_an_exception_in_the_lists_place_is_that_tasks_answer() -> None:
 
 @pytest.mark.parametrize("results", [["A"], "AB", None, 7])
 def test_results_that_are_not_one_each_fail_all(results: Any) -> None:
-    bench = Bench(*map(task, "abc"))
+    bench = Bench(*map(request, "abc"))
     bench.run(lambda given: results, Batch(3, 1.0))
-    assert all("for 3 tasks, allowed: one each" in one.failed for one in bench.answers.values())
+    assert all("for 3 requests, allowed: one each" in one.failed for one in bench.answers.values())
     assert len(bench.answers) == 3
 
 
 def test_what_nobody_waits_for_and_fails_is_buried_not_lost() -> None:
-    bench = Bench(task("a", asks=False), task("b"))
+    bench = Bench(request("a", asks=False), request("b"))
     bench.run(lambda _: 1 / 0)
     assert bench.dead == ["a"]
     assert bench.answers["b"].failed.startswith("ZeroDivisionError")
 
 
 def test_a_function_hands_back_what_another_shall_try() -> None:
-    bench = Bench(*map(task, "ab"))
+    bench = Bench(*map(request, "ab"))
 
     def refuse(_: object) -> object:
         raise HandBack
@@ -126,13 +126,13 @@ def test_a_function_hands_back_what_another_shall_try() -> None:
 
 
 def test_a_result_that_cannot_be_sent_is_said_so() -> None:
-    bench = Bench(task("a"))
+    bench = Bench(request("a"))
     bench.run(lambda _: {1})
     assert "TypeError" in bench.answers["a"].failed
 
 
 def test_what_has_waited_too_long_goes_beside() -> None:
-    bench, here = Bench(task("old", age=31), task("new", age=29)), threading.current_thread()
+    bench, here = Bench(request("old", age=31), request("new", age=29)), threading.current_thread()
     ran_in: dict[str, threading.Thread] = {}
 
     def elsewhere(given: str) -> str:
@@ -145,16 +145,16 @@ def test_what_has_waited_too_long_goes_beside() -> None:
 
 
 def test_a_drain_while_a_batch_is_gathered_begins_nothing() -> None:
-    bench = Bench(task("a"), drains_within_a_batch=True)
+    bench = Bench(request("a"), drains_within_a_batch=True)
     bench.worker = Worker(bench, lambda _: "ran", Batch(2, 1.0))  # type: ignore[arg-type]
-    bench.worker.run()  # the second take drains: the first task was taken already
+    bench.worker.run()  # the second take drains: the first request was taken already
     assert bench.returned == ["a"]
     assert not bench.answers
 
 
 def test_a_repeat_says_so_in_its_answer() -> None:
-    bench = Bench(Task("a", 1, is_repeat=True, answer_to="answers"))
-    bench.run(lambda given: given.is_repeat, tasks=True)
+    bench = Bench(Request("a", 1, is_repeat=True, reply_to="answers"))
+    bench.run(lambda given: given.is_repeat, requests=True)
     assert (bench.answers["a"].value, bench.answers["a"].is_repeat) == (True, True)
 
 
@@ -162,7 +162,7 @@ def test_it_says_to_the_agent_that_it_is_ready_and_what_it_has_done(tmp_path: Pa
     ready, tell = tmp_path / "ready", tmp_path / "tell.json"
     place = Place.of_environment({"GPU_SPOT_READY": str(ready), "GPU_SPOT_TELL": str(tell)})
     seen: list[bool] = []
-    Bench(task("a"), task("b")).run(lambda given: seen.append(ready.exists()), place=place)
+    Bench(request("a"), request("b")).run(lambda given: seen.append(ready.exists()), place=place)
     assert ready.exists()
     assert tell.read_text() == '{"done": 1}'
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -3,19 +3,20 @@
 from spot_work.batching import Batch
 from spot_work.client import Client
 from spot_work.errors import (
+    BrokerRefusedError,
     ExpiredError,
     HandBack,
     LostError,
     QueueFullError,
-    RefusedError,
     WorkError,
 )
-from spot_work.message import Task
+from spot_work.message import Request
 from spot_work.queues import Queue
 from spot_work.worker import Overflow, Worker, serve
 
 __all__ = [
     "Batch",
+    "BrokerRefusedError",
     "Client",
     "ExpiredError",
     "HandBack",
@@ -23,8 +24,7 @@ __all__ = [
     "Overflow",
     "Queue",
     "QueueFullError",
-    "RefusedError",
-    "Task",
+    "Request",
     "WorkError",
     "Worker",
     "serve",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spot_work.batching import Batch
-from spot_work.errors import RefusedError
+from spot_work.errors import BrokerRefusedError
 from spot_work.queues import Queue
 from spot_work.worker import serve
 
@@ -27,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--queue", required=True, help="the name of the queue")
     parser.add_argument("--batch", type=int, default=1, help="values in a call (default 1: one, not a list)")
     parser.add_argument("--wait", type=float, default=0.01, help="seconds that the first waits for others")
-    parser.add_argument("--tries", type=int, default=Queue.tries, help="how often a task may be begun")
-    parser.add_argument("--tasks", action="store_true", help="pass Task objects in place of values")
+    parser.add_argument("--tries", type=int, default=Queue.tries, help="how often a request may be begun")
+    parser.add_argument("--requests", action="store_true", help="pass Request objects in place of values")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     logging.getLogger("pika").setLevel(logging.CRITICAL)  # the link says what matters
@@ -36,10 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{URL} is not set, allowed: amqps://user:password@host:port/vhost")
     try:
         function, batch = _load(given.function), Batch(given.batch, given.wait)
-        serve(function, Queue(given.queue, given.tries), url, batch, tasks=given.tasks)
+        serve(function, Queue(given.queue, given.tries), url, batch, requests=given.requests)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         parser.error(str(error))
-    except (RefusedError, ConnectionError) as error:
+    except (BrokerRefusedError, ConnectionError) as error:
         print(f"spot-work: {error}", file=sys.stderr)  # noqa: T201 - a command
         return 1
     return 0

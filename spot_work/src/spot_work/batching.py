@@ -1,4 +1,4 @@
-"""When is a batch complete? By size, or by the time that its first task may wait for others."""
+"""When is a batch complete? By size, or by the time that its first request may wait for others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Batch:
-    """At most ``size`` tasks; the first waits at most ``seconds`` for others to come.
+    """At most ``size`` requests; the first waits at most ``seconds`` for others to come.
 
     Raises:
         ValueError: a size below 1, or seconds below 0.

@@ -16,7 +16,7 @@ from pika import BasicProperties
 from spot_work import message
 from spot_work.errors import ExpiredError, LostError, QueueFullError, WorkError
 from spot_work.link import Fate, Link
-from spot_work.queues import Queue, Steps, declare_answers
+from spot_work.queues import Declarations, Queue, declare_answers
 
 log: Final = logging.getLogger("spot_work")
 
@@ -82,11 +82,11 @@ class Client:
 
         Returns:
             A future that raises `WorkError`: what the worker's function raised; `ExpiredError`,
-            `QueueFullError`, `LostError` or `RefusedError`.
+            `QueueFullError`, `LostError` or `BrokerRefusedError`.
 
         Raises:
             TypeError: the value is neither bytes nor anything that JSON knows.
-            RefusedError: the broker has refused this client.
+            BrokerRefusedError: the broker has refused this client.
         """
         identity, now = uuid.uuid4().hex, time.time()
         answer: Future[Any] = Future()
@@ -111,7 +111,7 @@ class Client:
         self._link.close()
         self._end(LostError(f"{self._queue.name}: the client was closed before the answer came"))
 
-    def _prepare(self, channel: Any) -> Steps:
+    def _prepare(self, channel: Any) -> Declarations:
         yield from self._queue.declare(channel)
         yield from declare_answers(channel, self._answers)
         yield partial(channel.basic_qos, prefetch_count=_PREFETCH)
@@ -146,7 +146,7 @@ class Client:
     def _answered(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         channel.basic_ack(method.delivery_tag)
         try:
-            answer = message.read_answer(body, properties)
+            answer = message.read_reply(body, properties)
         except ValueError as error:
             log.error("%s: an answer cannot be read: %s", self._queue.name, error)
             return

@@ -19,9 +19,9 @@ class LostError(WorkError):
     """The client was closed before an answer came."""
 
 
-class RefusedError(WorkError):
+class BrokerRefusedError(WorkError):
     """The broker refuses credentials, permissions or the declaration of a queue: to try again is no use."""
 
 
 class HandBack(Exception):  # noqa: N818 - no error: a worker's function raises it on purpose
-    """Raised by a worker's function, or returned for one task: another worker shall try. It counts as one."""
+    """A function raises it, or returns it for a request: another worker shall try. It counts as a try."""

@@ -25,8 +25,8 @@ from pika.exceptions import (
     ProbableAuthenticationError,
 )
 
-from spot_work.errors import RefusedError
-from spot_work.queues import Steps
+from spot_work.errors import BrokerRefusedError
+from spot_work.queues import Declarations
 
 log: Final = logging.getLogger("spot_work")
 
@@ -67,7 +67,7 @@ class Link:
     def __init__(
         self,
         url: str,
-        prepare: Callable[[Any], Steps],
+        prepare: Callable[[Any], Declarations],
         ready: Callable[[], None],
         failed: Callable[[Exception], None],
         give_up_after: float,
@@ -156,7 +156,7 @@ class Link:
                 return
             if was_ready:
                 pause, alone = _FIRST_PAUSE, 0.0
-            if isinstance(self._error, RefusedError):
+            if isinstance(self._error, BrokerRefusedError):
                 self._failed(self._error)
                 return
             if alone >= self._give_up_after:
@@ -207,7 +207,7 @@ class Link:
         steps = self._prepare(channel)
         channel.confirm_delivery(self._settled, callback=lambda _: self._step(steps))
 
-    def _step(self, steps: Steps) -> None:
+    def _step(self, steps: Declarations) -> None:
         call = next(steps, None)
         if call is None:
             self._is_ready = True
@@ -229,7 +229,7 @@ class Link:
     def _channel_closed(self, channel: Any, why: Exception) -> None:
         self._error = why
         if isinstance(why, ChannelClosedByBroker) and not self._is_ready and why.reply_code in _REFUSALS:
-            self._error = RefusedError(f"{self._broker}: {why.reply_text}")
+            self._error = BrokerRefusedError(f"{self._broker}: {why.reply_text}")
         if channel.connection.is_open:
             channel.connection.close()
 
@@ -238,7 +238,7 @@ class Link:
         refused = isinstance(error, _REFUSED_ERRORS)
         refused = refused or (isinstance(error, ConnectionClosedByBroker) and error.reply_code in _REFUSALS)
         if refused:
-            self._error = RefusedError(f"{self._broker}: {error}")
+            self._error = BrokerRefusedError(f"{self._broker}: {error}")
         self._error = self._error or error
         connection.ioloop.stop()
 

@@ -20,7 +20,7 @@ DEADLINE: Final = "spot-deadline"
 AGAIN: Final = "spot-again"
 """The client sent it before and does not know whether that arrived."""
 REPEAT: Final = "spot-repeat"
-"""In an answer: the task may have been run more than once."""
+"""In an answer: the request may have been run more than once."""
 FAILED: Final = "spot-failed"
 """In an answer: the worker's function failed; the body says how."""
 
@@ -28,8 +28,8 @@ _COUNT: Final = "x-delivery-count"  # RabbitMQ's own, of quorum queues: returns 
 
 
 @dataclass(frozen=True)
-class Task:
-    """A request as a worker's function sees it, if it asks for tasks in place of values.
+class Request:
+    """A request as a worker's function sees it, if it asks for requests in place of values.
 
     ``is_repeat`` says that it may have been run before, by a worker that was lost before it could say so: a
     function whose effects must not happen twice looks at it. ``age`` is in seconds, by the client's clock
@@ -42,11 +42,11 @@ class Task:
     tries: int = 1
     is_repeat: bool = False
     has_expired: bool = False
-    answer_to: str = ""
+    reply_to: str = ""
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """What comes back: the value, or what failed, in words."""
 
     id: str
@@ -56,7 +56,7 @@ class Answer:
 
 
 def request(
-    value: Any, identity: str, answer_to: str, sent: float, deadline: float, *, again: bool
+    value: Any, identity: str, reply_to: str, sent: float, deadline: float, *, again: bool
 ) -> tuple[bytes, BasicProperties]:
     """Return body and properties of a request.
 
@@ -72,13 +72,13 @@ def request(
         delivery_mode=_PERSISTENT,
         message_id=identity,
         correlation_id=identity,
-        reply_to=answer_to,
+        reply_to=reply_to,
         headers=headers,
     )
 
 
-def read_request(body: bytes, properties: BasicProperties, *, redelivered: bool, now: float) -> Task:
-    """Return a request as a task.
+def read_request(body: bytes, properties: BasicProperties, *, redelivered: bool, now: float) -> Request:
+    """Return a request as a request.
 
     Raises:
         ValueError: the body is not what its content type says.
@@ -87,33 +87,33 @@ def read_request(body: bytes, properties: BasicProperties, *, redelivered: bool,
     returns = headers.get(_COUNT)
     tries = 1 + returns if isinstance(returns, int) and returns > 0 else 1 + bool(redelivered)
     sent, deadline = _time(headers.get(SENT)), _time(headers.get(DEADLINE))
-    return Task(
+    return Request(
         id=properties.correlation_id or properties.message_id or "",
         value=_decode(body, properties.content_type),
         age=-1.0 if sent is None else max(now - sent, 0.0),
         tries=tries,
         is_repeat=tries > 1 or bool(headers.get(AGAIN)),
         has_expired=deadline is not None and now > deadline,
-        answer_to=properties.reply_to or "",
+        reply_to=properties.reply_to or "",
     )
 
 
-def answer(task: Task, value: Any, failed: str = "") -> tuple[bytes, BasicProperties]:
-    """Return body and properties of the answer to a task; with ``failed`` the value is left out.
+def reply(request: Request, value: Any, failed: str = "") -> tuple[bytes, BasicProperties]:
+    """Return body and properties of the answer to a request; with ``failed`` the value is left out.
 
     Raises:
         TypeError: the value is neither bytes nor anything that JSON knows.
     """
     body, kind = _encode(failed or value)
     headers: dict[str, Any] = {FAILED: True} if failed else {}
-    if task.is_repeat:
+    if request.is_repeat:
         headers[REPEAT] = True
     return body, BasicProperties(
-        content_type=kind, delivery_mode=_PERSISTENT, correlation_id=task.id, headers=headers
+        content_type=kind, delivery_mode=_PERSISTENT, correlation_id=request.id, headers=headers
     )
 
 
-def read_answer(body: bytes, properties: BasicProperties) -> Answer:
+def read_reply(body: bytes, properties: BasicProperties) -> Reply:
     """Return an answer.
 
     Raises:
@@ -121,7 +121,7 @@ def read_answer(body: bytes, properties: BasicProperties) -> Answer:
     """
     headers = properties.headers or {}
     value = _decode(body, properties.content_type)
-    return Answer(
+    return Reply(
         id=properties.correlation_id or "",
         value=None if headers.get(FAILED) else value,
         failed=str(value) if headers.get(FAILED) else "",

@@ -34,12 +34,12 @@ class Place:
         return cls(Path(ready) if ready else None, Path(tell) if tell else None)
 
     def say_ready(self) -> None:
-        """Say that tasks may come."""
+        """Say that requests may come."""
         if self._ready is not None:
             self._ready.touch()
 
     def tell(self, done: int) -> None:
-        """Say how many tasks have been done since the start, now and then."""
+        """Say how many requests have been done since the start, now and then."""
         now = time.monotonic()
         if self._tell is None or now < self._at + _EVERY:
             return

@@ -11,7 +11,7 @@ ANSWERS_LAST_SECONDS: Final = 1800
 """A client's queue of answers goes when nobody has read it for so long: longer than a broker's restart."""
 
 
-class Call(Protocol):
+class Declaration(Protocol):
     """A call to the broker that says when it was carried out."""
 
     def __call__(self, *, callback: Any) -> object:
@@ -19,7 +19,7 @@ class Call(Protocol):
         ...
 
 
-Steps = Iterator[Call]
+Declarations = Iterator[Declaration]
 """Calls to the broker, one after another: the next is made when the one before was carried out."""
 
 
@@ -29,7 +29,7 @@ class Queue:
 
     Args:
         name: of the queue.
-        tries: how often a task may be begun. The loss of a worker counts as a try, so that one that kills
+        tries: how often a request may be begun. The loss of a worker counts as a try, so that one that kills
             its workers ends; on spot instances others are lost, too, and 20 is RabbitMQ's own default.
         most: requests that may wait; the next one is refused (`QueueFullError`). 0: no limit. AWS advises
             against quorum queues for long backlogs (Amazon MQ guide, "Quorum queues"); a spot outage is one.
@@ -41,7 +41,7 @@ class Queue:
 
     @property
     def dead(self) -> str:
-        """Where tasks go that failed without a reader of answers, or too often."""
+        """Where requests go that failed without a reader of answers, or too often."""
         return f"{self.name}.dead"
 
     @property
@@ -49,7 +49,7 @@ class Queue:
         """The exchange by which clients tell all workers of requests that nobody waits for any more."""
         return f"{self.name}.withdrawn"
 
-    def declare(self, channel: Any) -> Steps:
+    def declare(self, channel: Any) -> Declarations:
         """Yield what makes the queue and what belongs to it, in this order."""
         yield partial(channel.queue_declare, self.dead, durable=True, arguments={"x-queue-type": "quorum"})
         yield partial(channel.exchange_declare, self.withdrawn, "fanout", durable=True)
@@ -67,7 +67,7 @@ class Queue:
         yield partial(channel.queue_declare, self.name, durable=True, arguments=arguments)
 
 
-def declare_answers(channel: Any, name: str) -> Steps:
+def declare_answers(channel: Any, name: str) -> Declarations:
     """Yield what makes a client's queue of answers: it outlives a broker's restart, and a client for a while.
 
     RabbitMQ's direct reply-to keeps nothing: an answer is gone with the connection that waits for it.

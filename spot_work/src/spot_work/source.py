@@ -1,4 +1,4 @@
-"""The worker's end of a queue: takes tasks, gives answers, hands back what it will not run."""
+"""The worker's end of a queue: takes requests, gives answers, hands back what it will not run."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from pika import BasicProperties
 
 from spot_work import message
 from spot_work.link import Fate, Link
-from spot_work.message import Task
-from spot_work.queues import Queue, Steps
+from spot_work.message import Request
+from spot_work.queues import Declarations, Queue
 
 log: Final = logging.getLogger("spot_work")
 
@@ -27,16 +27,16 @@ _WITHDRAWN_KEPT: Final = 10_000
 
 @dataclass(frozen=True)
 class Taken:
-    """A task, and how the broker knows it."""
+    """A request, and how the broker knows it."""
 
-    task: Task
+    request: Request
     channel: Any
     tag: int
 
 
 @dataclass(frozen=True)
 class Said:
-    """What is said of a task: the answer's body and properties; without them none goes out."""
+    """What is said of a request: the answer's body and properties; without them none goes out."""
 
     taken: Taken
     body: bytes = b""
@@ -44,12 +44,12 @@ class Said:
 
 
 class Source:
-    """Takes tasks from a queue, at most ``prefetch`` at a time, until it is told to stop.
+    """Takes requests from a queue, at most ``prefetch`` at a time, until it is told to stop.
 
     Args:
         url: ``amqp://user:password@host:port/vhost``, or ``amqps://``.
-        prefetch: tasks that are here and not settled. RabbitMQ's timeout for an acknowledgement, 30 minutes,
-            runs for all of them.
+        prefetch: requests that are here and not settled. RabbitMQ's timeout for an acknowledgement, 30
+            minutes, runs for all of them.
         give_up_after: seconds in a row without the broker after which `take` raises.
 
     Raises:
@@ -67,15 +67,15 @@ class Source:
         self._consumer = ""
         self._stopped = False
         self.is_connected = threading.Event()
-        """Set once tasks could come."""
+        """Set once requests could come."""
         self._link = Link(url, self._prepare, self._ready, self._failed, give_up_after)
         self._link.start()
 
     def take(self, seconds: float) -> Taken | None:
-        """Return the next task, None if none comes in so many seconds.
+        """Return the next request, None if none comes in so many seconds.
 
         Raises:
-            RefusedError: the broker refuses us.
+            BrokerRefusedError: the broker refuses us.
             ConnectionError: it could not be reached for too long.
         """
         end = time.monotonic() + seconds
@@ -90,18 +90,18 @@ class Source:
                 return taken
 
     def say(self, answers: Sequence[Said]) -> None:
-        """Send answers; a task is acknowledged once the broker has its answer. Returns at once."""
+        """Send answers; a request is acknowledged once the broker has its answer. Returns at once."""
         with self._said:
             self._unsaid += len(answers)
         self._link.call(partial(self._say, answers), or_else=partial(self._count, len(answers)))
 
     def hand_back(self, taken: Sequence[Taken]) -> None:
-        """Give tasks back to the queue, for others."""
+        """Give requests back to the queue, for others."""
         for one in taken:
             self._link.call(partial(self._reject, one, requeue=True))
 
     def bury(self, taken: Taken) -> None:
-        """Move a task to the queue of the dead."""
+        """Move a request to the queue of the dead."""
         self._link.call(partial(self._reject, taken, requeue=False))
 
     def stop(self) -> None:
@@ -125,13 +125,13 @@ class Source:
         self.hand_back(left)
 
     def _is_idle(self, taken: Taken) -> bool:
-        """Tell whether nobody waits for a task any more; it is then gone."""
-        if not taken.task.has_expired and taken.task.id not in self._withdrawn:
+        """Tell whether nobody waits for a request any more; it is then gone."""
+        if not taken.request.has_expired and taken.request.id not in self._withdrawn:
             return False
         self._link.call(partial(_ack, taken))
         return True
 
-    def _prepare(self, channel: Any) -> Steps:
+    def _prepare(self, channel: Any) -> Declarations:
         yield from self._queue.declare(channel)
         yield partial(channel.queue_declare, "", exclusive=True, auto_delete=True)
         # The name "" is the queue that this channel has declared last.
@@ -142,7 +142,7 @@ class Source:
             yield partial(self._consume, channel)
 
     def _consume(self, channel: Any, callback: Any) -> None:
-        self._consumer = channel.basic_consume(self._queue.name, self._on_task, callback=callback)
+        self._consumer = channel.basic_consume(self._queue.name, self._on_request, callback=callback)
 
     def _ready(self) -> None:
         self.is_connected.set()
@@ -156,10 +156,10 @@ class Source:
         if len(self._withdrawn) > _WITHDRAWN_KEPT:
             self._withdrawn.popitem(last=False)
 
-    def _on_task(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
+    def _on_request(self, channel: Any, method: Any, properties: BasicProperties, body: bytes) -> None:
         tag = method.delivery_tag
         try:
-            task = message.read_request(body, properties, redelivered=method.redelivered, now=time.time())
+            request = message.read_request(body, properties, redelivered=method.redelivered, now=time.time())
         except ValueError as error:
             log.error("%s: a request cannot be read: %s", self._queue.name, error)
             channel.basic_reject(tag, requeue=False)
@@ -167,15 +167,18 @@ class Source:
         if self._stopped:
             channel.basic_reject(tag, requeue=True)
         else:
-            self._arrived.put(Taken(task, channel, tag))
+            self._arrived.put(Taken(request, channel, tag))
 
     def _say(self, answers: Sequence[Said], channel: Any) -> None:
         for said in answers:
-            if said.properties is None or not said.taken.task.answer_to or not said.taken.channel.is_open:
+            if said.properties is None or not said.taken.request.reply_to or not said.taken.channel.is_open:
                 self._settled(said.taken, Fate.KEPT)
             else:
                 self._link.publish(
-                    said.taken.task.answer_to, said.body, said.properties, partial(self._settled, said.taken)
+                    said.taken.request.reply_to,
+                    said.body,
+                    said.properties,
+                    partial(self._settled, said.taken),
                 )
 
     def _settled(self, taken: Taken, fate: Fate) -> None:

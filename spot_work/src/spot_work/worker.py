@@ -22,7 +22,7 @@ from spot_work.source import Said, Source, Taken
 log: Final = logging.getLogger("spot_work")
 
 _PATIENCE: Final = 0.5
-"""Seconds after which a worker without tasks looks whether it is to stop."""
+"""Seconds after which a worker without requests looks whether it is to stop."""
 _LAST_SECONDS: Final = 20.0
 """For answers that are on their way when the worker has finished."""
 
@@ -40,14 +40,14 @@ class Overflow:
 
 
 class Worker:
-    """Takes tasks, runs a function on them, answers.
+    """Takes requests, runs a function on them, answers.
 
     Args:
-        source: of the tasks.
+        source: of the requests.
         function: gets one value and returns one; with a batch of more than one, a list of values, and returns
-            a list as long. An exception, raised or in the list's place, is the answer of that task; where
-            nobody waits for an answer the task goes to the queue of the dead. `HandBack`: to another worker.
-        tasks: the function gets `Task` objects in place of values.
+            a list as long. An exception, raised or in the list's place, is the answer of that request; where
+            nobody waits for it the request goes to the queue of the dead. `HandBack`: to another worker.
+        requests: the function gets `Request` objects in place of values.
         place: what the node agent tells and wants to hear.
     """
 
@@ -58,19 +58,19 @@ class Worker:
         batch: Batch = Batch(),  # noqa: B008 - frozen
         overflow: Overflow | None = None,
         *,
-        tasks: bool = False,
+        requests: bool = False,
         place: Place | None = None,
     ) -> None:
         self._source = source
         self._function = function
         self._batch = batch
         self._overflow = overflow
-        self._wants_tasks = tasks
+        self._wants_requests = requests
         self._place = place or Place()
         self._beside = ThreadPoolExecutor(overflow.threads, "spot-work-overflow") if overflow else None
         self._is_draining = threading.Event()
         self.done = 0
-        """Tasks that were run, well or not."""
+        """Requests that were run, well or not."""
 
     def drain(self) -> None:
         """Take nothing more; `run` returns when what has begun is finished. Safe in a signal handler."""
@@ -80,7 +80,7 @@ class Worker:
         """Work until told to drain.
 
         Raises:
-            RefusedError: the broker refuses us.
+            BrokerRefusedError: the broker refuses us.
             ConnectionError: it could not be reached for too long.
         """
         is_said = False
@@ -98,12 +98,12 @@ class Worker:
         if self._beside is not None:
             self._beside.shutdown()
         self._source.close(_LAST_SECONDS)
-        log.info("drained after %d tasks", self.done)
+        log.info("drained after %d requests", self.done)
 
     def _work(self, found: list[Taken]) -> None:
         batch = []
         for taken in found:
-            if self._overflow and self._beside and taken.task.age > self._overflow.after:
+            if self._overflow and self._beside and taken.request.age > self._overflow.after:
                 self._beside.submit(self._run_beside, self._overflow, taken)
             else:
                 batch.append(taken)
@@ -111,7 +111,7 @@ class Worker:
             self._answer(batch, self._results(batch))
 
     def _results(self, batch: Sequence[Taken]) -> Sequence[Any]:
-        given = [one.task if self._wants_tasks else one.task.value for one in batch]
+        given = [one.request if self._wants_requests else one.request.value for one in batch]
         if self._batch.size == 1:
             return [_attempt(self._function, given[0])]
         results = _attempt(self._function, given)
@@ -119,16 +119,16 @@ class Worker:
             return results
         if not isinstance(results, Exception):
             wrong = f"{len(results)} results" if hasattr(results, "__len__") else type(results).__name__
-            return [TypeError(f"{wrong} for {len(given)} tasks, allowed: one each")] * len(given)
+            return [TypeError(f"{wrong} for {len(given)} requests, allowed: one each")] * len(given)
         if len(given) == 1 or isinstance(results, HandBack):
             return [results] * len(given)
-        # One bad task must not fail the others: each gets its own try.
-        log.warning("a batch of %d failed (%s): its tasks are run one by one", len(given), results)
+        # One bad request must not fail the others: each gets its own try.
+        log.warning("a batch of %d failed (%s): its requests are run one by one", len(given), results)
         singles = (_attempt(self._function, [value]) for value in given)
         return [one if isinstance(one, Exception) else one[0] for one in singles]
 
     def _run_beside(self, overflow: Overflow, taken: Taken) -> None:
-        given = taken.task if self._wants_tasks else taken.task.value
+        given = taken.request if self._wants_requests else taken.request.value
         self._answer([taken], [_attempt(overflow.run, given)])
 
     def _answer(self, batch: Sequence[Taken], results: Sequence[Any]) -> None:
@@ -139,14 +139,14 @@ class Worker:
                 continue
             failed = f"{type(result).__name__}: {result}" if isinstance(result, Exception) else ""
             if failed:
-                log.error("task %s failed: %s", taken.task.id, failed)
-            if failed and not taken.task.answer_to:
+                log.error("request %s failed: %s", taken.request.id, failed)
+            if failed and not taken.request.reply_to:
                 self._source.bury(taken)
                 continue
             try:
-                answers.append(Said(taken, *message.answer(taken.task, result, failed)))
+                answers.append(Said(taken, *message.reply(taken.request, result, failed)))
             except TypeError as error:
-                answers.append(Said(taken, *message.answer(taken.task, None, f"TypeError: {error}")))
+                answers.append(Said(taken, *message.reply(taken.request, None, f"TypeError: {error}")))
         self.done += len(batch)
         self._source.say(answers)
 
@@ -165,15 +165,15 @@ def serve(
     batch: Batch = Batch(),  # noqa: B008 - frozen
     overflow: Overflow | None = None,
     *,
-    tasks: bool = False,
+    requests: bool = False,
 ) -> None:
     """Make a function a worker, until SIGTERM or SIGINT: then it finishes what it has begun, and returns.
 
     To be called in the main thread, after the model is loaded. The arguments are those of `Worker`; as many
-    tasks as are in a batch wait here while the batch before runs.
+    requests as are in a batch wait here while the batch before runs.
 
     Raises:
-        RefusedError: the broker refuses us.
+        BrokerRefusedError: the broker refuses us.
         ConnectionError: it could not be reached for 15 minutes.
         TypeError: the function is a coroutine.
     """
@@ -181,7 +181,7 @@ def serve(
         raise TypeError(f"{function.__name__} is a coroutine, allowed: a plain function")
     queue = Queue(queue) if isinstance(queue, str) else queue
     source = Source(url, queue, 2 * batch.size)
-    worker = Worker(source, function, batch, overflow, tasks=tasks, place=Place.of_environment())
+    worker = Worker(source, function, batch, overflow, requests=requests, place=Place.of_environment())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.drain())
     worker.run()

@@ -103,6 +103,7 @@ class Bench:
         command: str,
         renew: Callable[[], None] | None = None,
         restarts: int = 2,
+        lasts: float | None = None,
         stalled_after_minutes: int = 0,  # simulated hours pass while a busy machine starts a process
     ) -> Trainer:
         told = Training(
@@ -123,7 +124,7 @@ class Bench:
             self.heart,
             self.host,
             self.clock,
-            Keeper(renew, self.clock),
+            Keeper(renew, self.clock, lasts),
             self.looks,
             lambda: self.make_ready(),
             self.rung.append,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ def node(
     )
     made = tasks.Node(configs.load(configs.training(volume={"sizeGib": 1})), directory, server.url)
     made.clock, made.host, made.gpus, made.root = clock, host, None, directory
+    made.fenced = lambda dead_at: contextlib.nullcontext()  # it would end the tests
     return made
 
 

@@ -22,7 +22,7 @@ _TRY_EVERY: Final = 5.0
 STOP_AFTER: Final = 60.0
 """Seconds without a renewal after which the work is told to stop, where the lease alone guards it."""
 SPARE: Final = 10.0
-"""Of the lease, when all that works must be dead: for clocks, and for a kill that takes its time."""
+"""Of the lease, when what works is killed; half of it later nothing works, or the agent ends itself."""
 _GRACE: Final = 60.0
 """To save after the lease was lost, where an attached volume keeps others out."""
 
@@ -42,6 +42,7 @@ class Keeper:
         self._clock = clock
         self._lasts = lasts
         self._due = self._renewed = clock.monotonic()
+        self._lost: float | None = None
 
     def keep(self) -> None:
         """Renew if it is due.
@@ -56,7 +57,7 @@ class Keeper:
         try:
             self._renew()
         except LeaseLostError:
-            self._renewed = -math.inf
+            self._lost = now
             raise
         except AgentError as error:
             log.warning("lease not renewed", error=str(error))
@@ -70,13 +71,17 @@ class Keeper:
             self._renewed = now
 
     @property
-    def dead_at(self) -> float:
-        """When all that works must be dead (monotonic seconds); infinite where that is no matter."""
-        return math.inf if self._lasts is None else self._renewed + self._lasts - SPARE
-
-    @property
     def grace(self) -> float:
         """Seconds that the work has to save after `keep` has raised."""
+        return _GRACE if self._lasts is None else max(self._kill_at - self._clock.monotonic(), 0.0)
+
+    @property
+    def dead_at(self) -> float:
+        """When all that works must be dead (monotonic seconds); infinite where that is no matter."""
+        return self._kill_at + SPARE / 2
+
+    @property
+    def _kill_at(self) -> float:
         if self._lasts is None:
-            return _GRACE
-        return max(self.dead_at - self._clock.monotonic(), 0.0)
+            return math.inf
+        return self._renewed + self._lasts - SPARE if self._lost is None else self._lost

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -17,9 +19,9 @@ from userdata.agent.config.model import Config, EfsMount
 from userdata.agent.config.names import DATA_DIR
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock, SystemClock
-from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import Host, SystemHost
-from userdata.agent.work import notice
+from userdata.agent.work import notice, process
 from userdata.agent.work.heart import Heart
 
 if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
@@ -65,6 +67,8 @@ class Node:
         self.spawn: Spawn | None = None  # None: the trainer's own, as the job's user
         self.aside: Callable[[Callable[[], None]], None] = _aside
         """Does a piece of work while its caller goes on."""
+        self.fenced: Callable[[Callable[[], float]], AbstractContextManager[None]] = self._fenced
+        """Ends this machine's job, should a time (monotonic seconds) pass while a block runs."""
 
     @cached_property
     def identity(self) -> InstanceFacts:
@@ -193,6 +197,19 @@ class Node:
     def is_taken(self) -> bool:
         """Tell whether there is a notice: from then on nothing is begun."""
         return notice.read(self.directory) is not None
+
+    def _fenced(self, dead_at: Callable[[], float]) -> AbstractContextManager[None]:
+        from userdata.agent.lease.fence import fenced
+
+        return fenced(dead_at, self.clock, self._strike)
+
+    def _strike(self) -> None:
+        """Kill the job, in containers too, and then ourselves: systemd sees to the rest and starts anew."""
+        user = process.user_id(self.config.training.user) if self.config.training else None
+        for one in self.host.processes():
+            if user is not None and one.user == user:
+                self.host.signal(one.pid, signal.SIGKILL)
+        os._exit(LeaseLostError.exit_code)
 
     def heart(self) -> Heart:
         """Return the heartbeat of this instance's workers."""

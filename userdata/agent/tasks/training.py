@@ -60,8 +60,10 @@ def run(node: Node) -> int:
     node.on_sigterm(trainer.stop)
     if stop.told:
         trainer.stop()
+    beside = contextlib.closing(ahead) if ahead else contextlib.nullcontext()
+    fenced = contextlib.nullcontext() if node.config.volume else node.fenced(lambda: keeper.dead_at)
     try:
-        with contextlib.closing(ahead) if ahead else contextlib.nullcontext():
+        with beside, fenced:
             outcome = preparing.run(node, jobs, trainer.run)
     except (LeaseLostError, preparing.NotKeptError):
         holding.let_go(node)

@@ -1,0 +1,149 @@
+"""The lease alone guards checkpoints on EFS: who cannot renew it is dead before another may have it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.node.bench import Bench
+from tests.node.clocks import FakeClock
+from tests.node.job_table import Attributes, JobTable, no_answer
+from tests.node.metadata import MetadataServer
+from userdata.agent.lease.fence import fenced
+from userdata.agent.lease.keeper import STOP_AFTER, Keeper
+from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease
+from userdata.agent.lease.tenure import Tenure
+from userdata.agent.machine.errors import AgentError, LeaseLostError
+
+SLOWEST = 42.0
+"""Seconds of a call to DynamoDB that nobody answers: three attempts of 13 s, and what is between them."""
+
+
+@pytest.fixture
+def bench(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Bench]:
+    bench = Bench(tmp_path, clock, metadata_server)
+    yield bench
+    bench.close()
+
+
+def silent() -> None:
+    raise AgentError("job table jobs, job resnet: ReadTimeoutError")
+
+
+def test_who_cannot_renew_is_told_in_time_to_save_and_killed_before_the_lease_ends(clock: FakeClock) -> None:
+    answers = [True]
+    keeper = Keeper(lambda: None if answers[0] else silent(), clock, LEASE_SECONDS)
+    keeper.keep()
+    begun, answers[0] = clock.monotonic(), False
+    with pytest.raises(LeaseLostError, match="not renewed for 6"):  # noqa: PT012 - the loop is what raises
+        while True:
+            clock.advance(0.5)
+            keeper.keep()
+    assert STOP_AFTER <= clock.monotonic() - begun < STOP_AFTER + 6
+    assert 40 < keeper.grace <= LEASE_SECONDS - STOP_AFTER - 10
+    assert begun + LEASE_SECONDS - 10 < keeper.dead_at < begun + LEASE_SECONDS
+
+
+def test_a_renewal_that_fails_for_half_a_minute_stops_nobody(clock: FakeClock) -> None:
+    outage = range(100, 125)
+    begun = clock.monotonic()
+    keeper = Keeper(
+        lambda: silent() if int(clock.monotonic() - begun) in outage else None, clock, LEASE_SECONDS
+    )
+    for _ in range(1200):
+        clock.advance(0.5)
+        keeper.keep()
+
+
+def test_behind_an_attached_volume_a_table_that_is_silent_for_an_hour_stops_nobody(clock: FakeClock) -> None:
+    keeper = Keeper(silent, clock)
+    for _ in range(7200):
+        clock.advance(0.5)
+        keeper.keep()
+    assert keeper.grace == 60.0
+    assert keeper.dead_at == float("inf")
+
+
+def test_what_another_has_taken_is_left_at_once(clock: FakeClock) -> None:
+    def lost() -> None:
+        raise LeaseLostError("taken over")
+
+    keeper = Keeper(lost, clock, LEASE_SECONDS)
+    with pytest.raises(LeaseLostError):
+        keeper.keep()
+    assert keeper.grace == 0.0
+    assert clock.monotonic() < keeper.dead_at < clock.monotonic() + 10
+
+
+def test_a_job_that_does_not_listen_is_dead_before_its_lease_ends(bench: Bench) -> None:
+    answered: list[float] = []
+
+    def renew() -> None:
+        if answered and bench.processes:
+            silent()
+        answered.append(bench.clock.monotonic())
+
+    deaf = f"trap '' TERM; touch {bench.tmp}/up; while true; do sleep .05; done"
+    with pytest.raises(LeaseLostError):
+        bench.trainer(deaf, renew, lasts=LEASE_SECONDS).run()
+    assert bench.processes[0].poll() is not None
+    assert bench.clock.monotonic() - answered[-1] < LEASE_SECONDS
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nobody_works_when_another_takes_the_lease(seed: int) -> None:
+    """An instance that is cut off from the table now and then, whose calls take long, and its successor."""
+    chance, clock, item = random.Random(seed), FakeClock(), Attributes()
+    cut_off = False
+
+    def store(instance: str, *, mine: bool) -> DynamoLease:
+        def call(operation: str, effect: Any) -> Any:
+            if not (mine and cut_off):
+                return effect()
+            clock.advance(chance.uniform(0.0, SLOWEST))
+            if chance.random() < 0.2:
+                effect()  # made, and nobody heard the answer
+            raise no_answer()
+
+        table: Any = JobTable(item, call)
+        return DynamoLease(table, "jobs", "resnet", instance, clock)
+
+    holder, successor = store("i-holder", mine=True), store("i-next", mine=False)
+    token = Tenure(holder, clock).take().token
+    keeper = Keeper(lambda: holder.renew(token), clock, LEASE_SECONDS)
+    dead_at: float | None = None
+    for _ in range(4000):
+        clock.advance(chance.uniform(0.1, 1.0))
+        cut_off = chance.random() < (0.999 if cut_off else 0.01)
+        if dead_at is None:
+            try:
+                keeper.keep()
+            except LeaseLostError:
+                dead_at = clock.monotonic() + keeper.grace  # it saves to the last moment
+            if clock.monotonic() >= keeper.dead_at:  # the supervisor hung: the fence has struck meanwhile
+                dead_at = min(keeper.dead_at, dead_at or keeper.dead_at)
+        if successor.acquire() is not None:
+            assert dead_at is not None
+            assert dead_at <= clock.monotonic()
+            return
+    pytest.fail("the successor never had the lease")
+
+
+def test_the_fence_strikes_once_the_work_outlives_its_lease_and_not_before(clock: FakeClock) -> None:
+    struck = threading.Event()
+    end = clock.monotonic() + 10
+    with fenced(lambda: end, clock, struck.set, 0.001):
+        assert not struck.wait(0.05)
+        clock.advance(10)
+        assert struck.wait(60)
+    again = threading.Event()
+    with fenced(lambda: clock.monotonic() + 1, clock, again.set, 0.001):
+        pass
+    clock.advance(1e6)
+    assert not again.is_set()
+    assert "fence" not in {thread.name for thread in threading.enumerate()}

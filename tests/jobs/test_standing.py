@@ -99,6 +99,17 @@ TABLE: list[tuple[str, JobObserved, Phase, str]] = [
         "i-2 waits for i-0 to give it back",
     ),
     (
+        "who brings it has let its lease run out",
+        job(
+            row=row(holder="i-2", lease_until=NOW - 1),
+            workers=(worker("i-2", "waiting"),),
+            hosts=(host("i-2"),),
+            tenures=(GONE,),
+        ),
+        "moving",
+        "i-2 waits for the lease",
+    ),
+    (
         "the next one is taken before it has the job",
         job(
             row=row(),

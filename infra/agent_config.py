@@ -107,8 +107,8 @@ def _training(training: Training, place: InstancePlace, known: Known) -> agent.T
 def _mounts(training: Training, known: Known) -> tuple[agent.EfsMount, ...]:
     if not known.access_point:
         return ()
-    path = f"{DATA_DIR}/checkpoints/{training.name}"
-    return (agent.EfsMount(known.file_system, known.access_point, path),)
+    # Above the job's own folder: several jobs may share an access point.
+    return (agent.EfsMount(known.file_system, known.access_point, f"{DATA_DIR}/checkpoints"),)
 
 
 def _same(part: type[Any], model: Model) -> dict[str, Any]:

@@ -62,9 +62,12 @@ def _decoded(value: Any) -> Any:
 
 
 def _lines(errors: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    wrong_inside = {error["loc"][:length] for error in errors for length in range(len(error["loc"]))}
     for error in errors:
         if error["type"] == "default_factory_not_called":
             continue  # a default that hangs on another field, whose own error is there
+        if error["type"] == "too_short" and error["loc"] in wrong_inside:
+            continue  # what is wrong in a list is not counted in it
         yield f"{_path(error['loc'])}: {_explained(error)}"
 
 

@@ -39,7 +39,7 @@ def declare() -> None:
     )
     entries: tuple[Service | Training, ...] = (
         *settings.services,
-        *settings.training,
+        *settings.jobs,
         *(builder.entry for builder in settings.builders),
     )
     network = Network(
@@ -59,7 +59,7 @@ def declare() -> None:
         work.name: workload.capacity_group(work, around)
         for work in (
             *(workload.of_service(service, around) for service in settings.services),
-            *(workload.of_training(training, around) for training in settings.training),
+            *(workload.of_training(training, around) for training in settings.jobs),
             *(workload.of_builder(builder, around) for builder in settings.builders),
         )
     }
@@ -71,7 +71,7 @@ def declare() -> None:
             state,
             settings.log_retention_days,
             fleets=any(capacity.kind == "spot-fleet" for capacity in kept.values()),
-            blocks=any(job.capacity_block is not None for job in settings.training),
+            blocks=any(job.capacity_block is not None for job in settings.jobs),
             zones=any(group.by_zone for group in groups.values()),
             ready_after=list(groups.values()),
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -11,6 +11,7 @@ from infra.schema.base import Model, Region, Retention, TagKey, TagValue, unique
 from infra.schema.builder import Builder, builders
 from infra.schema.capacity import Capacity
 from infra.schema.file_system_data import SLOW, data_on_file_system
+from infra.schema.matrix import experiments
 from infra.schema.network import Network
 from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repository, Storage
 from infra.schema.service import Service
@@ -49,6 +50,7 @@ class Settings(Model):
     """Everything that a stack file says under ``gpu-spot:``, and the region.
 
     With ``protect`` the engine refuses to delete what holds data, until a person lifts the protection.
+    ``training`` is as written, and what runs are its ``jobs``.
     ``kms_key_arn`` is a key of one's own that encrypts all that the stack stores; its policy is its owner's.
     """
 
@@ -98,9 +100,10 @@ class Settings(Model):
     @classmethod
     def _names_and_places(cls, training: tuple[Training, ...], info: ValidationInfo) -> tuple[Training, ...]:
         services: tuple[Service, ...] = info.data.get("services", ())
-        names = [service.name for service in services] + [one.name for one in training]
+        jobs = _jobs(training)
+        names = [service.name for service in services] + [one.name for one in jobs]
         unique(names, "services or training jobs")
-        unique(names + [one.group for one in builders(training)], "groups, of datasets too,")
+        unique(names + [one.group for one in builders(jobs)], "groups, of datasets too,")
         _check_requirements(training, info.data.get("network"))
         for one in training:
             zones = info.data["network"].zones if "network" in info.data else ()
@@ -121,15 +124,20 @@ class Settings(Model):
         return training
 
     @property
+    def jobs(self) -> tuple[Training, ...]:
+        """What ``training`` asks for, each experiment of a matrix as an entry of its own."""
+        return _jobs(self.training)
+
+    @property
     def capacities(self) -> dict[str, Capacity]:
         """The capacity of each group: services first, then jobs, then who prepares datasets."""
-        entries = (*self.services, *self.training, *(one.entry for one in self.builders))
+        entries = (*self.services, *self.jobs, *(one.entry for one in self.builders))
         return {entry.name: entry.capacity for entry in entries}
 
     @property
     def builders(self) -> tuple[Builder, ...]:
         """Who prepares the jobs' datasets."""
-        return builders(self.training)
+        return builders(self.jobs)
 
     @property
     def own_image_parameters(self) -> list[str]:
@@ -165,6 +173,10 @@ class Settings(Model):
                     f"gpu-spot:training[{index}].repository: with network.egress 'none' it must be reachable "
                     "inside the VPC"
                 )
+
+
+def _jobs(training: Iterable[Training]) -> tuple[Training, ...]:
+    return tuple(job for entry in training for job in experiments(entry))
 
 
 def _check_requirements(entries: Sequence[Work], network: Network | None) -> None:

@@ -82,6 +82,10 @@ def _entry(job: Training) -> Training:
             }
         ),
         "command": prepare.command,
+        "environment": {
+            name: value for name, value in job.environment.items() if name not in (job.matrix or ())
+        },
+        "matrix": None,
         "volume_gib": prepare.size_gib or job.volume_gib,
         "checkpoints": ON_THE_VOLUME,
         "datasets": (),

@@ -8,11 +8,12 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from infra import accelerators as catalogue
 from infra import cpu_types
+from infra.schema import matrix as several
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
 from infra.schema.prepare import LONGEST_DATASET_NAME, Prepare
 from infra.schema.reservation import CapacityBlock
-from infra.schema.work import Work, check_text
+from infra.schema.work import Work, check_names, check_text
 from lambdas.core import policies
 from userdata.agent.config import limits
 from userdata.agent.config.model import check_places
@@ -56,7 +57,8 @@ class Training(Work):
     ``submodules`` they are fetched, too. The command runs in the container ``image``, or with a ``python``
     that is built once, or with what the machine image has. ``prepare`` makes the dataset before any GPU is
     paid; the job's volume is then made from its snapshot.
-    What the command leaves in ``$GPU_SPOT_ARTIFACTS`` goes to ``artifacts``.
+    What the command leaves in ``$GPU_SPOT_ARTIFACTS`` goes to ``artifacts``. ``matrix`` makes the entry
+    several experiments, which ``Settings.jobs`` has one by one.
     """
 
     capacity_block: CapacityBlock | None = None
@@ -77,6 +79,7 @@ class Training(Work):
     repository_secret: limits.SecretName | None = None
     submodules: bool = False
     prepare: Prepare | None = None
+    matrix: several.Matrix | None = None
 
     @field_validator("capacity")
     @classmethod
@@ -171,6 +174,19 @@ class Training(Work):
             raise ValueError(f"name {name!r}, allowed: at most {LONGEST_DATASET_NAME} characters")
         check_text(prepare.command, given["environment"])
         return prepare
+
+    @field_validator("matrix")
+    @classmethod
+    def _of_jobs_side_by_side(
+        cls, matrix: several.Matrix | None, info: ValidationInfo
+    ) -> several.Matrix | None:
+        if matrix is None or not {"name", "environment", "capacity_block"} <= info.data.keys():
+            return matrix
+        check_names(matrix)
+        several.check(matrix, info.data["name"], info.data["environment"])
+        if info.data["capacity_block"] is not None:
+            raise ValueError("beside capacityBlock, allowed: one of them (a block is one job's)")
+        return matrix
 
     @model_validator(mode="after")
     def _nothing_on_no_volume(self) -> Training:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Final
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -52,11 +52,7 @@ class Work(Model):
     @field_validator("environment")
     @classmethod
     def _names_of_others(cls, environment: dict[str, str]) -> dict[str, str]:
-        for name in environment:
-            if name.startswith(_OURS):
-                raise ValueError(
-                    f"{name} is the agent's or the role's to set, allowed: names but GPU_SPOT_* and AWS keys"
-                )
+        check_names(environment)
         return environment
 
     # The subclasses have it, each with its own bounds.
@@ -65,6 +61,15 @@ class Work(Model):
     def _fits(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
         check_text(command, info.data.get("environment", {}))
         return command
+
+
+def check_names(variables: Iterable[str]) -> None:
+    """Raise ``ValueError`` for an environment variable that is not the stack file's to set."""
+    for name in variables:
+        if name.startswith(_OURS):
+            raise ValueError(
+                f"{name} is the agent's or the role's to set, allowed: names but GPU_SPOT_* and AWS keys"
+            )
 
 
 def check_text(command: Sequence[str], environment: Mapping[str, str]) -> None:

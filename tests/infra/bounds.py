@@ -25,6 +25,7 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
     "instanceTypes": lambda n: list(TYPES[:n]),
     "zones": lambda n: list(ZONES[:n]),
     "command": lambda n: ["x"] * n,
+    "matrix.{}": lambda n: [str(k) for k in range(n)],
     "securityGroups": lambda n: [f"sg-{k:08d}" for k in range(n)],
     "extraEndpoints": lambda n: [f"service{k}" for k in range(n)],
     "datasets": lambda n: [{"snapshot": "snap-00000000", "path": f"/mnt/{k}"} for k in range(n)],
@@ -62,6 +63,8 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "permissionsBoundary": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "p" * (n - 33)),
     "kmsKeyArn": (75, 75, lambda n: ("arn:aws:kms:us-east-1:123456789012:key/" + _UUID)[:n].ljust(n, "0")),
     "stateBucket": (3, 63, lambda n: "b" * n),
+    "matrix.{}[0]": (0, 1000, lambda n: "v" * n),
+    "matrix.{key}": (1, 128, lambda n: "A" * n),
     "environment.{}": (0, 1000, lambda n: "v" * n),
     "environment.{key}": (1, 128, lambda n: "A" * n),
     "tags.{}": (0, 256, lambda n: "v" * n),
@@ -106,7 +109,7 @@ class Bound:
             case "minLength" | "maxLength":
                 return self._made(TEXTS)[2](self.limit + 1) if self.kind == "maxLength" else ""
             case _:
-                return "\n" if self.path.endswith("environment.{}") else "a b"
+                return "\n" if self.path.endswith(("environment.{}", "matrix.{}[0]")) else "a b"
 
     def _made(self, table: dict[str, Any]) -> Any:
         return next(made for end, made in table.items() if f".{self.path}".endswith((f".{end}", end)))

@@ -73,7 +73,7 @@ BASE: dict[str, Any] = {
             **{"name": "job", "capacity": KEPT, **JOB, "datasets": [DATASET], "environment": {"A": "b"}},
             "prepare": {"version": "1", "command": ["x"], "instanceType": "m7i.large"},
         },
-        {"name": "choosy", "capacity": CHOSEN, **JOB, "python": PYTHON},
+        {"name": "choosy", "capacity": CHOSEN, **JOB, "python": PYTHON, "matrix": {"B": ["c"]}},
         {"name": "dated", "capacity": DATED, **JOB, "capacityBlock": BLOCK},
     ],
     "gpu-spot:storage": {
@@ -144,7 +144,7 @@ def steps(path: str) -> list[str | int]:
     """A bound's path in `BASE`: some keys stand in entries of their own."""
     if "capacityBlock" in path:
         path = path.replace("[0]", "[2]", 1)
-    if "python" in path:  # beside no image
+    if "python" in path or "matrix" in path:  # beside no image, no block
         path = path.replace("[0]", "[1]", 1)
     if "instanceRequirements" in path or "fallback.reservation" in path:
         entry = 1 if path.startswith("training") else 2
@@ -157,7 +157,9 @@ def put(document: dict[str, Any], path: str, value: Any) -> str:
     """Set what stands at a bound's path; return the path as an error names it."""
     *parents, last = steps(path)
     here: Any = document
-    for step in parents:
+    for place, step in enumerate(parents):
+        if step == "{}":
+            step = parents[place] = next(iter(here))
         here = here[step] if isinstance(step, int) else here.setdefault(step, {})
     if last == "{key}":
         [(_, kept)] = here.items()

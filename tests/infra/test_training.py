@@ -154,7 +154,7 @@ def test_checkpoints_lie_on_the_file_system_where_the_stack_file_says_so(tmp_pat
         {
             "fileSystem": "fs-0a1b2c",
             "accessPoint": "fsap-0a1b2c",
-            "path": "/dltraining/checkpoints/resnet",
+            "path": "/dltraining/checkpoints",
         }
     ]
     of_job, of_service = (

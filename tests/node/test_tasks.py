@@ -325,7 +325,7 @@ def test_nothing_is_mounted_or_written_where_the_data_volume_is_missing(
 ) -> None:
     """A failed `volume up` once left EFS below a folder of the root disk, and checkpoints beside it."""
     made = node(aws, metadata_server, clock, tmp_path, f"{REGION}a", DiskHost(aws))
-    below = "/dltraining/checkpoints/resnet"
+    below = "/dltraining/checkpoints"
     mounts = [{"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": path} for path in (below, "/models")]
     made.config = configs.load(configs.training(volume={"sizeGib": 1}, efs=mounts))
     ran: list[Any] = []

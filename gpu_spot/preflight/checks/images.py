@@ -130,7 +130,7 @@ def _brings(subject: str, image: Mapping[str, Any], command: Sequence[str]) -> I
 def _commands(stack: Stack) -> dict[str, tuple[str, ...]]:
     """Return by group what runs as a process of the image; a container brings its own."""
     services = {one.name: one.command for one in stack.settings.services if one.image is None}
-    jobs = (*stack.settings.training, *(builder.entry for builder in stack.settings.builders))
+    jobs = (*stack.settings.jobs, *(builder.entry for builder in stack.settings.builders))
     return services | {job.name: job.command for job in jobs}
 
 

@@ -30,7 +30,7 @@ def look(stack: Stack, account: Account) -> Iterator[Remark]:
         reservation = capacity.fallback.reservation
         if reservation is not None:
             yield from _of_group(group, capacity, reservation, stack, account)
-    for job in stack.settings.training:
+    for job in stack.settings.jobs:
         if job.capacity_block is not None:
             yield _of_job(f"{job.name}: {job.capacity_block.reservation}", job.capacity_block, account)
 

@@ -111,11 +111,12 @@ Arguments: TypeAlias = Annotated[tuple[str, ...], Length(0, 64)]
 Command: TypeAlias = Annotated[tuple[str, ...], Length(1, 64)]
 """A program and its arguments."""
 
+EnvironmentName: TypeAlias = Annotated[str, Matches(r"[A-Za-z_][A-Za-z0-9_]*"), Length(1, 128)]
+
 # `docker --env-file` knows neither quotes nor continued lines.
-Environment: TypeAlias = dict[
-    Annotated[str, Matches(r"[A-Za-z_][A-Za-z0-9_]*"), Length(1, 128)],
-    Annotated[str, Matches(r"[^\x00-\x1f\x7f]*")],
-]
+EnvironmentValue: TypeAlias = Annotated[str, Matches(r"[^\x00-\x1f\x7f]*")]
+
+Environment: TypeAlias = dict[EnvironmentName, EnvironmentValue]
 
 ContainerImage: TypeAlias = Annotated[
     str, Matches(r"[a-z0-9][A-Za-z0-9_./:-]*@sha256:[0-9a-f]{64}"), Length(1, 512)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from userdata.agent.tasks import job
@@ -24,7 +23,7 @@ def ahead(node: Node, is_wanted: Callable[[], bool]) -> Ahead | None:
     if volume is None or held is None or not volume.snapshot_every_minutes:
         return None
     checkpoints = job.checkpoints(node)
-    is_elsewhere = any(Path(mount.path) == checkpoints for mount in node.config.efs)
+    is_elsewhere = any(checkpoints.is_relative_to(mount.path) for mount in node.config.efs)
     rhythm = Rhythm(
         60.0 * volume.snapshot_every_minutes,
         (lambda: 0.0) if is_elsewhere else partial(newest_checkpoint, checkpoints),

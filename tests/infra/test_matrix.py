@@ -1,0 +1,141 @@
+"""Several experiments of one entry: a job each, named by its values and by nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.schema import Settings
+from infra.settings import SettingsError, load_settings
+from tests.infra import training
+from tests.infra.declared import Run, run, variant
+from tests.infra.test_ownership import differences
+
+MATRIX: dict[str, list[Any]] = {"LR": [0.1, 0.01], "SEED": [1, 2, 3]}
+NAME = training.job()["name"]
+
+
+def settings(**changes: Any) -> Settings:
+    return load_settings(
+        {
+            "aws:region": "us-west-2",
+            "gpu-spot:network": {"cidr": "10.20.0.0/16", "zones": ["us-west-2a", "us-west-2b"]},
+            "gpu-spot:services": [],
+            "gpu-spot:training": [training.job(**changes)],
+        }
+    )
+
+
+def names(matrix: dict[str, list[Any]], **changes: Any) -> dict[str, dict[str, str]]:
+    return {job.name: job.environment for job in settings(matrix=matrix, **changes).jobs}
+
+
+def test_each_combination_is_a_job() -> None:
+    found = names(MATRIX, environment={"EPOCHS": "9"})
+    assert len(found) == 6
+    assert list(found.values())[1] == {"EPOCHS": "9", "LR": "0.1", "SEED": "2"}
+    assert all(name.startswith(f"{NAME}-") and len(name) <= 24 for name in found)
+    assert next(iter(found)).startswith(f"{NAME}-0p1-1-")
+
+
+def test_a_job_without_a_matrix_keeps_its_name() -> None:
+    one = settings()
+    assert one.jobs == one.training
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        {"LR": [0.01, 0.1], "SEED": [3, 2, 1]},
+        {"SEED": [1, 2, 3], "LR": [0.1, 0.01]},
+        {"LR": ["0.1", "0.01"], "SEED": [1.0, 2, "3"]},
+    ],
+)
+def test_order_and_spelling_rename_nobody(matrix: dict[str, list[Any]]) -> None:
+    assert names(matrix) == names(MATRIX)
+
+
+def test_a_value_less_renames_nobody_else() -> None:
+    fewer, more = names({**MATRIX, "SEED": [3, 1]}), names({**MATRIX, "SEED": [0, 1, 2, 3]})
+    assert fewer.items() < names(MATRIX).items() < more.items()
+
+
+def test_values_that_read_alike_have_names_of_their_own() -> None:
+    alike = {"OPTIMIZER": ["adam-w", "adam_w", "Adam.W", "adam w", "", "é"]}
+    assert len(names(alike)) == 6
+    assert len(names({"A": ["1-2", "1"], "B": ["3", "2-3"]})) == 4
+    assert len(names(MATRIX, name="a" * 17)) == 6
+
+
+def test_they_share_what_is_made_once_and_nothing_else(tmp_path: Path) -> None:
+    prepare = {"version": "1", "command": ["make", "data"], "instanceType": "m7i.large"}
+    of = settings(
+        matrix=MATRIX, prepare=prepare, artifacts="s3://results/x/", environment={"TOKENIZER": "bpe"}
+    )
+    [builder] = of.builders
+    assert (builder.dataset, builder.group) == ("resnet@1", "resnet-data")
+    # What the dataset is made with is no experiment's.
+    assert builder.entry.environment == {"TOKENIZER": "bpe"}
+    assert {job.artifacts for job in of.jobs} == {f"s3://results/x/{job.name}/" for job in of.jobs}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"matrix": {"LR": list(range(21))}}, "matrix: 21 experiments, allowed: at most 20"),
+        ({"matrix": {"A": list(range(10)), "B": [1, 2, 3]}}, "matrix: 30 experiments, allowed: at most 20"),
+        ({"matrix": {"LR": [1, 1.0]}}, "matrix: LR has '1' twice, allowed: each value once"),
+        ({"matrix": {"LR": [True]}}, "matrix.LR[0]: true, allowed: text and numbers"),
+        ({"matrix": {"LR": []}}, "matrix.LR: [], allowed: at least 1"),
+        ({"matrix": {}}, "matrix: {}, allowed: at least 1"),
+        ({"matrix": {"GPU_SPOT_JOB": ["x"]}}, "matrix: GPU_SPOT_JOB is the agent's"),
+        (
+            {"matrix": {"A": ["x"]}, "environment": {"A": "y"}},
+            "matrix: A stands in environment, too, allowed",
+        ),
+        ({"matrix": {"A": ["x"]}, "name": "a" * 18}, "allowed: a name of at most 17 characters"),
+        ({"matrix": {"A": ["x"]}, "capacityBlock": training.BLOCK}, "matrix: beside capacityBlock, allowed"),
+        ({"matrix": {"A": ["x" * 4096]}}, "bytes of the boot data, allowed: at most"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_key(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        settings(**changes)
+    [line] = str(caught.value).splitlines()
+    assert line.startswith("gpu-spot:training")
+    assert says in line
+
+
+def declared(folder: Path, matrix: dict[str, list[Any]]) -> Run:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:storage"] = {
+            "fileSystem": {"accessPoints": [{"name": "checkpoints", "path": "/checkpoints"}]}
+        }
+        config["gpu-spot:training"] = [training.job(checkpoints="checkpoints", dataset=None, matrix=matrix)]
+
+    folder.mkdir(exist_ok=True)
+    return run("known", variant(folder, change))
+
+
+def test_every_experiment_has_its_own_of_everything(tmp_path: Path) -> None:
+    both = declared(tmp_path / "both", {"LR": [0.1, 0.01]})
+    jobs = list(names({"LR": [0.1, 0.01]}))
+    assert set(jobs) < both.exports["groups"].keys()
+    for job, rate in zip(jobs, ("0.1", "0.01"), strict=True):
+        told = both.agent(f"{job}-primary")
+        assert (told["group"], told["training"]["job"]) == (job, job)
+        assert told["training"]["environment"] == {"LR": rate}
+        # One access point, above a folder for each.
+        assert [mount["path"] for mount in told["efs"]] == ["/dltraining/checkpoints"]
+        config = json.loads(both.the("Parameter", f"{job}-config")["insecureValue"])
+        assert config["primary"] == f"gpu-spot-dev-{job}-primary"
+    # One less, in another order: what stays is what it was.
+    one = declared(tmp_path / "one", {"LR": [0.01]})
+    shared = set(one.identities()) & set(both.identities())
+    assert {name for _, name in shared if jobs[1] in name}
+    assert not {name for _, name in one.identities() if jobs[0] in name}
+    changed = differences(both, one, shared_only=True)
+    assert not {resource for resource in changed if jobs[1] in resource}

@@ -52,7 +52,7 @@ demo: setup ## deploy the dev stack into a local cloud and replay two days of sp
 	@$(BIN)/gpu-spot demo $(ARGS)
 
 demo-research: setup ## a training job whose volume follows it: really run, then a simulated day: out/demo-research
-	@$(BIN)/gpu-spot demo --stack research --real --notice 0.5 --seed 5 --out out/demo-research/job
+	@$(BIN)/gpu-spot demo --job examples/training --notice 0.5 --seed 5 --out out/demo-research/job
 	@$(BIN)/gpu-spot demo --stack research --hours 24 --out out/demo-research/day $(ARGS)
 
 aws-check: setup ## try on AWS what AWS's documentation says (ARGS=--yes-spend-money; rehearsed on moto: ARGS=--rehearse)

@@ -19,11 +19,13 @@ from gpu_spot.facts.summary import summarise
 from gpu_spot.jobs import account
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.live.cloud import LocalCloud
+from gpu_spot.live.real_job import Script
 from gpu_spot.live.rehearsal import Wishes, rehearse
 from gpu_spot.market.supply import trace
 from gpu_spot.report.jobs import job_card
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
+from gpu_spot.report.story import render_story
 from gpu_spot.report.summary import render_summary
 from pulumi_on_moto import LocalCloudError, StackConfig, load, sandbox, tree
 from pulumi_on_moto.running import server
@@ -38,7 +40,9 @@ HOURS: Final = 48.0
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser("demo", help="deploy a stack locally and replay a spot market against it")
-    parser.add_argument("--stack", default="dev", help="the stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument(
+        "--stack", help="the stack file Pulumi.<STACK>.yaml (default: dev; with --job the one that names it)"
+    )
     parser.add_argument("--group", help="the group to rehearse (default: the stack's first)")
     parser.add_argument(
         "--trace",
@@ -60,9 +64,17 @@ def add_parser(commands: Any) -> None:
         "--notice", type=_fraction, default=0.9, help="share of losses announced 120 s ahead (default: 0.9)"
     )
     parser.add_argument(
-        "--real",
-        action="store_true",
-        help="run a training job's own command, cloned from here, until it is done; it is lost thrice",
+        "--job",
+        type=Path,
+        metavar="FOLDER",
+        help="run the script of a training job, such as examples/training, for real until it is done, while "
+        "the market takes its instances",
+    )
+    parser.add_argument(
+        "--python",
+        type=Path,
+        metavar="PATH",
+        help="the virtual environment that --job runs with (default: built as its stack file says)",
     )
     parser.add_argument("--seed", type=int, default=1, help="of everything that chance decides (default: 1)")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder of the report")
@@ -73,9 +85,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Deploy, replay, report; raise ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each."""
     console = Console()
-    config = load(project.find(), args.stack)
-    if args.target is not None:
-        config = load(project.find(), args.stack, _overrides(config, args))
+    config = _config(args)
     wishes = _wishes(args)
     with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
         started = time.perf_counter()
@@ -90,6 +100,22 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _config(args: argparse.Namespace) -> StackConfig:
+    """Return the stack's configuration; with ``--job`` the group follows from it, too."""
+    if args.python is not None and args.job is None:
+        raise LocalCloudError(f"--python is {args.python}, allowed: with --job")
+    if args.job is not None:
+        beside = {"--group": args.group, "--target": args.target, "--trace": args.trace}
+        if given := [name for name, value in beside.items() if value is not None]:
+            raise LocalCloudError(f"--job beside {given[0]}, allowed: --job alone (its market is written)")
+        config, args.group = project.of_job(args.job, args.stack)
+        return config
+    config = load(project.find(), args.stack or "dev")
+    if args.target is not None:
+        config = load(project.find(), config.stack, _overrides(config, args))
+    return config
+
+
 def _wishes(args: argparse.Namespace) -> Wishes:
     return Wishes(
         group=args.group,
@@ -99,7 +125,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
         pool_size=args.pool_size,
         notice=args.notice,
         seed=args.seed,
-        project=project.find() if args.real else None,
+        script=Script(project.find(), args.python) if args.job else None,
     )
 
 
@@ -126,6 +152,8 @@ def _report(out: Path, finished: Run, console: Console) -> None:
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     (out / "report.html").write_text(render(finished), encoding="utf-8")
     write_plot(finished, out / "plot.svg")
+    if finished.travels is not None and finished.outcome is not None:
+        console.print(render_story(finished.travels))
     console.print(render_summary(summary))
     written = ["summary.json", "report.html", "plot.svg"]
     if finished.job is not None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpu_spot.live.real_job import HOST
+from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import AwsClients, Deployment, StackConfig, deploy, given_network
+from pulumi_on_moto import AwsClients, Deployment, StackConfig, deploy, given_network, load
 from pulumi_on_moto.errors import LocalCloudError
 
 
@@ -18,15 +20,43 @@ def find() -> Path:
     raise LocalCloudError(f"no Pulumi.yaml in {here} or above it")
 
 
+def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
+    """Return the stack whose file names a folder of this project as a job's repository, and the job's group.
+
+    With ``stack`` that one. Raises ``LocalCloudError`` where there is none, or several.
+    """
+    root = find()
+    here = folder.resolve()
+    if not here.is_dir() or not here.is_relative_to(root):
+        raise LocalCloudError(f"--job is {folder}, allowed: a folder of {root} with a job's code")
+    repository = f"{HOST}/{here.relative_to(root).as_posix()}"
+    stacks = [stack] if stack else sorted(path.name.split(".")[1] for path in root.glob("Pulumi.*.yaml"))
+    found = []
+    for config in (load(root, one) for one in stacks):
+        jobs = config.values.get(f"{config.project}:training") or ()
+        if any(isinstance(job, dict) and job.get("repository") == repository for job in jobs):
+            found += [(config, job.name) for job in _settings(config).jobs if job.repository == repository]
+    if len({config.stack for config, _ in found}) != 1:
+        named = ", ".join(sorted({config.stack for config, _ in found})) or f"none of {', '.join(stacks)}"
+        raise LocalCloudError(
+            f"stacks with a job whose repository is {repository}: {named}; --stack names one"
+        )
+    return found[0]
+
+
 def deployed(clients: AwsClients, config: StackConfig) -> Deployment:
     """Deploy a stack into the local cloud; a network that its file says is there is made before.
 
     Raises ``LocalCloudError``, for wrong settings too.
     """
-    try:
-        network = load_settings(config.values).network
-    except SettingsError as error:
-        raise LocalCloudError(str(error)) from None
+    network = _settings(config).network
     if network.vpc_id is not None:
         given_network(clients, network.vpc_id, network.subnets, network.security_groups)
     return deploy(clients, config)
+
+
+def _settings(config: StackConfig) -> Settings:
+    try:
+        return load_settings(config.values)
+    except SettingsError as error:
+        raise LocalCloudError(str(error)) from None

@@ -50,7 +50,7 @@ class Move:
     The instance was ``lost`` (with a notice: at the notice) and the volume ``freed``. The next instance has
     ``begun`` to bring it, by a snapshot or by attaching it, had it ``copied`` (at once in the same zone) and
     ``mounted``, and training was ``running`` again, at its first step. ``before`` and ``after`` are the
-    contents at the last unmounting and at the next mounting.
+    contents at the last unmounting and at the next mounting; it went on at ``step``.
     """
 
     cause: Cause
@@ -64,6 +64,7 @@ class Move:
     copied: float
     mounted: float
     running: float
+    step: int
     steps_lost: int
     before: Contents
     after: Contents
@@ -90,8 +91,8 @@ class Travels:
     """A training job's moves in order of time, and where its volume was.
 
     ``underway`` says that the last loss had not been overcome when the run ended. A training step takes
-    ``step_seconds``, and after every ``checkpoint_steps`` there is a checkpoint. ``read_gib`` and
-    ``written_gib`` are EFS's, of a job whose checkpoints lie there and which has no volume.
+    ``step_seconds``, and after every ``checkpoint_steps`` there is a checkpoint; 0 where nobody knows.
+    ``read_gib`` and ``written_gib`` are EFS's, of a job whose checkpoints lie there and which has no volume.
     """
 
     moves: tuple[Move, ...]
@@ -144,6 +145,7 @@ def to_json(move: Move) -> dict[str, Any]:
         "to": {"zone": move.to_zone, "volume": move.to_volume},
         "seconds": move.seconds,
         "parts": move.parts,
+        "step": move.step,
         "steps_lost": move.steps_lost,
         "content": {
             "files": move.after.files,

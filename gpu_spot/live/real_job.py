@@ -6,42 +6,67 @@ The stack file names a host that does not exist, ``HOST``; what lies below it ar
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import os
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from gpu_spot.facts.moves import JobEnding
+from gpu_spot.live.undisturbed import digests, undisturbed
 from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes import code_host, repository
 from gpu_spot.nodes.group import Nodes
+from gpu_spot.nodes.job_environment import built, programs_of
 from gpu_spot.nodes.real import RealWork
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent.config.model import Config, Training
 
 HOST: Final = "https://git.example.org"
-MINUTES: Final = 600
+MINUTES: Final = 6000
 """How long the script of its market is; the job is done long before, on however slow a machine."""
-_CLOSED: Final = (range(30, MINUTES), range(65, MINUTES), range(100, 110))
-"""The minutes in which the first zone, the second and the third have no spot: the job is lost three times."""
+LOSSES: Final = 8
+"""How often the zone closes that alone is open, before all are open for good."""
+_FIRST, _STAY = 20, 25
+"""The minute of the first closing, and the minutes between two. A move takes about five of them."""
+_REFUSED_AT, _REFUSED_FOR = 2, 10
+"""At this closing, counted from 0, spot is refused everywhere for so many minutes: on-demand stands in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """Where the code of a job lies that is really run: in a folder of ``project``.
+
+    ``python`` is the virtual environment that it runs with; None: what its stack file asks for.
+    """
+
+    project: Path
+    python: Path | None = None
 
 
 def closing(zones: tuple[str, ...]) -> tuple[PoolTrace, ...]:
-    """Return the market's script: three zones close one after the other, the last for ten minutes.
+    """Return the market's script: one zone is open at a time, ``LOSSES`` times it closes and the next opens.
 
-    Raises ``LocalCloudError`` for another number of zones.
+    Once no zone is open for ten minutes. Raises ``LocalCloudError`` for a single zone.
     """
-    if len(zones) != len(_CLOSED):
-        raise LocalCloudError(f"{len(zones)} zones, the script of a real job's market has {len(_CLOSED)}")
+    if len(zones) < 2:
+        raise LocalCloudError(f"{len(zones)} zone, the script of a real job's market needs two")
+    names = sorted(zones)
+    turn = cycle(range(len(names)))  # of the zone that is open
+    is_open = [next(turn)] * _FIRST
+    for loss in range(LOSSES):
+        refused = _REFUSED_FOR if loss == _REFUSED_AT else 0
+        is_open += [-1] * refused + [next(turn)] * (_STAY - refused)
     return tuple(
-        PoolTrace(zone, 60.0, tuple(int(minute not in closed) for minute in range(MINUTES)))
-        for zone, closed in zip(sorted(zones), _CLOSED, strict=True)
+        PoolTrace(
+            zone,
+            60.0,
+            tuple(int(minute >= len(is_open) or is_open[minute] == here) for minute in range(MINUTES)),
+        )
+        for here, zone in enumerate(names)
     )
 
 
@@ -55,34 +80,41 @@ class RealJob:
 
 
 @contextlib.contextmanager
-def real_job(project: Path, clients: AwsClients, agent: Config) -> Iterator[RealJob]:
-    """Serve the code of the job that ``agent`` trains, and run its command once with nobody to interrupt it.
+def real_job(script: Script, clients: AwsClients, agent: Config) -> Iterator[RealJob]:
+    """Serve the code of the job that ``agent`` trains, once its command has run with nobody to interrupt it.
 
+    How long its steps took then sets the pace: they are spread over the script of the market.
     Raises ``LocalCloudError`` where the stack names another host, or not what lies in the project.
     """
     training = agent.training
     assert training is not None
-    place = urlsplit(training.repository)
-    source = project / place.path.strip("/")
+    place = urlsplit(training.repository).path.strip("/")
+    source = script.project / place
     if not training.repository.startswith(f"{HOST}/") or not source.is_dir():
         raise LocalCloudError(
             f"repository is {training.repository}, allowed for a job that is really run: "
             f"{HOST}/FOLDER, a folder of this project"
         )
+    if training.image is not None:
+        raise LocalCloudError(
+            "the job runs in a container, allowed for one that is really run: python, or none"
+        )
     with tempfile.TemporaryDirectory(prefix="gpu-spot-job-") as temporary:
         folder = Path(temporary)
-        commit = repository.made_of(source, folder / "served" / place.path.strip("/"))
+        commit = repository.made_of(source, folder / "served" / place)
         if commit != training.revision:
-            raise LocalCloudError(
-                f"revision is {training.revision}, {place.path.strip('/')} as it lies here is {commit}"
-            )
+            raise LocalCloudError(f"revision is {training.revision}, {place} as it lies here is {commit}")
         data = folder / "datasets"
         _download(clients, agent.volume.dataset if agent.volume else None, data)
-        with (
-            code_host.serving(folder / "served", folder / "tls") as host,
-            _undisturbed(training, source, folder, data) as results,
-        ):
-            work = RealWork(host, HOST)
+        programs = None
+        if script.python is not None:
+            programs = programs_of(script.python)
+        elif training.python is not None:
+            programs = built(training, source, script.project / "out/python")
+        alone = undisturbed(training, source, folder / "alone", data, programs)
+        pace = LOSSES * _STAY * 60 / max(alone.seconds, 1.0)
+        with code_host.serving(folder / "served", folder / "tls") as host:
+            work = RealWork(host, HOST, pace, programs)
 
             def outcome(nodes: Nodes) -> JobEnding:
                 here = nodes.disks.folder(_item(clients, training)["volume"])
@@ -91,8 +123,8 @@ def real_job(project: Path, clients: AwsClients, agent: Config) -> Iterator[Real
                     repository=training.repository,
                     revision=training.revision,
                     command=training.command,
-                    results=_digests(here / "artifacts" / training.job),
-                    undisturbed=results(),
+                    results=digests(here / "artifacts" / training.job),
+                    undisturbed=alone.results,
                 )
 
             def is_over() -> bool:
@@ -117,42 +149,3 @@ def _download(clients: AwsClients, uri: str | None, to: Path) -> None:
     for entry in s3.list_objects_v2(Bucket=bucket, Prefix=prefix).get("Contents", []):
         body = s3.get_object(Bucket=bucket, Key=entry["Key"])["Body"].read()
         (to / Path(entry["Key"]).name).write_bytes(body)
-
-
-@contextlib.contextmanager
-def _undisturbed(
-    training: Training, source: Path, folder: Path, data: Path
-) -> Iterator[Callable[[], Mapping[str, str]]]:
-    """Run the command beside the rehearsal; yield what waits for its end and returns its results."""
-    environment = {
-        **os.environ,
-        **training.environment,
-        "GPU_SPOT_DATASETS": str(data),
-        "GPU_SPOT_CHECKPOINTS": str(folder / "checkpoints"),
-        "GPU_SPOT_ARTIFACTS": str(folder / "artifacts"),
-        "GPU_SPOT_DONE": str(folder / "done"),
-    }
-    with (folder / "output").open("wb") as said:
-        process = subprocess.Popen(  # noqa: S603
-            list(training.command), cwd=source, env=environment, stdout=said, stderr=said
-        )
-
-    def results() -> Mapping[str, str]:
-        if code := process.wait():
-            last = (folder / "output").read_text(errors="replace").splitlines()[-1:] or ["no output"]
-            raise LocalCloudError(f"{' '.join(training.command)}: exit {code}: {last[0]}")
-        return _digests(folder / "artifacts")
-
-    try:
-        yield results
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _digests(folder: Path) -> Mapping[str, str]:
-    return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }

@@ -15,7 +15,7 @@ from gpu_spot.jobs.reader import JobReader
 from gpu_spot.live import preparing
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.fleets import CloudFleet, TrainingFleet
-from gpu_spot.live.real_job import RealJob, closing, real_job
+from gpu_spot.live.real_job import RealJob, Script, closing, real_job
 from gpu_spot.live.views import GroupView
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.groups import GroupShape
@@ -39,8 +39,8 @@ class Wishes:
     """What is to be rehearsed: ``group`` (None: the stack's first), and the market.
 
     ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is what
-    a sample stands for, ``notice`` the share of losses that are announced. ``project`` is where the code of a
-    training job lies whose own command is to be run, in a market written for it; None: it is simulated.
+    a sample stands for, ``notice`` the share of losses that are announced. ``script`` is that of a training
+    job whose own command is to be run until it is done, in a market written for it; None: it is simulated.
     """
 
     group: str | None
@@ -50,7 +50,7 @@ class Wishes:
     pool_size: int | None
     notice: float
     seed: int
-    project: Path | None = None
+    script: Script | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
     )
     scene = _scene(wishes, view, group, rules)
     market, ticks = scene.market, scene.ticks
-    with _job(cloud, view, wishes.project) as job, _nodes(cloud, view, job) as nodes:
+    with _job(cloud, view, wishes.script) as job, _nodes(cloud, view, job) as nodes:
         if nodes is not None and view.prepared_by:
             preparing.play(cloud, nodes, _fleet(cloud, cloud.group(view.prepared_by), nodes, rules))
         start = cloud.clock.now
@@ -148,19 +148,19 @@ def _account(cloud: LocalCloud, job: str) -> JobAccount:
 
 
 @contextlib.contextmanager
-def _job(cloud: LocalCloud, view: GroupView, project: Path | None) -> Iterator[RealJob | None]:
+def _job(cloud: LocalCloud, view: GroupView, script: Script | None) -> Iterator[RealJob | None]:
     """Yield the job whose own command is run; None where it is simulated."""
     agent = boot.parse(cloud.boot_data(view.name)).agent
     for name in {view.name, view.prepared_by} - {""} if agent.training is not None else ():
         volume = boot.parse(cloud.boot_data(name)).agent.volume
         if volume is not None and volume.dataset:
             dataset.stand_in(cloud.clients, volume.dataset)
-    if project is None:
+    if script is None:
         yield None
     elif agent.training is None:
         raise LocalCloudError(f"group {view.name!r} is a service, only a training job can be really run")
     else:
-        with real_job(project, cloud.clients, agent) as job:
+        with real_job(script, cloud.clients, agent) as job:
             yield job
 
 
@@ -192,7 +192,7 @@ def _fleet(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rules
 
 def _scene(wishes: Wishes, view: GroupView, group: GroupSettings, rules: Rules) -> Scene:
     source: Literal["model", "script"] | tuple[str, ...]
-    if wishes.project is not None:
+    if wishes.script is not None:
         source, types = "script", view.sizes
         traces = closing(view.zones)
     elif wishes.traces is None:
@@ -203,7 +203,9 @@ def _scene(wishes: Wishes, view: GroupView, group: GroupSettings, rules: Rules) 
         source, traces = tuple(str(path) for path in wishes.files), wishes.traces
     pools = placement.assign([t.name for t in traces], sorted(view.zones), types)
     market = SpotMarket(traces, rules, wishes.pool_size)
-    ticks = min(market.ticks, round(wishes.hours * 3600 / TICK_SECONDS))
+    ticks = market.ticks
+    if wishes.script is None:
+        ticks = min(ticks, round(wishes.hours * 3600 / TICK_SECONDS))
     if ticks <= rules.warm_up_ticks:
         raise LocalCloudError(
             f"hours is {ticks / 60:g}, more than the first hour (warm-up, not counted) is needed"

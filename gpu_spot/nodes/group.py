@@ -97,7 +97,9 @@ class Nodes:
 
     def travels(self) -> Travels:
         """Return the moves of the job so far."""
-        found = travels(self.journal.entries[self._begun :], self.profile, self._scheduler.now)
+        # When a real command saves is its own matter.
+        profile = replace(self.profile, checkpoint_steps=0) if self._context.work else self.profile
+        found = travels(self.journal.entries[self._begun :], profile, self._scheduler.now)
         return replace(
             found, read_gib=self.shared.read_mib / 1024, written_gib=self.shared.written_mib / 1024
         )

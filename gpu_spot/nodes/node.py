@@ -17,7 +17,7 @@ from gpu_spot.nodes.journal import Entry, Journal
 from gpu_spot.nodes.machine import RUN_PID, InstanceMetadata, SimulatedHost
 from gpu_spot.nodes.preparing import PreparingProcess
 from gpu_spot.nodes.process import Trainee, TrainingProcess, TrainingProfile
-from gpu_spot.nodes.real import RealProcess, RealWork
+from gpu_spot.nodes.real import RealProcess, RealWork, with_programs
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock, SimulatedTask
 from gpu_spot.nodes.shared import Shared
 from gpu_spot.nodes.shipping import Shipper
@@ -162,6 +162,9 @@ class SimulatedNode:
 
         EFS and shared datasets are played for jobs without a volume only.
         """
+        if self._work is not None and config.training is not None:
+            # The job's Python was built before, for all of them.
+            config = replace(config, training=replace(config.training, python=None))
         if config.volume is not None:
             return replace(config, efs=(), datasets=(), nvidia=False)
         assert self._metadata is not None
@@ -215,7 +218,9 @@ class SimulatedNode:
             return PreparingProcess(environment, now, pid)
         if self._work is None:
             return TrainingProcess(self._profile, environment, now, pid, self._host)
-        return RealProcess(argv, environment, self._disk, cwd, now, self._disk / "output")
+        work = self._work
+        environment = with_programs(environment, work.programs)
+        return RealProcess(argv, environment, self._disk, cwd, now, work.pace)
 
     def _note_stop(self) -> None:
         process, self._host.process = self._host.process, None

@@ -1,12 +1,14 @@
 """A job's own command, really run: cloned, started, signalled and resumed, while the clock is coupled to it.
 
 Its room is the seam between simulated and real time: all else on an instance is simulated in no time, and
-while such a command runs simulated time passes ``PACE`` times as fast as it does here. Time stands still
-while the command saves, so that a slow machine loses nothing that a fast one keeps.
+while such a command trains simulated time passes ``pace`` times as fast as it does here. Time stands still
+while the command starts and while it saves, so that a slow machine loses nothing that a fast one keeps.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import signal
@@ -20,9 +22,9 @@ from typing import Final
 from gpu_spot.nodes.code_host import CodeHost
 from pulumi_on_moto.errors import LocalCloudError
 
-PACE: Final = 360.0
-"""Simulated seconds for each real one."""
-SAVES_IN: Final = 30.0
+STARTS_IN: Final = 120.0
+"""Real seconds after which time passes for a command that has told of no step."""
+SAVES_IN: Final = 60.0
 """Real seconds that a command may take to save, on however slow a machine."""
 _LOOK_EVERY: Final = 10.0
 _TOLD_EVERY: Final = 300.0
@@ -36,10 +38,15 @@ _OURS: Final = "/var/lib/gpu-spot/"
 
 @dataclass(frozen=True, slots=True)
 class RealWork:
-    """What real commands find around themselves: the code host that stands for ``host``, such as a URL."""
+    """What real commands find around themselves: the code host that stands for ``host``, such as a URL.
+
+    ``pace`` is the simulated seconds for each real one, ``programs`` the folder of the job's Python, if any.
+    """
 
     code: CodeHost
     host: str
+    pace: float
+    programs: Path | None = None
 
     def run(self, argv: Sequence[str], environment: Mapping[str, str], disk: Path) -> str:
         """Run one of the commands ``PLAYED`` as ourselves, on an instance whose disk is that folder.
@@ -68,11 +75,54 @@ def here(word: str, disk: Path) -> str:
     return f"{disk}{word}" if word.startswith(_OURS) else word
 
 
+def with_programs(environment: Mapping[str, str], programs: Path | None) -> dict[str, str]:
+    """Return an environment in which the programs of a folder come first, if there is one."""
+    if programs is None:
+        return dict(environment)
+    path = f"{programs}:{environment.get('PATH', os.defpath)}"
+    return {**environment, "PATH": path, "VIRTUAL_ENV": str(programs.parent)}
+
+
+def begins_at(output: Path, tell: Path) -> int | None:
+    """Return the step at which a command begins, None as long as it has told of none.
+
+    That is the first "step N" of what it says, or the one before the first that its sign of life tells: that
+    one is done.
+    """
+    if found := _STEP.search(output.read_text(errors="replace")):
+        return int(found[1])
+    alive = _alive(tell)
+    return None if alive is None else max(alive - 1, 0)
+
+
+def is_at(output: Path, tell: Path) -> int:
+    """Return the last step that a command has told of, 0 where it has told of none."""
+    return max([*map(int, _STEP.findall(output.read_text(errors="replace"))), _alive(tell) or 0])
+
+
+def _alive(tell: Path) -> int | None:
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        return int(json.loads(tell.read_text())["step"])
+    return None
+
+
+def kill_all(pid: int) -> None:
+    """Kill a process with all below it: a launcher starts others in sessions of their own."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=True)  # noqa: S607
+    parents = {int(one): int(parent) for one, parent in map(str.split, listed.stdout.splitlines())}
+    doomed = [pid]
+    for one in doomed:  # grows while it is walked
+        doomed += [child for child, parent in parents.items() if parent == one]
+    for one in doomed:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(one, signal.SIGKILL)
+
+
 class RealProcess:
     """A command that runs; ``subprocess.Popen`` for the agent, paced by the simulated clock of the instance.
 
-    ``clock`` tells simulated time. What it says goes to ``output``, and by that its steps are known: the last
-    "step N" counts. Where it begins is told by the name of its newest checkpoint.
+    ``clock`` tells simulated time. What it says goes to ``output``. It begins at the first step that it tells
+    of, which is waited for.
     """
 
     def __init__(
@@ -82,18 +132,18 @@ class RealProcess:
         disk: Path,
         place: Path,
         clock: Callable[[], float],
-        output: Path,
+        pace: float,
     ) -> None:
-        self._clock = clock
-        found = sorted(Path(environment["GPU_SPOT_CHECKPOINTS"]).glob("step-*.json"))
-        self.first_step = int(found[-1].stem.partition("-")[2]) if found else 0
+        self._clock, self._pace = clock, pace
         self.loads = 0.0
         env = {name: here(value, disk) for name, value in environment.items()}
         for name in ("HOME", "TMPDIR"):
             if name in env:
                 Path(env[name]).mkdir(parents=True, exist_ok=True)
-        self._output = output
-        with output.open("wb") as file:
+        self._output = disk / "output"
+        self._tell = Path(env.get("GPU_SPOT_TELL", disk / "tell"))
+        self._tell.unlink(missing_ok=True)  # what the one before has told is not its own
+        with self._output.open("wb") as file:
             self._process = subprocess.Popen(  # noqa: S603
                 list(argv),
                 env=env,
@@ -103,14 +153,23 @@ class RealProcess:
                 start_new_session=True,
             )
         self.pid = self._process.pid
+        self._stopping = False
+        self.first_step = self._started()
         self._began = clock(), time.perf_counter()
-        self._told = False
+
+    def _started(self) -> int:
+        """Wait until it tells of a step; return that."""
+        end = time.perf_counter() + STARTS_IN
+        while (step := begins_at(self._output, self._tell)) is None:
+            if self._process.poll() is not None or time.perf_counter() > end:
+                return 0
+            time.sleep(0.01)
+        return step
 
     @property
     def step(self) -> int:
         """The steps that it has told of."""
-        told = _STEP.findall(self._output.read_text(errors="replace"))
-        return int(told[-1]) if told else self.first_step
+        return max(is_at(self._output, self._tell), self.first_step)
 
     @property
     def has_ended(self) -> bool:
@@ -133,22 +192,23 @@ class RealProcess:
         Raises ``LocalCloudError`` when it was told to stop and does not.
         """
         began, here_began = self._began
-        ends = here_began + (self._clock() - began) / PACE
-        if self._told:
+        ends = here_began + (self._clock() - began) / self._pace
+        if self._stopping:
             ends = time.perf_counter() + SAVES_IN
         while (code := self._process.poll()) is None and time.perf_counter() < ends:
             time.sleep(0.01)
-        if code is None and self._told:
+        if code is None and self._stopping:
             raise LocalCloudError(f"{self._process.args!r} goes on, {SAVES_IN:g} s after its SIGTERM")
         return code
 
     def _quiet(self, seconds: float) -> float:
-        return 0.0 if self._told or self.has_ended else self._clock() + seconds
+        return 0.0 if self._stopping or self.has_ended else self._clock() + seconds
 
     def signal(self, number: int) -> None:
-        """Signal its process group. SIGKILL: that was it."""
-        self._told = self._told or number == signal.SIGTERM
-        if self._process.poll() is None:
-            os.killpg(self.pid, number)
+        """Signal its process group. SIGKILL: that was it, with all that it started."""
+        self._stopping = self._stopping or number == signal.SIGTERM
         if number == signal.SIGKILL:
+            kill_all(self.pid)
             self._process.wait()
+        elif self._process.poll() is None:
+            os.killpg(self.pid, number)

@@ -66,6 +66,7 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
         copied=max(freed.at, copied.at),
         mounted=arrived.at,
         running=new.at + new.loads,
+        step=new.step,
         steps_lost=_last(between, "stopped", instance=old.instance).step - new.step,
         before=left.contents or _NOTHING,
         after=arrived.contents or _NOTHING,

@@ -35,11 +35,13 @@ def _caption(travels: Travels) -> str:
     if not travels.moves:
         return "No interruption: the volume stayed where it was."
     every = duration(travels.checkpoint_steps * travels.step_seconds / 60)
+    at_most = (
+        f", at most {counted(travels.checkpoint_steps, 'step')} ({every})" if travels.checkpoint_steps else ""
+    )
     open_end = " The last interruption had not been overcome when the run ended." if travels.underway else ""
     return (
         "Minutes and seconds until training ran again. With a notice, or handed over from on-demand to spot, "
-        "the job saves; taken without one it falls back to its last checkpoint, at most "
-        f"{counted(travels.checkpoint_steps, 'step')} ({every}).{open_end}"
+        f"the job saves; taken without one it falls back to its last checkpoint{at_most}.{open_end}"
     )
 
 

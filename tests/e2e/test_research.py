@@ -37,6 +37,10 @@ def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
             "target is 2 for no group, only a service can have another",
         ),
         (["--target", "2", "--group", "resnet"], "target is 2 for resnet, only a service can"),
+        (["--job", "examples"], "repository is https://git.example.org/examples: none of research; --stack"),
+        (["--job", "examples/moon"], "--job is examples/moon, allowed: a folder of"),
+        (["--job", "examples/training", "--group", "resnet"], "--job beside --group, allowed: --job alone"),
+        (["--python", "venv"], "--python is venv, allowed: with --job"),
     ],
 )
 def test_bad_input_is_told_in_one_line(arguments: list[str], message: str) -> None:
@@ -46,9 +50,9 @@ def test_bad_input_is_told_in_one_line(arguments: list[str], message: str) -> No
     assert len(said.strip().splitlines()) == 1
 
 
-def test_the_shipped_job_runs_from_clone_to_done_through_three_losses(tmp_path: Path) -> None:
+def test_the_shipped_job_runs_from_clone_to_done_through_five_losses(tmp_path: Path) -> None:
     done = gpu_spot(
-        *("demo", "--stack", "research", "--real", "--notice", "0.5", "--seed", "5", "--out", tmp_path)
+        *("demo", "--job", "examples/training", "--notice", "0.5", "--seed", "5", "--out", tmp_path)
     )
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -57,10 +61,11 @@ def test_the_shipped_job_runs_from_clone_to_done_through_three_losses(tmp_path: 
     assert (job["state"], list(job["results"])) == ("done", ["model.json"])
     assert job["intact"]  # bit for bit what comes of a run that nobody interrupts
     assert job["command"][:2] == ["python3", "train.py"]
-    assert len(moves) >= 2
+    assert summary["interruptions"] >= 5
+    assert len({move["to"]["zone"] for move in moves}) == 3
     assert {"notice", "loss"} <= {move["cause"] for move in moves}
     assert any(move["from"]["volume"] != move["to"]["volume"] for move in moves)
     assert all(move["steps_lost"] == 0 for move in moves if move["cause"] != "loss")
-    assert all(0 < move["steps_lost"] <= 200 for move in moves if move["cause"] == "loss")
+    assert all(0 <= move["steps_lost"] <= 200 for move in moves if move["cause"] == "loss")
     assert all(move["content"]["equal"] and move["content"]["files"] > 24 for move in moves)
     assert "of a run that nobody interrupted" in " ".join(done.stdout.replace("│", " ").split())

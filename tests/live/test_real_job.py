@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
 import pytest
 
-from gpu_spot.live.real_job import closing
+from gpu_spot.live.real_job import LOSSES, MINUTES, closing
+from gpu_spot.live.undisturbed import undisturbed
 from gpu_spot.nodes import code_host, repository
-from gpu_spot.nodes.real import PACE, PLAYED, RealProcess, RealWork
+from gpu_spot.nodes.job_environment import programs_of
+from gpu_spot.nodes.real import PLAYED, RealProcess, RealWork, is_at, with_programs
 from pulumi_on_moto.errors import LocalCloudError
 from userdata.agent.config.model import Training
 from userdata.agent.work.checkout import checkout
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/training"
 HOST = "https://git.example.org"
+PACE = 360.0
 CODE = Path("/var/lib/gpu-spot/code/resnet")
 
 
@@ -36,10 +41,11 @@ class Clock:
 def started(
     tmp_path: Path, clock: Clock, *arguments: str, script: Path = EXAMPLE / "train.py"
 ) -> RealProcess:
-    places = {name: str(tmp_path / name.lower()) for name in ("CHECKPOINTS", "ARTIFACTS", "DATASETS", "DONE")}
+    names = ("CHECKPOINTS", "ARTIFACTS", "DATASETS", "DONE", "TELL")
+    places = {name: str(tmp_path / name.lower()) for name in names}
     environment = {f"GPU_SPOT_{name}": place for name, place in places.items()}
     argv = [sys.executable, str(script), *arguments]
-    return RealProcess(argv, environment, tmp_path, tmp_path, clock, tmp_path / "output")
+    return RealProcess(argv, environment, tmp_path, tmp_path, clock, PACE)
 
 
 def ended(process: RealProcess, clock: Clock) -> int:
@@ -55,7 +61,7 @@ def ended(process: RealProcess, clock: Clock) -> int:
 def work(tmp_path: Path) -> Iterator[RealWork]:
     repository.made_of(EXAMPLE, tmp_path / "served/examples/training")
     with code_host.serving(tmp_path / "served", tmp_path / "tls") as host:
-        yield RealWork(host, HOST)
+        yield RealWork(host, HOST, PACE)
 
 
 def test_the_agents_checkout_brings_the_shipped_code_onto_the_instances_own_disk(
@@ -67,15 +73,7 @@ def test_the_agents_checkout_brings_the_shipped_code_onto_the_instances_own_disk
         def run(self, argv: list[str], stdin: str = "", environment: dict[str, str] | None = None) -> str:
             return work.run(argv, environment or {}, disk) if argv[0] in PLAYED else ""
 
-    training = Training(
-        job="resnet",
-        job_table="jobs",
-        repository=f"{HOST}/examples/training",
-        revision=repository.commit_of(EXAMPLE),
-        command=("python3", "train.py"),
-        user="gpu-spot-job",
-        finished_parameter="/finished",
-    )
+    training = job("python3", "train.py")
     for _ in range(2):  # again in the place of what was there
         checkout(Host(), training, CODE)  # type: ignore[arg-type]
         there = disk / CODE.relative_to("/")
@@ -139,7 +137,7 @@ def test_a_checkpoint_that_is_not_whole_is_not_resumed_from(tmp_path: Path) -> N
 
 def test_it_has_the_time_that_passes_for_everybody_else(tmp_path: Path) -> None:
     clock, script = Clock(), tmp_path / "sleeps.py"
-    script.write_text("import time\ntime.sleep(60)")
+    script.write_text("import time\nprint('step 0', flush=True)\ntime.sleep(60)")
     process, begin = started(tmp_path, clock, script=script), time.perf_counter()
     clock.now += PACE
     assert process.poll() is None
@@ -151,23 +149,114 @@ def test_who_ignores_sigterm_ends_the_rehearsal(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("gpu_spot.nodes.real.SAVES_IN", 0.2)
     script = tmp_path / "deaf.py"
     script.write_text(
-        "import signal, time, pathlib\nsignal.signal(15, signal.SIG_IGN)\n"
-        f"pathlib.Path({str(tmp_path / 'up')!r}).touch()\ntime.sleep(60)"
+        "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint('step 0', flush=True)\ntime.sleep(60)"
     )
     process = started(tmp_path, Clock(), script=script)
-    while not (tmp_path / "up").exists():
-        time.sleep(0.01)
     process.signal(SIGTERM)
     with pytest.raises(LocalCloudError, match="goes on"):
         process.poll()
     process.signal(SIGKILL)
 
 
-def test_the_script_of_its_market_closes_three_zones() -> None:
-    zones = ("c", "a", "b")
+@pytest.mark.parametrize("zones", [("c", "a", "b"), ("b", "a"), ("d", "c", "b", "a")])
+def test_the_script_of_its_market_closes_zone_after_zone_and_then_none(zones: tuple[str, ...]) -> None:
     traces = closing(zones)
-    assert [trace.name for trace in traces] == ["a", "b", "c"]
-    for minute in range(600):
-        assert minute in range(100, 110) or any(trace.samples[minute] for trace in traces)
-    with pytest.raises(LocalCloudError, match="2 zones"):
-        closing(("a", "b"))
+    assert [trace.name for trace in traces] == sorted(zones)
+    found = [tuple(trace.name for trace in traces if trace.samples[minute]) for minute in range(MINUTES)]
+    assert [len(names) for names in found].count(0) == 10  # on-demand stands in
+    stretches = [
+        names for names, before in zip(found, ["", *found], strict=False) if names != before and names
+    ]
+    *alone, last = stretches
+    assert last == tuple(sorted(zones))
+    assert len(alone) == LOSSES + 1
+    assert {names[0] for names in alone} == set(zones)
+    assert all(here != there for here, there in pairwise(alone))
+
+
+def test_a_market_of_one_zone_has_nowhere_to_go() -> None:
+    with pytest.raises(LocalCloudError, match="1 zone, the script of a real job's market needs two"):
+        closing(("a",))
+
+
+def test_time_stands_still_while_it_starts(tmp_path: Path) -> None:
+    clock, script = Clock(), tmp_path / "slow.py"
+    script.write_text("import time\ntime.sleep(0.3)\nprint('from step 7', flush=True)\ntime.sleep(60)")
+    process = started(tmp_path, clock, script=script)
+    assert process.first_step == process.step == 7
+    begin = time.perf_counter()
+    clock.now += 0.5 * PACE
+    assert process.poll() is None
+    assert time.perf_counter() - begin >= 0.49  # the time that it took to start is not counted in
+    process.signal(SIGKILL)
+
+
+def test_its_sign_of_life_tells_of_steps_too(tmp_path: Path) -> None:
+    clock, script = Clock(), tmp_path / "quiet.py"
+    script.write_text(
+        "import json, os, pathlib, time\n"
+        "pathlib.Path(os.environ['GPU_SPOT_TELL']).write_text(json.dumps({'step': 41, 'steps': 90}))\n"
+        "time.sleep(60)"
+    )
+    (tmp_path / "tell").write_text('{"step": 7}')  # of who ran before
+    process = started(tmp_path, clock, script=script)
+    assert (process.first_step, process.step) == (40, 41)
+    process.signal(SIGKILL)
+    for other in ("", "[]", '{"step": null}', '{"steps": 3}'):
+        (tmp_path / "tell").write_text(other)
+        assert is_at(tmp_path / "output", tmp_path / "tell") == 0
+
+
+def test_a_launchers_children_die_with_it(tmp_path: Path) -> None:
+    script = tmp_path / "launcher.py"
+    script.write_text(
+        "import subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '60'], start_new_session=True)\n"
+        "print('step 0', child.pid, flush=True)\ntime.sleep(60)"
+    )
+    process = started(tmp_path, Clock(), script=script)
+    child = int((tmp_path / "output").read_text().split()[-1])
+    os.kill(child, 0)
+    process.signal(SIGKILL)
+    while True:  # until init has taken it away
+        try:
+            os.kill(child, 0)
+        except ProcessLookupError:
+            break
+        state = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0]
+        if state == "Z":
+            break
+        time.sleep(0.01)
+
+
+def test_it_runs_with_the_python_that_is_named(tmp_path: Path) -> None:
+    venv = tmp_path / "venv/bin"
+    venv.mkdir(parents=True)
+    (venv / "python3").symlink_to(sys.executable)
+    assert programs_of(tmp_path / "venv") == programs_of(venv / "python3") == venv
+    found = with_programs({"PATH": "/usr/bin"}, venv)
+    assert (found["PATH"], found["VIRTUAL_ENV"]) == (f"{venv}:/usr/bin", str(tmp_path / "venv"))
+    with pytest.raises(LocalCloudError, match="allowed: a virtual environment"):
+        programs_of(tmp_path)
+
+
+def job(*command: str) -> Training:
+    return Training(
+        job="resnet",
+        job_table="jobs",
+        repository=f"{HOST}/examples/training",
+        revision=repository.commit_of(EXAMPLE),
+        command=command,
+        user="gpu-spot-job",
+        finished_parameter="/finished",
+    )
+
+
+def test_alone_it_tells_results_and_how_long_its_steps_took(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    arguments = ("train.py", "--steps", "50", "--step-seconds", "0.01")
+    alone = undisturbed(job("python3", *arguments), EXAMPLE, tmp_path / "alone", tmp_path / "data", None)
+    assert list(alone.results) == ["model.json"]
+    assert alone.seconds >= 0.5
+    with pytest.raises(LocalCloudError, match=r"python3 train.py --moon: exit 2: .*--moon"):
+        undisturbed(job("python3", "train.py", "--moon"), EXAMPLE, tmp_path / "b", tmp_path / "data", None)

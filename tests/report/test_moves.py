@@ -42,6 +42,7 @@ def moved(run: Run, at: float, after: Contents = SAVED, *, cause: Cause = "notic
         copied=start + 620,
         mounted=start + 640,
         running=start + 660,
+        step=40,
         steps_lost=13 if cause == "loss" else 0,
         before=SAVED,
         after=after,

@@ -20,6 +20,7 @@ _COMMANDS: Final = (
     "gpu_spot.commands.preflight",
     "gpu_spot.commands.replay",
     "gpu_spot.commands.replay_deadline",
+    "gpu_spot.commands.tensorboard",
 )
 
 

@@ -14,6 +14,7 @@ from infra.components.control.controller import Controller, ControllerArgs
 from infra.components.control.state import State, StateArgs
 from infra.components.identity.previews import Previews, PreviewsArgs
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
+from infra.components.monitoring.tensorboard import TensorBoard, TensorBoardArgs
 from infra.components.network.network import Network, NetworkArgs
 from infra.components.storage.storage import Storage, StorageArgs
 from infra.schema import Service, Settings, Training
@@ -81,6 +82,7 @@ def declare() -> None:
         scope.name("monitoring"),
         MonitoringArgs(scope, settings.monitoring, kept, jobs, controller),
     )
+    _tensorboard(settings, scope, network, storage)
     _export(scope, network, state, groups, controller, monitoring)
     _export_storage(storage)
     if settings.identity.previews is not None:
@@ -106,6 +108,19 @@ def _storage(settings: Settings, scope: Scope, network: Network) -> Storage:
             network.worker_security_group_id,
         ),
     )
+
+
+def _tensorboard(settings: Settings, scope: Scope, network: Network, storage: Storage) -> None:
+    if settings.tensorboard is None or storage.file_system is None:
+        return
+    args = TensorBoardArgs(
+        scope,
+        settings.tensorboard,
+        storage.file_system,
+        next(iter(network.subnet_ids.values())),
+        network.security_group_ids,
+    )
+    TensorBoard(scope.name("tensorboard"), args)
 
 
 def _export(

@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("gpu_spot.preflight", "gpu_spot.report"),
         *("pulumi_on_moto", "rich"),
         *("infra.accelerators", "infra.schema", "infra.settings", "boto3", "botocore", "yaml"),
+        *("lambdas.core.names", "userdata.tensorboard"),
     },
     "gpu_spot.facts": {"gpu_spot.jobs", "gpu_spot.market"},
     "gpu_spot.jobs": {

@@ -23,6 +23,7 @@ ONE_THING_AND_ITS_SCHEMA = {
     "Service": {"infra.schema.service", "userdata.agent.config.model"},
     "Storage": {"infra.schema.operations", "infra.components.storage.storage"},
     "Worker": {"lambdas.core.registry_item", "spot_work.worker"},
+    "TensorBoard": {"infra.schema.tensorboard", "infra.components.monitoring.tensorboard"},
     "Training": {"infra.schema.training", "userdata.agent.config.model"},
 }
 """What the stack file says of a thing, what the program declares of it, what is known of it, what it is."""

@@ -49,18 +49,7 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
     """What an instance of ``group`` may do: boot, be looked into, report, and what its work needs."""
     return [
         Statement("FetchAgent", ["s3:GetObject"], [access.archives]),
-        Statement(
-            # The least that it needs (Systems Manager guide, "Create a custom IAM role for Session Manager").
-            "SessionManager",
-            [
-                "ssm:UpdateInstanceInformation",
-                "ssmmessages:CreateControlChannel",
-                "ssmmessages:CreateDataChannel",
-                "ssmmessages:OpenControlChannel",
-                "ssmmessages:OpenDataChannel",
-            ],
-            ANY_RESOURCE,
-        ),
+        _session_manager(),
         Statement("ConfigureMetrics", ["ssm:GetParameter"], [access.cloudwatch_parameter]),
         Statement(
             "SendMetrics",
@@ -77,6 +66,34 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
         *_storage_access(access),
         *_key(scope, access),
     ]
+
+
+def reader(file_system: pulumi.Input[str], access_point: pulumi.Input[str]) -> list[Statement]:
+    """What an instance may do that only shows what lies behind an access point."""
+    return [
+        _session_manager(),
+        Statement(
+            "ReadFiles",
+            ["elasticfilesystem:ClientMount"],
+            [file_system],
+            {"StringEquals": {"elasticfilesystem:AccessPointArn": [access_point]}},
+        ),
+    ]
+
+
+def _session_manager() -> Statement:
+    # The least that it needs (Systems Manager guide, "Create a custom IAM role for Session Manager").
+    return Statement(
+        "SessionManager",
+        [
+            "ssm:UpdateInstanceInformation",
+            "ssmmessages:CreateControlChannel",
+            "ssmmessages:CreateDataChannel",
+            "ssmmessages:OpenControlChannel",
+            "ssmmessages:OpenDataChannel",
+        ],
+        ANY_RESOURCE,
+    )
 
 
 def _of_agent(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Statement]:

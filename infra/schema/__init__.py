@@ -15,6 +15,7 @@ from infra.schema.matrix import experiments
 from infra.schema.network import Network
 from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repository, Storage
 from infra.schema.service import Service
+from infra.schema.tensorboard import TensorBoard
 from infra.schema.training import ON_THE_VOLUME, Training
 from infra.schema.work import Dataset, Work
 from lambdas.core import names
@@ -34,6 +35,7 @@ __all__ = (
     "Service",
     "Settings",
     "Storage",
+    "TensorBoard",
     "Training",
     "Work",
 )
@@ -61,6 +63,7 @@ class Settings(Model):
     monitoring: Monitoring = Field(default_factory=Monitoring)
     identity: Identity = Field(default_factory=Identity)
     training: tuple[Training, ...] = ()
+    tensorboard: TensorBoard | None = None
     protect: bool = False
     kms_key_arn: limits.KmsKeyArn | None = None
     tags: dict[TagKey, TagValue] = Field(default_factory=dict)
@@ -123,6 +126,25 @@ class Settings(Model):
                     )
         return training
 
+    @field_validator("tensorboard", mode="before")
+    @classmethod
+    def _none_is_no_key(cls, board: object) -> object:
+        return None if board == {} else board  # as with kms_key_arn
+
+    @field_validator("tensorboard")
+    @classmethod
+    def _has_files(cls, board: TensorBoard | None, info: ValidationInfo) -> TensorBoard | None:
+        if board is None or "storage" not in info.data:
+            return board
+        files = info.data["storage"].file_system
+        points = [point.name for point in (files.access_points if files else ())]
+        if board.access_point not in points:
+            raise ValueError(
+                f"accessPoint {board.access_point!r}, allowed: {', '.join(map(repr, points)) or 'none'} "
+                "(of storage.fileSystem)"
+            )
+        return board
+
     @property
     def jobs(self) -> tuple[Training, ...]:
         """What ``training`` asks for, each experiment of a matrix as an entry of its own."""
@@ -168,6 +190,8 @@ class Settings(Model):
             for option, says in data_on_file_system(one):
                 yield f"gpu-spot:training[{index}].{option}: {says}: {SLOW}"
         if self.network.cidr is not None and self.network.egress == "none":
+            if self.tensorboard is not None:
+                yield "gpu-spot:tensorboard: with network.egress 'none' it cannot be installed from PyPI"
             for index in range(len(self.training)):
                 yield (
                     f"gpu-spot:training[{index}].repository: with network.egress 'none' it must be reachable "

@@ -50,6 +50,11 @@ SUSPENDED_BY_US: Final = ("AZRebalance",)
 """Processes of our Auto Scaling groups that the program suspends; another that is suspended is an alarm."""
 
 
+def tensorboard(stack: str) -> str:
+    """Return the ``Name`` of what shows TensorBoard: a launch template, and the instance started from it."""
+    return f"gpu-spot-{stack}-tensorboard"
+
+
 def parameter_root(stack: str) -> str:
     """Return the Parameter Store path under which the groups of ``stack`` stand, without a trailing slash."""
     return f"/gpu-spot/{stack}/groups"

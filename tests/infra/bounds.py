@@ -54,6 +54,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "revision": (40, 40, lambda n: "0" * n),
     "training[0].artifacts": (9, 512, lambda n: "s3://abc/" + ("a" * (n - 10) + "/") * (n > 9)),
     "training[0].dataset": (9, 512, lambda n: "s3://abc/" + ("d" * (n - 10) + "/") * (n > 9)),
+    "tensorboard.accessPoint": (1, 24, lambda n: "a" * n),
     "checkpoints": (1, 24, lambda n: "a" * n),
     "ami": (12, 21, lambda n: "ami-" + "0" * (n - 4)),
     "capacityBlock.reservation": (11, 20, lambda n: "cr-" + "0" * (n - 3)),

@@ -81,6 +81,7 @@ BASE: dict[str, Any] = {
         "buckets": [{"name": "a", "expireDays": 1}],
         "repositories": [{"name": "a"}],
     },
+    "gpu-spot:tensorboard": {"accessPoint": "a"},
     "gpu-spot:monitoring": {"email": "a@b.c", "monthlyBudgetUsd": 1},
     "gpu-spot:identity": {
         "permissionsBoundary": "arn:aws:iam::123456789012:policy/p",

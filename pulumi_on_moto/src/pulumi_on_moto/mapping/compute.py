@@ -10,6 +10,7 @@ from pulumi_on_moto.mapping.requirements import check, expand
 
 _HOOK_NAMES: Final = {"name": "lifecycleHookName"}
 _TEMPLATE_NAMES: Final = {"vpcSecurityGroupIds": "securityGroupIds", "securityGroupNames": "securityGroups"}
+_INTERFACE_NAMES: Final = {"securityGroups": "groups"}
 _WAITS: Final = "nothing to wait for or to delete here"
 
 
@@ -18,6 +19,10 @@ def _launch_template(draft: Draft) -> None:
     data = {
         _TEMPLATE_NAMES.get(key, key): value for key, value in draft.inputs.items() if key != "description"
     }
+    if interfaces := data.get("networkInterfaces"):
+        data["networkInterfaces"] = [
+            {_INTERFACE_NAMES.get(key, key): value for key, value in one.items()} for one in interfaces
+        ]
     draft.put(
         LaunchTemplateName=name,
         VersionDescription=draft.take("description"),

@@ -1,0 +1,105 @@
+"""TensorBoard over what all jobs write to the file system, on an instance that a person starts."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import schema
+from infra.components.storage.file_system import FileSystem
+from infra.iam import instance_statements, statements
+from infra.scope import Scope
+from lambdas.core import names
+from userdata.tensorboard import render
+
+_IMAGE: Final = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{architecture}"
+"""It brings Session Manager's agent, and its packages come from S3."""
+
+
+@dataclass(frozen=True)
+class TensorBoardArgs:
+    """``subnet_id`` and ``security_group_ids`` are the instance's: a way out, and none in."""
+
+    scope: Scope
+    settings: schema.TensorBoard
+    files: FileSystem
+    subnet_id: pulumi.Input[str]
+    security_group_ids: Sequence[pulumi.Input[str]]
+
+
+class TensorBoard(pulumi.ComponentResource):
+    """Produces: role with its policy, instance profile, launch template."""
+
+    template_id: pulumi.Output[str]
+
+    def __init__(self, name: str, args: TensorBoardArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare what is needed to start it."""
+        super().__init__("gpu-spot:infra:TensorBoard", name, None, opts)
+        scope, settings, child = args.scope, args.settings, pulumi.ResourceOptions(parent=self)
+        tags = scope.tags(names.tensorboard(scope.stack))
+        point = args.files.access_point_arns[settings.access_point]
+        role = aws.iam.Role(
+            name,
+            assume_role_policy=statements.document(statements.assumed_by("ec2.amazonaws.com")),
+            permissions_boundary=scope.permissions_boundary,
+            tags=tags,
+            opts=child,
+        )
+        aws.iam.RolePolicy(
+            name,
+            role=role.name,
+            policy=statements.document(instance_statements.reader(args.files.arn, point)),
+            opts=child,
+        )
+        profile = aws.iam.InstanceProfile(name, role=role.name, tags=tags, opts=child)
+        boot_data = pulumi.Output.all(
+            args.files.id, args.files.access_point_ids[settings.access_point]
+        ).apply(lambda known: base64.b64encode(render(*known).encode()).decode())
+        template = aws.ec2.LaunchTemplate(
+            name,
+            description="Shows TensorBoard until nobody looks",
+            image_id=_IMAGE.format(architecture=settings.architecture),
+            instance_type=settings.instance_type,
+            iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=profile.arn),
+            # It switches itself off, and nothing of it stays.
+            instance_initiated_shutdown_behavior="terminate",
+            network_interfaces=[
+                aws.ec2.LaunchTemplateNetworkInterfaceArgs(
+                    device_index=0,
+                    subnet_id=args.subnet_id,
+                    security_groups=list(args.security_group_ids),
+                    associate_public_ip_address="false",
+                    delete_on_termination="true",
+                )
+            ],
+            metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
+                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
+            ),
+            block_device_mappings=[
+                aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
+                    device_name="/dev/xvda",
+                    ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
+                        volume_type="gp3",
+                        volume_size=10,
+                        encrypted="true",
+                        kms_key_id=scope.kms_key_arn,
+                        delete_on_termination="true",
+                    ),
+                )
+            ],
+            tag_specifications=[
+                aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
+                for kind in ("instance", "volume", "network-interface")
+            ],
+            user_data=boot_data,
+            update_default_version=True,
+            tags=tags,
+            opts=pulumi.ResourceOptions(parent=self, hide_diffs=["userData"]),
+        )
+        self.template_id = template.id
+        self.register_outputs({"templateId": template.id})

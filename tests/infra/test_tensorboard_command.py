@@ -1,0 +1,84 @@
+"""``gpu-spot tensorboard``: one instance for all who look, reached by Session Manager alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from gpu_spot.commands.tensorboard import forwarding, running, stop, wait
+from lambdas.core import names
+from tests.models import moto
+
+REGION = "us-west-2"
+
+
+@pytest.fixture
+def ec2() -> Iterator[Any]:
+    with moto():
+        yield boto3.client("ec2", region_name=REGION)
+
+
+def template(ec2: Any, stack: str) -> None:
+    tags = {names.TAG_STACK: stack, "Name": names.tensorboard(stack)}
+    listed = [{"Key": key, "Value": value} for key, value in tags.items()]
+    image = ec2.describe_images(Owners=["amazon"])["Images"][0]["ImageId"]
+    ec2.create_launch_template(
+        LaunchTemplateName=names.tensorboard(stack),
+        LaunchTemplateData={
+            "ImageId": image,
+            "InstanceType": "t4g.small",
+            "TagSpecifications": [{"ResourceType": "instance", "Tags": listed}],
+        },
+        TagSpecifications=[{"ResourceType": "launch-template", "Tags": listed}],
+    )
+
+
+def test_it_is_started_once_and_found_again(ec2: Any) -> None:
+    for stack in ("dev", "prod"):
+        template(ec2, stack)
+    first, is_new = running(ec2, "dev")
+    assert is_new
+    assert running(ec2, "dev") == (first, False)
+    other, is_new = running(ec2, "prod")
+    assert is_new
+    assert other != first
+    assert stop(ec2, "dev") == [first]
+    assert stop(ec2, "dev") == []
+    assert running(ec2, "prod") == (other, False)
+
+
+def test_a_stack_without_it_says_so(ec2: Any) -> None:
+    with pytest.raises(ValueError, match="stack 'dev' has no launch template for it, allowed: after `up`"):
+        running(ec2, "dev")
+
+
+class Ssm:
+    """Session Manager, which knows an instance after some questions."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def describe_instance_information(self, **asked: Any) -> dict[str, Any]:
+        assert asked["Filters"] == [{"Key": "InstanceIds", "Values": ["i-1"]}]
+        self.left -= 1
+        known = [{"PingStatus": "ConnectionLost"}] if self.left == 0 else []
+        return {"InstanceInformationList": [{"PingStatus": "Online"}] if self.left < 0 else known}
+
+
+def test_it_is_waited_for_but_not_for_ever() -> None:
+    slept: list[float] = []
+    wait(Ssm(3), "i-1", slept.append)  # type: ignore[arg-type]
+    assert slept == [5.0] * 3
+    with pytest.raises(ValueError, match="i-1 is not reached by Session Manager within 10 minutes"):
+        wait(Ssm(1000), "i-1", slept.append)  # type: ignore[arg-type]
+
+
+def test_the_port_is_forwarded_by_awss_own_document() -> None:
+    assert forwarding("i-1", REGION, 7007) == [
+        *("aws", "ssm", "start-session", "--region", REGION, "--target", "i-1"),
+        *("--document-name", "AWS-StartPortForwardingSession"),
+        *("--parameters", "portNumber=6006,localPortNumber=7007"),
+    ]

@@ -34,14 +34,14 @@ setup: $(STAMP) ## create .venv from requirements.lock (PYTHON=python3.13 choose
 
 # pip compiles bytecode on one core; --no-compile and one parallel pass over what is used saves a third of the time.
 # Without bytecode (and Python may have been told to write none) a stack's program takes nine seconds in place of three.
-$(STAMP): requirements.lock pyproject.toml pulumi_on_moto/pyproject.toml
+$(STAMP): requirements.lock pyproject.toml pulumi_on_moto/pyproject.toml spot_training/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
 	  echo "gpu-spot needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
 	    "Choose another: make PYTHON=python3.13 …" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@echo "installing requirements.lock into $(VENV) (about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable pulumi_on_moto
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable pulumi_on_moto --editable spot_training
 	@$(BIN)/python -m compileall -q -j 0 -x '/pulumi_aws/(?!($(USED))/)[^/]+/' \
 	  $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	@touch $@

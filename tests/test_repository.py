@@ -22,9 +22,9 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 ENGINE = tomllib.loads((ROOT / "pulumi_on_moto" / "pyproject.toml").read_text("utf-8"))
 DEPENDENCIES = [*PYPROJECT["project"]["dependencies"], *ENGINE["project"]["dependencies"]]
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")
-PACKAGES = ("gpu_spot", "infra", "lambdas", "pulumi_on_moto", "userdata")
+PACKAGES = ("gpu_spot", "infra", "lambdas", "pulumi_on_moto", "spot_training", "userdata")
 SOURCES = {name: ROOT / name for name in PACKAGES} | {
-    "pulumi_on_moto": ROOT / "pulumi_on_moto/src/pulumi_on_moto"
+    name: ROOT / f"{name}/src/{name}" for name in ("pulumi_on_moto", "spot_training")
 }
 
 MAX_PYTHON_LINES = 500

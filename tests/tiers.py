@@ -64,6 +64,7 @@ _MARKS_OF: Final = {
     "preflight/test_stack.py": "program",
     "oracles": "program",
     "report": "pure",
+    "spot_training": "adapter",
     "report/test_browser.py": "whole",
     "report/test_moves.py": "whole",
     "report/test_page.py": "whole",

@@ -11,21 +11,21 @@ from spot_training.errors import (
     SaveError,
     SpotTrainingError,
 )
-from spot_training.group import ALONE, Group
 from spot_training.interval import Interval
 from spot_training.notice import Notice
 from spot_training.progress import Progress
+from spot_training.ranks import ALONE, Ranks
 from spot_training.spot import Spot
 
 __all__ = [
     "ALONE",
     "Checkpointer",
-    "Group",
     "InUseError",
     "Interval",
     "MismatchError",
     "Notice",
     "Progress",
+    "Ranks",
     "RestoreError",
     "SaveError",
     "Saved",

@@ -22,9 +22,9 @@ from spot_training.errors import (
 )
 from spot_training.files import Files
 from spot_training.folder import FolderStore
-from spot_training.group import ALONE, Group
 from spot_training.manifest import File, Manifest, name_of, parse, part_of
 from spot_training.patience import Patience
+from spot_training.ranks import ALONE, Ranks
 from spot_training.store import Store
 
 FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
@@ -64,7 +64,7 @@ def store_of(place: str | os.PathLike[str], files: Files, patience: Patience) ->
 class Checkpointer:
     """Keeps the newest ``keep`` checkpoints of one training in a folder or in S3.
 
-    All ranks of ``group`` call ``restore`` and ``save`` at the same steps; each writes files of its own, and
+    All ranks of ``ranks`` call ``restore`` and ``save`` at the same steps; each writes files of its own, and
     rank 0 commits after all are done. ``fingerprint`` says what can load them, such as the model's shapes:
     another one is refused. With ``reshard`` another number of ranks may load them.
     """
@@ -74,7 +74,7 @@ class Checkpointer:
         place: str | os.PathLike[str] | None = None,
         *,
         keep: int = 3,
-        group: Group = ALONE,
+        ranks: Ranks = ALONE,
         fingerprint: str = "",
         reshard: bool = False,
         files: Files | None = None,
@@ -89,7 +89,7 @@ class Checkpointer:
         self._files = files or Files()
         self._store = store or store_of(place, self._files, self._patience)
         self._keep = keep
-        self._group = group
+        self._ranks = ranks
         self._fingerprint = fingerprint
         self._reshard = reshard
         self._last_step: int | None = None
@@ -138,10 +138,10 @@ class Checkpointer:
         stage = self._first(lambda: self._patience.call(self.where, lambda: self._stage(name)))
         try:
             files = self._write(stage, write)
-            manifest = Manifest(step, self._group.size, self._fingerprint, dict(meta or {}), files)
+            manifest = Manifest(step, self._ranks.size, self._fingerprint, dict(meta or {}), files)
             self._first(lambda: self._commit(stage, name, manifest))
         except Exception:
-            if self._group.rank == 0:
+            if self._ranks.rank == 0:
                 with contextlib.suppress(OSError):
                     self._store.drop(stage)
             raise
@@ -158,7 +158,7 @@ class Checkpointer:
 
     def _write(self, stage: str, write: Write) -> dict[str, File]:
         """Let each rank write its part; return all files."""
-        part = part_of(self._group.rank)
+        part = part_of(self._ranks.rank)
 
         def attempt() -> str:
             write(self._store.part(stage, part))
@@ -184,12 +184,12 @@ class Checkpointer:
         if not reason:
             manifest = parse(told["manifest"])
             self._check(name, manifest)
-            found = [json.loads(one) for one in self._group.gather(json.dumps(self._verify(name, manifest)))]
+            found = [json.loads(one) for one in self._ranks.gather(json.dumps(self._verify(name, manifest)))]
             reason = next((one["reason"] for one in found if one["reason"]), "")
             is_damaged = any(one["damaged"] for one in found)
         if manifest is not None and not reason:
             return Saved(manifest.step, self._store.fetch(name), manifest.meta, manifest.world_size)
-        if self._group.rank == 0:
+        if self._ranks.rank == 0:
             _log.warning("%s/%s is passed over: %s", self.where, name, reason)
             if is_damaged:
                 with contextlib.suppress(OSError):
@@ -210,7 +210,7 @@ class Checkpointer:
 
     def _verify(self, name: str, manifest: Manifest) -> dict[str, Any]:
         """Compare this rank's share of the files with the manifest."""
-        mine = {part_of(rank) for rank in range(self._group.rank, manifest.world_size, self._group.size)}
+        mine = {part_of(rank) for rank in range(self._ranks.rank, manifest.world_size, self._ranks.size)}
         try:
             root = self._patience.call(self.where, lambda: self._store.fetch(name))
             for path, wanted in manifest.files.items():
@@ -233,15 +233,15 @@ class Checkpointer:
                 f"{self.where}/{name} is of another model: {manifest.fingerprint or 'no fingerprint'}, "
                 f"this one: {self._fingerprint or 'no fingerprint'}"
             )
-        if manifest.world_size != self._group.size and not self._reshard:
+        if manifest.world_size != self._ranks.size and not self._reshard:
             raise MismatchError(
                 f"{self.where}/{name} was saved by {manifest.world_size} processes, "
-                f"these are {self._group.size}; allowed: as many, or reshard=True where the state allows it"
+                f"these are {self._ranks.size}; allowed: as many, or reshard=True where the state allows it"
             )
 
     def _first(self, action: Callable[[], str]) -> str:
         """Let rank 0 do something, and return at every rank what it returned, or raise what it raised."""
-        return self._gather(action if self._group.rank == 0 else str)[0]
+        return self._gather(action if self._ranks.rank == 0 else str)[0]
 
     def _gather(self, action: Callable[[], str]) -> list[str]:
         """Let all ranks do something; return what they returned. If one fails all of them raise."""
@@ -252,12 +252,12 @@ class Checkpointer:
             mine = error
             kind = type(error).__name__ if isinstance(error, SpotTrainingError) else SaveError.__name__
             told = {"kind": kind, "error": one_line(error)}
-        every = [json.loads(one) for one in self._group.gather(json.dumps(told))]
+        every = [json.loads(one) for one in self._ranks.gather(json.dumps(told))]
         if mine is not None and not isinstance(mine, (SpotTrainingError, OSError, RuntimeError)):
             raise mine  # a mistake in the script, not in the file system
         for rank, one in enumerate(every):
             if "error" in one:
-                whose = f"rank {rank}: " if self._group.size > 1 else ""
+                whose = f"rank {rank}: " if self._ranks.size > 1 else ""
                 text = f"{whose}{one['error']}"
                 placed = text if self.where in text else f"{self.where}: {text}"
                 raise _KINDS.get(one["kind"], SaveError)(placed) from mine

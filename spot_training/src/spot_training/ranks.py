@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 
-class Group(Protocol):
+class Ranks(Protocol):
     """All processes (ranks) of a training; an adapter for each framework that has ranks."""
 
     @property
@@ -34,5 +34,5 @@ class _Alone:
         return [text]
 
 
-ALONE: Final[Group] = _Alone()
+ALONE: Final[Ranks] = _Alone()
 """A training of one process."""

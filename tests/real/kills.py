@@ -1,8 +1,8 @@
 """Kill a real training again and again, and compare what comes out with an uninterrupted one.
 
-Runs in the environment of the framework: ``python kills.py train_torch --terms 5 --kills 5 --folder F``; prints
-JSON. Importing PyTorch takes longer than these trainings, so each start is a fork of this process, which has
-imported it and done nothing else; from there on it is a process like any other.
+Runs in the environment of the framework: ``python kills.py train_torch --terms 5 --kills 5 --folder F``;
+prints JSON. Importing PyTorch takes longer than these trainings, so each start is a fork of this process,
+which has imported it and done nothing else; from there on it is a process like any other.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from spot_training.checkpointer import Checkpointer
 from spot_training.files import Files
 from spot_training.manifest import FILE
 
@@ -40,7 +41,7 @@ class Job:
         folder.mkdir(parents=True, exist_ok=True)
 
     def start(self, die_at: int = 0) -> None:
-        """Start all ranks; ``die_at`` lets rank 0 be killed at that touch of its checkpoints."""
+        """Start all ranks; ``die_at`` lets rank 0 be killed in its fifth save, at that touch of the disk."""
         for up in self.folder.glob("up-*"):
             up.unlink()
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -61,23 +62,30 @@ class Job:
         self.module.main(self.folder, **self.options)
 
     def _die_at(self, number: int) -> None:
+        """Be killed at a touch of the fifth save, which is the first that removes an old checkpoint, too."""
         import torch
 
-        seen, save = [0], torch.save
+        touches, saves, save, checkpoint_save = [0], [0], torch.save, Checkpointer.save
+
+        def whole(own: Checkpointer, step: int, *rest: Any) -> None:
+            saves[0] += 1
+            checkpoint_save(own, step, *rest)
+
+        def die() -> bool:
+            touches[0] += saves[0] == 5
+            return saves[0] == 5 and touches[0] == number
 
         def touch(files: Files, what: str, path: Path) -> None:
-            seen[0] += 1
-            if seen[0] == number:
+            if die():
                 os.kill(os.getpid(), signal.SIGKILL)
 
         def half(state: Any, path: Path) -> None:
             save(state, path)
-            seen[0] += 1
-            if seen[0] == number:
+            if die():
                 os.truncate(path, path.stat().st_size // 2)
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        Files.touch, torch.save = touch, half  # type: ignore[method-assign]
+        Checkpointer.save, Files.touch, torch.save = whole, touch, half  # type: ignore[method-assign]
 
     def wait_steps(self, count: int) -> None:
         """Wait until rank 0 has taken so many steps in all, or one has ended."""
@@ -179,7 +187,9 @@ def interrupted(
     chance = random.Random(seed)
     todo = [signal.SIGTERM] * terms + [signal.SIGKILL] * kills
     chance.shuffle(todo)
-    told = Counter(dict.fromkeys(("sigterm", "sigkill", "mismatches", "unreadable", "trainings", "starts"), 0))
+    told = Counter(
+        dict.fromkeys(("sigterm", "sigkill", "mismatches", "unreadable", "trainings", "starts"), 0)
+    )
     lost_steps, lost_seconds, faults = 0, 0.0, list[str]()
     while todo:
         job = Job(module, folder / f"run-{told['trainings']}", ranks, **options)
@@ -222,7 +232,7 @@ def interrupted(
 
 
 def at_each_write(module: Any, folder: Path, *, ranks: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Kill a training at the first touch of its checkpoints, the next at the second, until one is not hit."""
+    """Kill a training at the first touch of the disk by a save, then at the second, until none is hit."""
     wanted = uninterrupted(module, folder / "reference", ranks, options)
     told = Counter(dict.fromkeys(("writes", "mismatches", "unreadable"), 0))
     faults = list[str]()
@@ -238,7 +248,7 @@ def at_each_write(module: Any, folder: Path, *, ranks: int, options: dict[str, A
         told["mismatches"] += job.weights() != wanted
         told["unreadable"] += (job.folder / "log-0").read_text().count("passed over")
         faults += job.faults()
-    return {**told, "faults": faults}
+    return {"kills": told["writes"], **told, "faults": faults}
 
 
 def main() -> None:
@@ -250,12 +260,12 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--each-write", action="store_true")
-    parser.add_argument("options", nargs="*", help="name=value, for the training")
+    parser.add_argument("--each-write", action="store_true", help="of the fifth save")
+    parser.add_argument("--option", action="append", default=[], help="NAME=JSON, for the training")
     given = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))
     module = importlib.import_module(given.module)
-    options = {name: json.loads(value) for name, value in (one.split("=") for one in given.options)}
+    options = {name: json.loads(value) for name, value in (one.split("=") for one in given.option)}
     if given.each_write:
         result = at_each_write(module, given.folder, ranks=given.ranks, options=options)
     else:
@@ -268,7 +278,7 @@ def main() -> None:
             seed=given.seed,
             options=options,
         )
-    print(json.dumps(result))
+    sys.stdout.write(json.dumps(result) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""A small PyTorch training with everything that has a state; alone, or a rank of torchrun. For the kill tests.
+"""A small PyTorch training with everything that has a state, alone or as a rank, for the kill tests.
 
-``python train_torch.py FOLDER``: checkpoints in FOLDER/checkpoints, a line for each step in FOLDER/history-RANK,
-the final weights in FOLDER/final.pt. Arguments after it are ``name=value``.
+``python train_torch.py FOLDER``: checkpoints in FOLDER/checkpoints, a line for each step in
+FOLDER/history-RANK, the final weights in FOLDER/final.pt. Arguments after it are ``name=value``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,16 @@ from spot_training.torch import EpochBatches, Loop
 LENGTH, EPOCHS = 62, 4
 
 
-def main(place: Path, *, batch: int = 4, pause: float = 0.01, workers: int = 0, loader: str = "ours", every: float = 0.03, asynchronous: bool = True) -> None:
+def main(
+    place: Path,
+    *,
+    batch: int = 4,
+    pause: float = 0.01,
+    workers: int = 0,
+    loader: str = "ours",
+    every: float = 0.03,
+    asynchronous: bool = True,
+) -> None:
     """Train; ``pause`` seconds a step make room for a kill, ``every`` is the interval of saves at most."""
     rank, ranks = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     if ranks > 1:
@@ -36,7 +45,9 @@ def main(place: Path, *, batch: int = 4, pause: float = 0.01, workers: int = 0, 
     for seed in (random.seed, numpy.random.seed, torch.manual_seed):
         seed(rank)
     numbers = torch.arange(LENGTH)
-    data = TensorDataset(numbers, torch.sin(numbers[:, None] * torch.arange(1.0, 9.0)), torch.cos(numbers * 1.0))
+    data = TensorDataset(
+        numbers, torch.sin(numbers[:, None] * torch.arange(1.0, 9.0)), torch.cos(numbers * 1.0)
+    )
     if loader == "stateful":
         from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -51,7 +62,15 @@ def main(place: Path, *, batch: int = 4, pause: float = 0.01, workers: int = 0, 
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100)
     scaler = torch.amp.GradScaler("cpu")
-    loop = Loop(place / "checkpoints", interval=Interval(most=every), asynchronous=asynchronous, model=model, optimizer=optimizer, scheduler=scheduler, scaler=scaler)
+    loop = Loop(
+        place / "checkpoints",
+        interval=Interval(most=every),
+        asynchronous=asynchronous,
+        model=model,
+        optimizer=optimizer,
+        scheduler=scheduler,
+        scaler=scaler,
+    )
     (place / f"up-{rank}").touch()
     with (place / f"history-{rank}").open("a") as history:
         for epoch in loop.epochs(EPOCHS):
@@ -71,4 +90,7 @@ def main(place: Path, *, batch: int = 4, pause: float = 0.01, workers: int = 0, 
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), **{name: json.loads(value) for name, value in (one.split("=") for one in sys.argv[2:])})
+    main(
+        Path(sys.argv[1]),
+        **{name: json.loads(value) for name, value in (one.split("=") for one in sys.argv[2:])},
+    )

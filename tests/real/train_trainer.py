@@ -1,4 +1,4 @@
-"""A small training by ``transformers.Trainer``, for the kill tests; its arguments are those of train_torch.py."""
+"""A small training by ``transformers.Trainer``, for the kill tests; see ``train_torch.py``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # as the first optimizer does; before the forks
 from transformers import Trainer, TrainerCallback, TrainingArguments
 
+from spot_training import Interval
 from spot_training.huggingface import SpotCallback
 
 LENGTH, EPOCHS = 62, 4
@@ -21,10 +23,14 @@ class Model(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.layers = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Dropout(0.2), torch.nn.Linear(32, 1))
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(8, 32), torch.nn.Dropout(0.2), torch.nn.Linear(32, 1)
+        )
         self.ids: list[int] = []
 
-    def forward(self, ids: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
+    def forward(
+        self, ids: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
         self.ids = ids.tolist()
         return {"loss": torch.nn.functional.mse_loss(self.layers(inputs)[:, 0], labels)}
 
@@ -46,14 +52,15 @@ class History(TrainerCallback):
         )
 
 
-def main(place: Path, *, batch: int = 4, pause: float = 0.02) -> None:
+def main(place: Path, *, batch: int = 4, pause: float = 0.01, every: float = 0.03) -> None:
     """Train; ``pause`` seconds a step make room for a kill."""
     torch.set_num_threads(1)
     torch.manual_seed(0)
     data = [
-        {"ids": n, "inputs": torch.sin(n * torch.arange(1.0, 9.0)), "labels": float(n % 7)} for n in range(LENGTH)
+        {"ids": n, "inputs": torch.sin(n * torch.arange(1.0, 9.0)), "labels": float(n % 7)}
+        for n in range(LENGTH)
     ]
-    spot = SpotCallback(place / "checkpoints")
+    spot = SpotCallback(place / "checkpoints", interval=Interval(most=every))
     trainer = Trainer(
         Model(),
         TrainingArguments(
@@ -79,5 +86,7 @@ def main(place: Path, *, batch: int = 4, pause: float = 0.02) -> None:
 
 
 if __name__ == "__main__":
-    given = dict(one.split("=") for one in sys.argv[2:])
-    main(Path(sys.argv[1]), **{name: {"batch": int, "pause": float}[name](value) for name, value in given.items()})
+    main(
+        Path(sys.argv[1]),
+        **{name: json.loads(value) for name, value in (one.split("=") for one in sys.argv[2:])},
+    )

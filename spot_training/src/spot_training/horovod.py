@@ -13,8 +13,8 @@ from typing import Any
 class HorovodRanks:
     """``Loop(ranks=HorovodRanks(hvd), asynchronous=False, ...)``, with the same seeds at each rank.
 
-    Synchronous, because Horovod carries out what the ranks ask for in one order: a second thread's collectives
-    would stand among the training's.
+    Synchronous, because Horovod carries out what the ranks ask for in one order: a second thread's
+    collectives would stand among the training's.
     """
 
     def __init__(self, hvd: Any) -> None:

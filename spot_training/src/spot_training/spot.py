@@ -91,12 +91,12 @@ class Spot:
         meta: Mapping[str, Any] | None = None,
         *,
         last: bool | None = None,
-        stood: float | None = None,
+        stood: Callable[[], float] | None = None,
     ) -> bool:
         """Save now; tell whether it succeeded.
 
-        ``last``, by default once told: a failure raises ``SaveError``. ``stood``: for how many seconds training
-        stands for this save, where it goes on meanwhile; by default until it is done.
+        ``last``, by default once told: a failure raises ``SaveError``. ``stood`` tells for how many
+        seconds training stood for this save, where that is not as long as this call takes.
         """
         last = self.notice.told if last is None else last
         begun = self._clock()
@@ -110,7 +110,7 @@ class Spot:
             _log.warning("step %d is not saved, training goes on: %s", step, error)
             return False
         self._failed = None
-        self.interval.saved(self._clock() - begun if stood is None else stood)
+        self.interval.saved(stood() if stood else self._clock() - begun)
         self._due = self._clock() + self.interval.seconds
         return True
 

@@ -1,4 +1,4 @@
-"""PyTorch that survives, alone or in ranks by torchrun: ``Loop`` around a loop, ``EpochBatches`` in its loader."""
+"""PyTorch that survives, alone or by torchrun: ``Loop`` around the steps, ``EpochBatches`` in the loader."""
 
 from spot_training.torch.data import EpochBatches
 from spot_training.torch.loop import Loop

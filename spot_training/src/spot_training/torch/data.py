@@ -16,10 +16,10 @@ from spot_training.errors import MismatchError, SpotTrainingError
 class EpochBatches:
     """A batch sampler that can go on in the middle of an epoch: ``DataLoader(data, batch_sampler=...)``.
 
-    The order follows from seed and epoch. ``batch_size`` is of one rank; the position counts samples of all ranks
-    together, so that an epoch begun by two ranks is finished by one and each sample is still seen once. The
-    epoch's last step is shared equally, and what cannot be shared (fewer samples than ranks) is left out of that
-    epoch; one rank leaves out nothing.
+    The order follows from seed and epoch. ``batch_size`` is of one rank; the position counts samples of all
+    ranks together, so that an epoch begun by two ranks is finished by one and each sample is still seen once.
+    The epoch's last step is shared equally, and what cannot be shared (fewer samples than ranks) is left out
+    of that epoch; one rank leaves out nothing.
     """
 
     def __init__(self, length: int, batch_size: int, *, seed: int = 0, shuffle: bool = True) -> None:
@@ -124,8 +124,8 @@ class _Stateful:
         _refuse_other(saved, self.identity())
         if saved.world_size != self._ranks:
             raise MismatchError(
-                f"{saved.path} was saved by {saved.world_size} ranks, these are {self._ranks}: a StatefulDataLoader's"
-                " position cannot be shared out anew; allowed: as many ranks, or a batch_sampler EpochBatches"
+                f"{saved.path} was saved by {saved.world_size} ranks, these are {self._ranks}: the position of a"
+                " StatefulDataLoader cannot be shared out anew; allowed: as many ranks, or a batch_sampler EpochBatches"
             )
         self._loader.load_state_dict(own)
 
@@ -152,7 +152,7 @@ def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> Position:
         return _Stateful(loader, ranks)
     raise SpotTrainingError(
         "the position of this DataLoader cannot be kept; allowed: "
-        "DataLoader(data, batch_sampler=EpochBatches(len(data), batch_size)), or torchdata's StatefulDataLoader"
+        "batch_sampler=EpochBatches(len(data), batch_size), or a StatefulDataLoader of torchdata"
     )
 
 
@@ -166,6 +166,7 @@ class Deaf:
         self._then = then
 
     def __call__(self, worker: int) -> None:
+        """Do so in a worker."""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if self._then is not None:
             self._then(worker)

@@ -41,17 +41,20 @@ class Place:
 
 
 class Loop:
-    """What makes a loop survive: it resumes when created, saves when due, and ends the process when told::
+    """What makes a loop survive: it resumes when created, saves when due, and ends the process when told.
+
+    Example::
 
         loop = Loop(model=model, optimizer=optimizer, scheduler=scheduler)
         for epoch in loop.epochs(10):
             for batch in loop.batches(loader):
                 ...  # forward, backward, optimizer.step(), scheduler.step()
 
-    ``parts`` are everything whose state matters, by name, each with ``state_dict`` and ``load_state_dict``. With
-    them it saves the random numbers of Python, NumPy, PyTorch and this process's GPU, and the loader's position.
-    It saves between two steps, that is when the loop asks for its next batch; when told to stop it saves and
-    raises ``SystemExit(0)`` there. With several ranks all of them create it, after DDP has wrapped the model.
+    ``parts`` are everything whose state matters, by name, each with ``state_dict`` and ``load_state_dict``.
+    With them it saves the random numbers of Python, NumPy, PyTorch and this process's GPU, and the loader's
+    position. It saves between two steps, that is when the loop asks for its next batch; when told to stop it
+    saves and raises ``SystemExit(0)`` there. With several ranks all of them create it, after DDP has wrapped
+    the model.
     """
 
     def __init__(
@@ -64,8 +67,9 @@ class Loop:
         ranks: Any = None,
         **parts: state.Stateful,
     ) -> None:
-        """``folder``, ``keep``: see ``Checkpointer``. ``asynchronous``: training goes on while a copy is written.
+        """``folder``, ``keep``: see ``Checkpointer``.
 
+        ``asynchronous``: training goes on while a copy of the state is written.
         ``ranks``: who trains together, by default the processes of ``torch.distributed``.
         """
         if not parts:
@@ -107,7 +111,8 @@ class Loop:
         """Yield the batches that are left of this epoch.
 
         ``loader`` has ``EpochBatches`` as its ``batch_sampler``, or is a ``StatefulDataLoader`` of torchdata.
-        Gradients are not saved: with ``accumulate`` batches to an optimizer step it stops after whole ones only.
+        Gradients are not saved: with ``accumulate`` batches to an optimizer step it stops after whole ones
+        only.
         """
         position = self._position = position_of(loader, self._ranks.rank, self._ranks.size)
         if self._saved is not None:
@@ -155,8 +160,15 @@ class Loop:
                 state.write(folder / name, content)
 
         beside = self._asynchronous and not last
-        stood = time.monotonic() - begun if beside else None
-        save = partial(self._spot.save, place["step"], write, meta, last=last, stood=stood)
+        stood = time.monotonic() - begun
+        save = partial(
+            self._spot.save,
+            place["step"],
+            write,
+            meta,
+            last=last,
+            stood=lambda: stood if beside else time.monotonic() - begun,
+        )
         if beside:
             self._saver.start(save)
         else:
@@ -175,11 +187,15 @@ class Loop:
                 try:
                     part.load_state_dict(parts[name])
                 except (KeyError, ValueError, RuntimeError, TypeError) as error:
-                    raise MismatchError(f"{saved.path}: {name} cannot be loaded: {one_line(error)}") from error
+                    raise MismatchError(
+                        f"{saved.path}: {name} cannot be loaded: {one_line(error)}"
+                    ) from error
             if self._ranks.rank < saved.world_size:
                 self._own = state.read(saved.part(self._ranks.rank) / _OWN)
             else:
-                _log.warning("rank %d is new: its random numbers begin as the script set them", self._ranks.rank)
+                _log.warning(
+                    "rank %d is new: its random numbers begin as the script set them", self._ranks.rank
+                )
             self._place = Place(**saved.meta["place"])
             self._saved = saved
         self._ranks.level(self._parts)

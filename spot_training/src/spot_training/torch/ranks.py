@@ -15,8 +15,8 @@ from spot_training.errors import SpotTrainingError
 class TorchRanks:
     """This process among those of ``torch.distributed``, as ``Ranks``; alone where there are no others.
 
-    Two groups of its own, over gloo: the training's thread exchanges flags, the saving one waits for the others,
-    and neither touches the GPUs' queues. All ranks create it at the same place of the script.
+    Two groups of its own, over gloo: the training's thread exchanges flags, the saving one waits for the
+    others, and neither touches the GPUs' queues. All ranks create it at the same place of the script.
     """
 
     def __init__(self) -> None:
@@ -49,4 +49,4 @@ class TorchRanks:
         return texts
 
     def level(self, parts: Mapping[str, Any]) -> None:
-        """Nothing to do: every rank has read the same checkpoint, and DDP has levelled what a run begins with."""
+        """Nothing to do: all ranks have read one checkpoint; what they begin with, DDP has levelled."""

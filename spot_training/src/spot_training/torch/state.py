@@ -1,4 +1,4 @@
-"""What a checkpoint of PyTorch holds: the state of the parts, copied at a step; random numbers; and its files."""
+"""What a checkpoint of PyTorch holds: the parts' state, copied at a step, and random numbers; its files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Stateful(Protocol):
 
 
 def bare(part: Any) -> Any:
-    """Return a module without what DDP and torch.compile put around it, so that any number of ranks loads it."""
+    """Return a module without what DDP and torch.compile put around it: then any number of ranks loads it."""
     while True:
         if isinstance(part, DistributedDataParallel):
             part = part.module
@@ -81,7 +81,7 @@ def set_randomness(state: Mapping[str, Any]) -> None:
 
 
 def fingerprint(parts: Mapping[str, Stateful]) -> str:
-    """Return what tells one set of parts from another: their names, and every module's tensors by shape."""
+    """Return what tells one set of parts from another: their names, and the modules' tensors by shape."""
     lines = []
     for name, part in sorted(parts.items()):
         module = bare(part)
@@ -94,11 +94,14 @@ def write(path: Path, state: Any) -> None:
     """Write a staged state into a file.
 
     Raises:
-        SpotTrainingError: Something in it would not be read again: PyTorch reads tensors and plain values only.
+        SpotTrainingError: Something in it would not be read again: PyTorch reads tensors and plain values
+        only.
     """
     torch.save(state, path)
     try:
-        torch.load(path, map_location="meta", mmap=True, weights_only=True)  # its structure: no tensor is read
+        torch.load(
+            path, map_location="meta", mmap=True, weights_only=True
+        )  # its structure: no tensor is read
     except Exception as error:
         reason = str(error).split("\n", 1)[0]
         raise SpotTrainingError(f"{path.name} could not be read again: {reason}") from error

@@ -85,11 +85,18 @@ class Spot:
             self.save(step, write, meta)
 
     def save(
-        self, step: int, write: Write, meta: Mapping[str, Any] | None = None, *, last: bool | None = None
+        self,
+        step: int,
+        write: Write,
+        meta: Mapping[str, Any] | None = None,
+        *,
+        last: bool | None = None,
+        stood: Callable[[], float] | None = None,
     ) -> bool:
         """Save now; tell whether it succeeded.
 
-        ``last``, by default once told: a failure raises ``SaveError``.
+        ``last``, by default once told: a failure raises ``SaveError``. ``stood`` tells for how many
+        seconds training stood for this save, where that is not as long as this call takes.
         """
         last = self.notice.told if last is None else last
         begun = self._clock()
@@ -103,7 +110,7 @@ class Spot:
             _log.warning("step %d is not saved, training goes on: %s", step, error)
             return False
         self._failed = None
-        self.interval.saved(self._clock() - begun)
+        self.interval.saved(stood() if stood else self._clock() - begun)
         self._due = self._clock() + self.interval.seconds
         return True
 

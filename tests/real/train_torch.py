@@ -24,6 +24,8 @@ from spot_training import Interval
 from spot_training.torch import EpochBatches, Loop
 
 LENGTH, EPOCHS = 62, 4
+WRITES = (torch, "save")
+"""What writes the big file of a save."""
 
 
 def main(

@@ -63,9 +63,8 @@ class Job:
 
     def _die_at(self, number: int) -> None:
         """Be killed at a touch of the fifth save, which is the first that removes an old checkpoint, too."""
-        import torch
-
-        touches, saves, save, checkpoint_save = [0], [0], torch.save, Checkpointer.save
+        owner, name = self.module.WRITES
+        touches, saves, write, checkpoint_save = [0], [0], getattr(owner, name), Checkpointer.save
 
         def whole(own: Checkpointer, step: int, *rest: Any) -> None:
             saves[0] += 1
@@ -79,13 +78,15 @@ class Job:
             if die():
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        def half(state: Any, path: Path) -> None:
-            save(state, path)
+        def half(*given: Any, **more: Any) -> None:
+            write(*given, **more)
             if die():
+                [path] = [one for one in given if isinstance(one, Path)]
                 os.truncate(path, path.stat().st_size // 2)
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        Checkpointer.save, Files.touch, torch.save = whole, touch, half  # type: ignore[method-assign]
+        Checkpointer.save, Files.touch = whole, touch  # type: ignore[method-assign]
+        setattr(owner, name, half)
 
     def wait_steps(self, count: int) -> None:
         """Wait until rank 0 has taken so many steps in all, or one has ended."""
@@ -231,14 +232,19 @@ def interrupted(
     }
 
 
-def at_each_write(module: Any, folder: Path, *, ranks: int, options: dict[str, Any]) -> dict[str, Any]:
-    """Kill a training at the first touch of the disk by a save, then at the second, until none is hit."""
+def at_each_write(
+    module: Any, folder: Path, *, ranks: int, stride: int, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Kill a training at the first touch of the disk by a save, then at the next, until none is hit.
+
+    With a ``stride`` of more than 1 only at every so many touches.
+    """
     wanted = uninterrupted(module, folder / "reference", ranks, options)
     told = Counter(dict.fromkeys(("writes", "mismatches", "unreadable"), 0))
     faults = list[str]()
     while True:
         job = Job(module, folder / f"write-{told['writes'] + 1}", ranks, **options)
-        job.start(die_at=told["writes"] + 1)
+        job.start(die_at=told["writes"] * stride + 1)
         if not any(job.end()):
             break
         told["writes"] += 1
@@ -275,6 +281,7 @@ def main() -> None:
     parser.add_argument("--terms", type=int, default=0)
     parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--stride", type=int, default=1, help="of --each-write: every so many touches")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--each-write", action="store_true", help="of the fifth save")
     parser.add_argument("--fewer-ranks", action="store_true", help="two begin, one finishes")
@@ -286,7 +293,7 @@ def main() -> None:
     if given.fewer_ranks:
         result = fewer_ranks(module, given.folder, options=options)
     elif given.each_write:
-        result = at_each_write(module, given.folder, ranks=given.ranks, options=options)
+        result = at_each_write(module, given.folder, ranks=given.ranks, stride=given.stride, options=options)
     else:
         result = interrupted(
             module,

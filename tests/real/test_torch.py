@@ -66,10 +66,12 @@ def test_other_ways_to_train_change_no_bit(torch_bin: Path, tmp_path: Path, opti
     assert told["faults"] == []
 
 
-def test_a_kill_at_any_touch_of_the_disk_loses_no_checkpoint(torch_bin: Path, tmp_path: Path) -> None:
-    quick = ["--option", "pause=0", "--option", "every=1e-9"]
-    told = run(torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--each-write", *quick)
-    assert told["writes"] > 20
+def test_a_kill_at_some_touches_of_the_disk_loses_no_checkpoint(torch_bin: Path, tmp_path: Path) -> None:
+    quick = ["--option", "pause=0", "--option", "every=1e-9"]  # all of them: make bench-checkpoint
+    told = run(
+        torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--each-write", "--stride", "5", *quick
+    )
+    assert told["writes"] > 3
     assert told["mismatches"] == told["unreadable"] == 0
     assert told["faults"] == []
 

@@ -26,6 +26,8 @@ from spot_training.horovod import HorovodRanks
 from spot_training.torch import EpochBatches, Loop
 
 LENGTH, EPOCHS = 62, 4
+WRITES = (torch, "save")
+"""What writes the big file of a save."""
 
 
 class Horovod:

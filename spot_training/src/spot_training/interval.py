@@ -71,8 +71,8 @@ class Interval:
         least = cost * (1 / self._overhead - 1)
         if least > self._most and not self._warned:
             _log.warning(
-                "a save takes %.1f s: every %.0f s that is %.1f %% of the time, above the bound of %.1f %%; "
-                "saved every %.0f s all the same (most=%.0f)",
+                "a save takes %.2g s: every %.3g s that is %.1f %% of the time, above the bound of %.1f %%; "
+                "saved every %.3g s all the same (most=%.3g)",
                 *(cost, self._most, 100 * cost / (self._most + cost), 100 * self._overhead),
                 *(self._most, self._most),
             )

@@ -3,9 +3,9 @@
     python -m bench.checkpoint [--out FILE] [--kills 50] [--seconds 60] [--only keras …]
 
 Each part runs in the environment of its framework (``tests/real``), by the code that ``make test-real`` runs
-with 5 kills of each kind. A kill is a SIGTERM, as at the notice, a SIGKILL at a random moment, or a SIGKILL at one
-touch of the disk by a save. ``lost_seconds_without_notice`` is from the last commit to the kill. The overhead
-is that of a Keras model whose save takes a second or more, with the defaults of ``Interval``.
+with 5 kills of each kind. A kill is a SIGTERM, as at the notice, a SIGKILL at a random moment, or a SIGKILL
+at one touch of the disk by a save. ``lost_seconds_without_notice`` is from the last commit to the kill. The
+overhead is that of a Keras model whose save takes a second or more, with the defaults of ``Interval``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def told_by(framework: str, script: str, *arguments: str | Path) -> dict[str, An
     """Run a script of ``tests/real`` in its framework's environment; return the JSON that it prints last."""
     place = environment(framework)
     command = [place / "python", REAL / f"{script}.py", *arguments]
-    done = subprocess.run(command, env=variables(place), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(  # noqa: S603
+        command, env=variables(place), stdout=subprocess.PIPE, text=True, check=True
+    )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -154,7 +154,7 @@ class Job:
         for epoch in range(self.module.EPOCHS):
             seen = Counter(i for own in self.history() for e, ids in own.values() if e == epoch for i in ids)
             twice = [one for one, count in seen.items() if count > 1]
-            if twice or self.module.LENGTH - len(seen) >= self.ranks:
+            if twice or len(seen) != self.module.LENGTH:
                 wrong.append(f"epoch {epoch}: {len(seen)} of {self.module.LENGTH} samples, twice: {twice}")
         for own in self.history():
             if sorted(own) != list(range(len(own))):
@@ -257,6 +257,22 @@ def at_each_write(
     return {"kills": told["writes"], **told, "faults": faults}
 
 
+def fewer_ranks(module: Any, folder: Path, *, options: dict[str, Any]) -> dict[str, Any]:
+    """Let two ranks begin, be told in the second epoch, and one finish."""
+    job = Job(module, folder, 2, **options)
+    job.start()
+    job.wait_steps(12)
+    job.signal(signal.SIGTERM, [0, 1])
+    codes = job.end()
+    begun = job.steps()
+    job.ranks = 1
+    job.start()
+    codes += job.end()
+    lost = begun[-1] + 1 - job.steps()[len(begun)] if codes == [0, 0, 0] else None
+    job.ranks = 2
+    return {"codes": codes, "lost_steps_with_notice": lost, "faults": job.faults(), "log": job.log()}
+
+
 def main() -> None:
     """Run what the arguments say."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -268,12 +284,15 @@ def main() -> None:
     parser.add_argument("--stride", type=int, default=1, help="of --each-write: every so many touches")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--each-write", action="store_true", help="of the fifth save")
+    parser.add_argument("--fewer-ranks", action="store_true", help="two begin, one finishes")
     parser.add_argument("--option", action="append", default=[], help="NAME=JSON, for the training")
     given = parser.parse_args()
     sys.path.insert(0, str(Path(__file__).parent))
     module = importlib.import_module(given.module)
     options = {name: json.loads(value) for name, value in (one.split("=") for one in given.option)}
-    if given.each_write:
+    if given.fewer_ranks:
+        result = fewer_ranks(module, given.folder, options=options)
+    elif given.each_write:
         result = at_each_write(module, given.folder, ranks=given.ranks, stride=given.stride, options=options)
     else:
         result = interrupted(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -124,8 +126,8 @@ class _Stateful:
         _refuse_other(saved, self.identity())
         if saved.world_size != self._ranks:
             raise MismatchError(
-                f"{saved.path} was saved by {saved.world_size} ranks, these are {self._ranks}: the position of a"
-                " StatefulDataLoader cannot be shared out anew; allowed: as many ranks, or a batch_sampler EpochBatches"
+                f"{saved.path} was saved by {saved.world_size} ranks, these are {self._ranks}, and a loader's"
+                " own position cannot be shared out; allowed: as many ranks, or EpochBatches"
             )
         self._loader.load_state_dict(own)
 
@@ -143,9 +145,9 @@ class _Stateful:
 
 
 def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> Position:
-    """Return the position of a loader, for this rank; its workers no longer end at a SIGTERM."""
-    if loader.num_workers and not isinstance(loader.worker_init_fn, Deaf):
-        loader.worker_init_fn = Deaf(loader.worker_init_fn)
+    """Return the position of a loader, for this rank; its workers end at its own SIGTERM only."""
+    if loader.num_workers and not isinstance(loader.worker_init_fn, HearsParentOnly):
+        loader.worker_init_fn = HearsParentOnly(loader.worker_init_fn)
     if isinstance(loader.batch_sampler, EpochBatches):
         return _Counted(loader.batch_sampler, rank, ranks)
     if hasattr(loader, "load_state_dict"):
@@ -156,10 +158,11 @@ def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> Position:
     )
 
 
-class Deaf:
-    """A ``worker_init_fn`` after which a loader's worker does not hear SIGTERM.
+class HearsParentOnly:
+    """A ``worker_init_fn`` after which a loader's worker ends at its parent's SIGTERM and at no other.
 
-    torchrun sends it to a rank's whole process group, and a step that still needs its next batch would fail.
+    torchrun sends it to a rank's whole process group, and a step that needs its next batch would fail. To
+    ignore it altogether would hang the parent's end, at which Python terminates and joins what is left.
     """
 
     def __init__(self, then: Callable[[int], None] | None = None) -> None:
@@ -167,9 +170,16 @@ class Deaf:
 
     def __call__(self, worker: int) -> None:
         """Do so in a worker."""
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        threading.Thread(target=_end_with_parent, daemon=True).start()
         if self._then is not None:
             self._then(worker)
+
+
+def _end_with_parent() -> None:
+    while signal.sigwaitinfo({signal.SIGTERM}).si_pid != os.getppid():
+        pass
+    os._exit(0)
 
 
 def _refuse_other(saved: Saved, now: dict[str, Any]) -> None:

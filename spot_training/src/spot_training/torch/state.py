@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import random
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from spot_training.errors import SpotTrainingError
+from spot_training.errors import SpotTrainingError, one_line
 
 
 class Stateful(Protocol):
@@ -103,8 +104,11 @@ def write(path: Path, state: Any) -> None:
             path, map_location="meta", mmap=True, weights_only=True
         )  # its structure: no tensor is read
     except Exception as error:
-        reason = str(error).split("\n", 1)[0]
-        raise SpotTrainingError(f"{path.name} could not be read again: {reason}") from error
+        found = re.search(r"GLOBAL (\S+)", str(error))
+        raise SpotTrainingError(
+            f"{path.name} could not be read again: it holds {found[1] if found else one_line(error)};"
+            " allowed: tensors and plain values, and what torch.serialization.add_safe_globals names"
+        ) from error
 
 
 def read(path: Path) -> Any:

@@ -3,9 +3,9 @@
     python -m bench.checkpoint [--out FILE] [--kills 50] [--seconds 60] [--only keras …]
 
 Each part runs in the environment of its framework (``tests/real``), by the code that ``make test-real`` runs
-with 5 kills of each kind. A kill is a SIGTERM, as at the notice, a SIGKILL at a random moment, or a SIGKILL at one
-touch of the disk by a save. ``lost_seconds_without_notice`` is from the last commit to the kill. The overhead
-is that of a Keras model whose save takes a second or more, with the defaults of ``Interval``.
+with 5 kills of each kind. A kill is a SIGTERM, as at the notice, a SIGKILL at a random moment, or a SIGKILL
+at one touch of the disk by a save. ``lost_seconds_without_notice`` is from the last commit to the kill. The
+overhead is that of a Keras model whose save takes a second or more, with the defaults of ``Interval``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -25,7 +24,8 @@ from tests.real.environments import environment, variables
 
 REAL: Final = Path(__file__).parents[1] / "tests" / "real"
 PARAMETERS: Final = 40_000_000
-BOUND: Final = 0.035
+ROUND: Final = 10
+"""Kills of each kind in a round."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +55,22 @@ def told_by(framework: str, script: str, *arguments: str | Path) -> dict[str, An
     """Run a script of ``tests/real`` in its framework's environment; return the JSON that it prints last."""
     place = environment(framework)
     command = [place / "python", REAL / f"{script}.py", *arguments]
-    done = subprocess.run(command, env=variables(place), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(  # noqa: S603
+        command, env=variables(place), stdout=subprocess.PIPE, text=True, check=True
+    )
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-def killed(part: Part, kills: int) -> dict[str, Any]:
-    """Play one part; a result per counter, and how long it took."""
-    begun, count = time.monotonic(), str(max(1, round(kills * part.share)))
-    kinds = ("--terms", count, "--kills", count) if part.share else ()
-    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-        found = told_by(part.framework, "kills", part.script, "--folder", folder, *kinds, *part.arguments)
-    return {**found, "seconds": round(time.monotonic() - begun)}
+def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
+    """Play one part in rounds, each of a seed of its own; yield what each round counted."""
+    left = round(kills * part.share)
+    for seed in range(max(1, -(-left // ROUND))):
+        count = str(min(ROUND, left - seed * ROUND))
+        kinds = ("--terms", count, "--kills", count, "--seed", str(seed)) if part.share else ()
+        with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
+            told = told_by(part.framework, "kills", part.script, "--folder", folder, *kinds, *part.arguments)
+        yield {"part": part.name, **told}
 
 
 def overheads(seconds: float, parameters: int) -> dict[str, Any]:
@@ -78,25 +82,29 @@ def overheads(seconds: float, parameters: int) -> dict[str, Any]:
         }
 
 
-def summary(parts: Mapping[str, Mapping[str, Any]], cost: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the counters over all parts."""
-    every = list(parts.values())
+def summary(rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the counters over all rounds."""
+
+    def total(name: str, one_of: Sequence[Mapping[str, Any]] = rounds) -> int:
+        return sum(one.get(name, 0) for one in one_of)
+
+    def worst(name: str) -> float:
+        return max((one.get(name, 0) for one in rounds), default=0)
+
+    of_part = {
+        name: [one for one in rounds if one["part"] == name] for name in {one["part"] for one in rounds}
+    }
     return {
-        "kills": sum(one["kills"] for one in every),
-        "sigterm": sum(one.get("sigterm", 0) for one in every),
-        "sigkill": sum(one.get("sigkill", 0) for one in every),
-        "at_a_write": sum(one.get("writes", 0) for one in every),
-        "mismatches": sum(one["mismatches"] for one in every),
-        "unreadable": sum(one["unreadable"] for one in every),
-        "faults": [fault for one in every for fault in one["faults"]],
-        "lost_steps_with_notice": max((one.get("lost_steps_with_notice", 0) for one in every), default=0),
-        "lost_seconds_without_notice": max(
-            (one.get("lost_seconds_without_notice", 0.0) for one in every), default=0.0
-        ),
+        **{name: total(name) for name in ("kills", "sigterm", "sigkill", "mismatches", "unreadable")},
+        "at_a_write": total("writes"),
+        "faults": [fault for one in rounds for fault in one["faults"]],
+        "lost_steps_with_notice": worst("lost_steps_with_notice"),
+        "lost_seconds_without_notice": worst("lost_seconds_without_notice"),
         "overhead_fraction": cost.get("ours", {}).get("fraction"),
         "overhead_fraction_framework": cost.get("framework", {}).get("fraction"),
         "overhead_fraction_naive": cost.get("naive", {}).get("fraction"),
-        "parts": parts,
+        "kills_of": {name: total("kills", several) for name, several in sorted(of_part.items())},
+        "rounds": list(rounds),
         "overhead": cost,
     }
 
@@ -116,19 +124,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def wanted(name: str) -> bool:
         return given.only is None or any(name.startswith(one) for one in given.only)
 
-    parts: dict[str, Any] = {}
+    rounds: list[dict[str, Any]] = []
     cost: dict[str, Any] = {}
     for part in PARTS:
-        if wanted(part.name):
-            parts[part.name] = killed(part, given.kills)
-            print(f"{part.name}: {json.dumps(parts[part.name])}", flush=True)
+        for one in killed(part, given.kills) if wanted(part.name) else ():
+            rounds.append(one)
+            print(json.dumps(one), flush=True)
     if wanted("overhead"):
         cost = overheads(given.seconds, given.parameters)
         print(f"overhead: {json.dumps(cost)}", flush=True)
-    told = summary(parts, cost)
+    told = summary(rounds, cost)
     if given.out:
         given.out.write_text(json.dumps(told, indent=2) + "\n")
-    print(json.dumps({name: value for name, value in told.items() if name not in ("parts", "overhead")}))
+    print(json.dumps({name: value for name, value in told.items() if name not in ("rounds", "overhead")}))
     lost = told["mismatches"] + told["unreadable"] + len(told["faults"])
     return 1 if lost or told["lost_steps_with_notice"] > 1 else 0
 

@@ -25,7 +25,8 @@ ONE_THING_AND_ITS_SCHEMA = {
     "Storage": {"infra.schema.operations", "infra.components.storage.storage"},
     "Training": {"infra.schema.training", "userdata.agent.config.model"},
 }
-"""What the stack file says of a thing, what the program declares of it, and what it is at work; what the agent writes and a script hears."""
+"""What the stack file says of a thing, what the program declares of it, what it is at work; what the
+agent writes and a script hears."""
 
 
 def names(source: str) -> Iterator[str]:

@@ -200,8 +200,12 @@ def interrupted(
             before = job.steps()
             job.start()
             told["starts"] += 1
+            working = None
             if todo:
-                job.wait_steps(len(before) + chance.randrange(AT_MOST))
+                if count := chance.randrange(AT_MOST):
+                    job.wait_steps(len(before) + 1)
+                    working = time.time()  # what is before it, loading and compiling, is no work that is lost
+                job.wait_steps(len(before) + count)
                 time.sleep(chance.uniform(0, A_STEP))
             hit = todo and all(one.is_alive() for one in job.running)
             number = todo.pop() if hit else None
@@ -211,8 +215,8 @@ def interrupted(
             elif number == signal.SIGKILL:
                 job.signal(number, [chance.randrange(ranks)])  # the others are torchrun's matter
                 told["sigkill"] += 1
-                if job.newest():
-                    lost_seconds = max(lost_seconds, time.time() - job.newest())
+                if working:
+                    lost_seconds = max(lost_seconds, time.time() - max(job.newest(), working))
             codes = job.end()
             if number != signal.SIGKILL and any(codes):
                 raise SystemExit(f"{job.folder}: ended with {codes}: {job.log()}")

@@ -1,7 +1,7 @@
 """What saving costs a Keras training whose checkpoint is big: ours, Keras's own callback, a naive save.
 
-``python overhead_keras.py FOLDER WAY SECONDS PARAMETERS``; prints JSON. ``fraction`` is the time that training
-stood for saves of the time from the end of the first save to the end of the last.
+``python overhead_keras.py FOLDER WAY SECONDS PARAMETERS``; prints JSON. ``fraction`` is the time that
+training stood for saves of the time from the end of the first save to the end of the last.
 """
 
 from __future__ import annotations

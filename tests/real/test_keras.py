@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.real.environments import environment, variables
 
 KILLS = Path(__file__).parent / "kills.py"

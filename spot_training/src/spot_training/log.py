@@ -53,6 +53,12 @@ class TrainingLog:
             file.truncate(position)
             os.fsync(file.fileno())
 
+    def close(self) -> None:
+        """Close the file; a row that is written after it opens it again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     def _opened(self) -> IO[bytes]:
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)

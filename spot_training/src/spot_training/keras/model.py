@@ -23,9 +23,9 @@ _log = logging.getLogger("spot_training")
 class SpotModel:
     """A compiled model whose ``fit`` goes on where the last checkpoint is, and saves by the interval.
 
-    Within one batch of the notice it saves and ends the process with exit code 0: to the agent that is "saved,
-    goes on elsewhere". With ``exits=False`` ``fit`` returns, and ``stopped`` is true. The log has a row
-    an epoch and, with ``log_every``, one every so many batches; it is ``training.jsonl`` among the artifacts,
+    Within one batch of the notice it saves and ends the process with exit code 0, which tells the agent that
+    it goes on elsewhere. With ``exits=False`` ``fit`` returns, and ``stopped`` is true. The log has a row an
+    epoch and, with ``log_every``, one every so many batches; it is ``training.jsonl`` among the artifacts,
     else here. ``options``: see ``Spot``.
     """
 
@@ -114,4 +114,6 @@ class SpotModel:
                 sys.exit(0)
         else:
             self.spot.finish(self.spot.steps if not survive.ended_early else None)
+        finally:
+            self._log.close()
         return self.model.history

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("gpu_spot", "infra", "lambdas", "pulumi_on_moto", "spot_work", "userdata")
+PACKAGES = ("gpu_spot", "infra", "lambdas", "pulumi_on_moto", "spot_training", "spot_work", "userdata")
 
 AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
 # Room → the modules it may import beside the standard library and itself. The longest matching room counts.
@@ -30,6 +30,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("pulumi", "pulumi_aws", "google", "jmespath", "rich", "yaml", "flask", "flask_cors", "werkzeug"),
     },
     "spot_work": {"pika"},
+    # No framework in the core: it is imported where a script already has one, or none.
+    "spot_training": set(),
+    "spot_training.s3": {"spot_training", "boto3", "botocore"},
+    "spot_training.keras": {"spot_training", "keras", "numpy"},
     "gpu_spot": {"pulumi_on_moto"},
     "gpu_spot.commands": {
         *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "jobs", "live", "market")),
@@ -162,6 +166,9 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
         ("gpu_spot.commands.demo", "import infra"),
         ("pulumi_on_moto.sandbox", "import gpu_spot.live"),
         ("spot_work.worker", "import userdata.agent"),
+        ("spot_training.checkpointer", "import numpy"),
+        ("spot_training.checkpointer", "def f():\n    import boto3"),
+        ("spot_training.keras", "import userdata"),
     ],
 )
 def test_an_arrow_that_points_the_wrong_way_is_found(module: str, source: str) -> None:

@@ -11,7 +11,7 @@ from tests.test_arrows import PACKAGES, folder
 
 ROOT = Path(__file__).resolve().parents[1]
 MAP = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-PATH = re.compile(r"`((?:bench|gpu_spot|infra|lambdas|pulumi_on_moto|spot_work|tests|userdata)/[^`<…]*)`")
+PATH = re.compile(rf"`((?:bench|tests|{'|'.join(PACKAGES)})/[^`<…]*)`")
 
 
 def rooms() -> set[str]:
@@ -38,5 +38,5 @@ def test_the_table_names_every_room_and_no_other() -> None:
 def test_what_a_page_names_is_there(page: str) -> None:
     text = (ROOT / page).read_text("utf-8")
     named = {one.split(":")[0] for one in PATH.findall(text)}
-    homes = (ROOT, *(ROOT / one / "src" for one in ("pulumi_on_moto", "spot_work")))
+    homes = (ROOT, *(folder(package).parent for package in PACKAGES))
     assert not [one for one in named if not any((home / one).exists() for home in homes)]

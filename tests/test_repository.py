@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
-DISTRIBUTIONS = ("pulumi_on_moto", "spot_work")
+DISTRIBUTIONS = ("pulumi_on_moto", "spot_training", "spot_work")
 OTHERS = [tomllib.loads((ROOT / one / "pyproject.toml").read_text("utf-8")) for one in DISTRIBUTIONS]
 DEPENDENCIES = [one for project in (PYPROJECT, *OTHERS) for one in project["project"]["dependencies"]]
 LOCK = (ROOT / "requirements.lock").read_text("utf-8")

@@ -17,6 +17,7 @@ ONE_THING_AND_ITS_SCHEMA = {
     "FileSystem": {"infra.schema.operations", "infra.components.storage.file_system"},
     "Monitoring": {"infra.schema.operations", "infra.components.monitoring.monitoring"},
     "Network": {"infra.schema.network", "infra.components.network.network"},
+    "Notice": {"userdata.agent.work.notice", "spot_training.notice"},
     "Previews": {"infra.schema.operations", "infra.components.identity.previews"},
     "Python": {"infra.schema.training", "userdata.agent.config.model"},
     "Repository": {"infra.schema.operations", "infra.components.storage.repository"},
@@ -26,7 +27,8 @@ ONE_THING_AND_ITS_SCHEMA = {
     "TensorBoard": {"infra.schema.tensorboard", "infra.components.monitoring.tensorboard"},
     "Training": {"infra.schema.training", "userdata.agent.config.model"},
 }
-"""What the stack file says of a thing, what the program declares of it, what is known of it, what it is."""
+"""What the stack file says of a thing, what the program declares of it, what is known of it, what it is at
+work; what the agent writes and a script hears."""
 
 
 def names(source: str) -> Iterator[str]:

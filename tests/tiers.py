@@ -68,6 +68,7 @@ _MARKS_OF: Final = {
     "preflight/test_stack.py": "program",
     "oracles": "program",
     "report": "pure",
+    "spot_training": "adapter",
     "report/test_browser.py": "whole",
     "report/test_job_timeline.py": "pure",
     "report/test_moves.py": "whole",

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from spot_work import Batch, HandBack, Overflow, Request, Worker, message, serve
-from spot_work.place import Place
+from spot_work.agent import Agent
 from spot_work.source import Said, Taken
 from spot_work.worker import _PATIENCE
 
@@ -160,9 +160,9 @@ def test_a_repeat_says_so_in_its_answer() -> None:
 
 def test_it_says_to_the_agent_that_it_is_ready_and_what_it_has_done(tmp_path: Path) -> None:
     ready, tell = tmp_path / "ready", tmp_path / "tell.json"
-    place = Place.of_environment({"GPU_SPOT_READY": str(ready), "GPU_SPOT_TELL": str(tell)})
+    agent = Agent.of_environment({"GPU_SPOT_READY": str(ready), "GPU_SPOT_TELL": str(tell)})
     seen: list[bool] = []
-    Bench(request("a"), request("b")).run(lambda given: seen.append(ready.exists()), place=place)
+    Bench(request("a"), request("b")).run(lambda given: seen.append(ready.exists()), agent=agent)
     assert ready.exists()
     assert tell.read_text() == '{"done": 1}'
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

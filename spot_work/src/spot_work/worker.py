@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from spot_work import message
+from spot_work.agent import Agent
 from spot_work.batching import Batch, gather
 from spot_work.errors import HandBack
-from spot_work.place import Place
 from spot_work.queues import Queue
 from spot_work.source import Said, Source, Taken
 
@@ -48,7 +48,7 @@ class Worker:
             a list as long. An exception, raised or in the list's place, is the answer of that request; where
             nobody waits for it the request goes to the queue of the dead. `HandBack`: to another worker.
         requests: the function gets `Request` objects in place of values.
-        place: what the node agent tells and wants to hear.
+        agent: the node agent, where there is one.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class Worker:
         overflow: Overflow | None = None,
         *,
         requests: bool = False,
-        place: Place | None = None,
+        agent: Agent | None = None,
     ) -> None:
         self._source = source
         self._function = function
         self._batch = batch
         self._overflow = overflow
         self._wants_requests = requests
-        self._place = place or Place()
+        self._agent = agent or Agent()
         self._beside = ThreadPoolExecutor(overflow.threads, "spot-work-overflow") if overflow else None
         self._is_draining = threading.Event()
         self.done = 0
@@ -88,12 +88,12 @@ class Worker:
             found = gather(self._batch, self._source.take, time.monotonic, _PATIENCE)
             if not is_said and self._source.is_connected.is_set():
                 is_said = True
-                self._place.say_ready()
+                self._agent.say_ready()
             if self._is_draining.is_set():
                 self._source.hand_back(found)
                 break
             self._work(found)
-            self._place.tell(self.done)
+            self._agent.tell(self.done)
         self._source.stop()
         if self._beside is not None:
             self._beside.shutdown()
@@ -181,7 +181,7 @@ def serve(
         raise TypeError(f"{function.__name__} is a coroutine, allowed: a plain function")
     queue = Queue(queue) if isinstance(queue, str) else queue
     source = Source(url, queue, 2 * batch.size)
-    worker = Worker(source, function, batch, overflow, requests=requests, place=Place.of_environment())
+    worker = Worker(source, function, batch, overflow, requests=requests, agent=Agent.of_environment())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.drain())
     worker.run()

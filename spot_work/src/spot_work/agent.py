@@ -1,4 +1,4 @@
-"""The worker's place on an instance: what the node agent wants to hear of it. Elsewhere there is none."""
+"""The node agent of an instance: what it wants to hear of a worker. Elsewhere nobody listens."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _EVERY: Final = 10.0
 """Seconds between two tellings."""
 
 
-class Place:
-    """Says that the worker is ready, and how much it has done.
+class Agent:
+    """Hears that the worker is ready, and how much it has done.
 
     Args:
         ready: the file by which it says so; None: nobody asks.
@@ -29,17 +29,17 @@ class Place:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
-        """Return the place that ``GPU_SPOT_READY`` and ``GPU_SPOT_TELL`` name."""
+        """Return the one that ``GPU_SPOT_READY`` and ``GPU_SPOT_TELL`` lead to."""
         ready, tell = environment.get("GPU_SPOT_READY"), environment.get("GPU_SPOT_TELL")
         return cls(Path(ready) if ready else None, Path(tell) if tell else None)
 
     def say_ready(self) -> None:
-        """Say that requests may come."""
+        """Tell it that requests may come."""
         if self._ready is not None:
             self._ready.touch()
 
     def tell(self, done: int) -> None:
-        """Say how many requests have been done since the start, now and then."""
+        """Tell it how many requests have been done since the start, now and then."""
         now = time.monotonic()
         if self._tell is None or now < self._at + _EVERY:
             return

@@ -1,0 +1,96 @@
+"""Data in an order that depends on a seed and the epoch only, so that it can go on in the middle of one."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+
+from spot_training.errors import SpotTrainingError
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches of arrays, or those of a ``PyDataset``, in an order of their own each epoch.
+
+    Of arrays (or nested structures of them) the samples are shuffled, of a ``PyDataset`` its batches; it must
+    give the same batch for the same index. ``epoch`` says which order, ``skip`` how many batches of it are
+    over.
+    """
+
+    def __init__(
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        batch_size: int = 32,
+        shuffle: bool = True,
+        seed: int = 0,
+    ) -> None:
+        self._source = x if isinstance(x, keras.utils.PyDataset) else None
+        if self._source is not None:
+            if y is not None or sample_weight is not None or self._source.num_batches is None:
+                raise SpotTrainingError(
+                    "x is a PyDataset; allowed: one that knows its num_batches, without y and sample_weight"
+                )
+            super().__init__(
+                self._source.workers, self._source.use_multiprocessing, self._source.max_queue_size
+            )
+            self._samples = int(self._source.num_batches)
+        else:
+            super().__init__()
+            given = (x, y, sample_weight)
+            self._arrays = given[: 3 if sample_weight is not None else 2 if y is not None else 1]
+            sizes = {len(one) if hasattr(one, "shape") else -1 for one in keras.tree.flatten(self._arrays)}
+            if len(sizes) != 1 or -1 in sizes:
+                raise SpotTrainingError(
+                    f"x is {type(x).__name__}, y {type(y).__name__}; "
+                    "allowed: arrays of one length, or a PyDataset"
+                )
+            self._samples = sizes.pop()
+        self._batch_size = 1 if self._source is not None else batch_size
+        self._shuffle = shuffle
+        self._seed = seed
+        self._order: tuple[int, Any] = (-1, None)
+        self.epoch = 0
+        self.skip = 0
+
+    @property
+    def whole(self) -> int:
+        """How many batches an epoch has."""
+        return math.ceil(self._samples / self._batch_size)
+
+    @property
+    def identity(self) -> list[int]:
+        """What the position in an epoch depends on."""
+        return [self._samples, self._batch_size, int(self._shuffle), self._seed]
+
+    def __len__(self) -> int:
+        return self.whole - self.skip
+
+    def order(self, epoch: int) -> Any:
+        """Return the epoch's order of samples, or of a ``PyDataset``'s batches."""
+        if self._order[0] != epoch:
+            # The legacy generator: its streams are frozen (NumPy NEP 19), those of the new ones may change.
+            drawn = np.random.RandomState([self._seed % 2**32, epoch]).permutation(self._samples)
+            self._order = (epoch, drawn if self._shuffle else np.arange(self._samples))
+        return self._order[1]
+
+    def __getitem__(self, index: int) -> Any:
+        begin = (index + self.skip) * self._batch_size
+        chosen = self.order(self.epoch)[begin : begin + self._batch_size]
+        if self._source is not None:
+            return self._source[int(chosen[0])]
+        return keras.tree.map_structure(lambda array: np.asarray(array[chosen]), self._arrays)
+
+    def on_epoch_begin(self) -> None:
+        """See ``PyDataset``."""
+        if self._source is not None:
+            self._source.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        """See ``PyDataset``."""
+        if self._source is not None:
+            self._source.on_epoch_end()

@@ -1,0 +1,46 @@
+"""Environments with real frameworks: built once for each lock, in ``out/environments``, and kept there."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCKS = Path(__file__).parent / "locks"
+WHOLE = ".whole"
+
+
+def environment(name: str) -> Path:
+    """Return the ``bin`` of the environment that ``locks/NAME.txt`` describes, for this Python.
+
+    Two processes that ask for it wait for one installation; one that was killed half-way is begun anew.
+    """
+    lock = LOCKS / f"{name}.txt"
+    key = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()[:12]
+    folder = ROOT / "out" / "environments" / f"{name}-{key}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f".{name}.lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not (folder / WHOLE).exists():
+            for old in folder.parent.glob(f"{name}-*"):
+                shutil.rmtree(old)
+            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            pip = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
+            # Without bytecode: what is imported writes its own, and most of it never is.
+            options = ["--no-compile", "--no-cache-dir", "--no-deps", "--require-hashes"]
+            subprocess.run([*pip, *options, "-r", lock], check=True)
+            (folder / WHOLE).touch()
+    return folder / "bin"
+
+
+def variables(place: Path) -> dict[str, str]:
+    """Return this process's variables, without a job's, for a script that imports ``spot_training``."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GPU_SPOT_")}
+    own.pop("PYTHONDONTWRITEBYTECODE", None)  # bytecode of a framework is worth seconds a start
+    source = str(ROOT / "spot_training" / "src")
+    return {**own, "PATH": f"{place}:{own['PATH']}", "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}

@@ -1,0 +1,61 @@
+"""What ``spot_training.torch`` says when it refuses: JSON, by case. Runs in PyTorch's environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from spot_training import SpotTrainingError
+from spot_training.torch import EpochBatches, Loop
+from spot_training.torch.state import write
+
+DATA = TensorDataset(torch.arange(8.0)[:, None])
+
+
+def train(folder: Path, batches: Any = None, *, width: int = 2, epochs: int = 1) -> list[list[float]]:
+    """Train for some epochs; return the samples that were seen."""
+    model = torch.nn.Linear(1, width)
+    loop = Loop(folder, keep=2, model=model, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    loader = batches or DataLoader(DATA, batch_sampler=EpochBatches(8, 4))
+    seen = [one.flatten().tolist() for _ in loop.epochs(epochs) for (one,) in loop.batches(loader)]
+    loop._spot.checkpointer._store.release()  # type: ignore[attr-defined]
+    return seen
+
+
+def refused(case: Any) -> str:
+    """Return what is said."""
+    try:
+        return f"nothing: {case()}"
+    except SpotTrainingError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def main(folder: Path) -> dict[str, Any]:
+    """Try all of it."""
+    told = {
+        "plain loader": refused(lambda: train(folder / "a", DataLoader(DATA, batch_size=4, shuffle=True)))
+    }
+    told["no parts"] = refused(Loop)
+    train(folder / "b")
+    told["another model"] = refused(lambda: train(folder / "b", width=3))
+    other = DataLoader(DATA, batch_sampler=EpochBatches(8, 4, seed=1))
+    told["other data"] = refused(lambda: train(folder / "c") and train(folder / "c", other, epochs=2))
+    told["unreadable"] = refused(lambda: write(folder / "x.pt", {"own": SpotTrainingError("x")}))
+    train(folder / "d")
+    train(folder / "d", epochs=2)
+    newest = max((folder / "d").glob("step-*/rank-00000/parts.pt"))
+    newest.write_bytes(newest.read_bytes()[:-1])
+    told["newest truncated"] = len(train(folder / "d", epochs=2))
+    os.environ["WORLD_SIZE"] = "2"
+    told["no process group"] = refused(lambda: train(folder / "e"))
+    return told
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(Path(sys.argv[1]))) + "\n")

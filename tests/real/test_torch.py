@@ -1,0 +1,100 @@
+"""PyTorch, killed and told at random moments: the weights are an undisturbed training's, to the bit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.environments import environment, variables
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def torch_bin() -> Path:
+    return environment("torch")
+
+
+def run(place: Path, script: str, *arguments: str | Path) -> dict[str, Any]:
+    """Run a script of this folder in PyTorch's environment; return the JSON that it prints."""
+    command = [place / "python", HERE / script, *arguments]
+    done = subprocess.run(command, env=variables(place), capture_output=True, text=True, timeout=170)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("module", "options"),
+    [
+        pytest.param("train_torch", [], id="alone"),
+        pytest.param("train_torch", ["--ranks", "2"], id="two ranks"),
+        pytest.param("train_trainer", [], id="Trainer"),
+    ],
+)
+def test_ten_interruptions_change_no_bit(
+    torch_bin: Path, tmp_path: Path, module: str, options: list[str]
+) -> None:
+    told = run(torch_bin, "kills.py", module, "--folder", tmp_path, "--terms", "5", "--kills", "5", *options)
+    assert (told["sigterm"], told["sigkill"]) == (5, 5)
+    assert told["mismatches"] == told["unreadable"] == 0
+    assert told["faults"] == []
+    assert told["lost_steps_with_notice"] == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--option", 'loader="stateful"', "--option", "workers=2"], id="a stateful loader"),
+        pytest.param(["--option", "workers=2"], id="workers"),
+        pytest.param(
+            ["--ranks", "2", "--option", "horovod=true", "--option", "asynchronous=false"],
+            id="a double of Horovod",
+        ),
+    ],
+)
+def test_other_ways_to_train_change_no_bit(torch_bin: Path, tmp_path: Path, options: list[str]) -> None:
+    told = run(
+        torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--terms", "1", "--kills", "1", *options
+    )
+    assert told["kills"] == 2
+    assert told["mismatches"] == told["unreadable"] == told["lost_steps_with_notice"] == 0
+    assert told["faults"] == []
+
+
+def test_a_kill_at_some_touches_of_the_disk_loses_no_checkpoint(torch_bin: Path, tmp_path: Path) -> None:
+    quick = ["--option", "pause=0", "--option", "every=1e-9"]  # all of them: make bench-checkpoint
+    told = run(
+        torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--each-write", "--stride", "5", *quick
+    )
+    assert told["writes"] > 3
+    assert told["mismatches"] == told["unreadable"] == 0
+    assert told["faults"] == []
+
+
+def test_what_two_ranks_began_one_finishes(torch_bin: Path, tmp_path: Path) -> None:
+    told = run(torch_bin, "kills.py", "train_torch", "--folder", tmp_path, "--fewer-ranks")
+    assert told["codes"] == [0, 0, 0], told["log"]
+    assert told["lost_steps_with_notice"] == 0
+    assert told["faults"] == []
+
+
+def test_what_cannot_go_on_is_refused_in_one_line(torch_bin: Path, tmp_path: Path) -> None:
+    told = run(torch_bin, "refusals_torch.py", tmp_path)
+    assert told.pop("newest truncated") == 2  # steps of the epoch that was lost with it
+    for case, part in {
+        "plain loader": "allowed: batch_sampler=EpochBatches(len(data), batch_size)",
+        "no parts": "give it model=..., optimizer=...",
+        "another model": "step-000000000002 is of another model",
+        "other data": "was saved in other data: {'length': 8, 'seed': 0",
+        "unreadable": "it holds spot_training.errors.SpotTrainingError; allowed: tensors and plain values",
+        "no process group": "call init_process_group() before",
+    }.items():
+        text = told.pop(case)
+        assert part in text
+        assert "\n" not in text
+    assert not told

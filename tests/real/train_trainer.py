@@ -1,0 +1,92 @@
+"""A small training by ``transformers.Trainer``, for the kill tests; see ``train_torch.py``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo  # as the first optimizer does; before the forks
+from transformers import Trainer, TrainerCallback, TrainingArguments
+
+from spot_training import Interval
+from spot_training.huggingface import SpotCallback
+
+LENGTH, EPOCHS = 62, 4
+
+
+class Model(torch.nn.Module):
+    """A regression that keeps the last batch's ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(8, 32), torch.nn.Dropout(0.2), torch.nn.Linear(32, 1)
+        )
+        self.ids: list[int] = []
+
+    def forward(
+        self, ids: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        self.ids = ids.tolist()
+        return {"loss": torch.nn.functional.mse_loss(self.layers(inputs)[:, 0], labels)}
+
+
+class History(TrainerCallback):
+    """A line for each step."""
+
+    def __init__(self, place: Path, pause: float) -> None:
+        self.file = (place / "history-0").open("a")
+        self.pause = pause
+
+    def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **rest: Any) -> None:
+        time.sleep(self.pause)
+        steps = -(-LENGTH // args.train_batch_size)
+        print(
+            json.dumps([state.global_step - 1, (state.global_step - 1) // steps, model.ids]),
+            file=self.file,
+            flush=True,
+        )
+
+
+def main(place: Path, *, batch: int = 4, pause: float = 0.01, every: float = 0.03) -> None:
+    """Train; ``pause`` seconds a step make room for a kill."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    data = [
+        {"ids": n, "inputs": torch.sin(n * torch.arange(1.0, 9.0)), "labels": float(n % 7)}
+        for n in range(LENGTH)
+    ]
+    spot = SpotCallback(place / "checkpoints", interval=Interval(most=every))
+    trainer = Trainer(
+        Model(),
+        TrainingArguments(
+            str(place / ".trainer"),
+            num_train_epochs=EPOCHS,
+            per_device_train_batch_size=batch,
+            learning_rate=0.01,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            use_cpu=True,
+            dataloader_pin_memory=False,
+            seed=3,
+        ),
+        train_dataset=data,
+        callbacks=[History(place, pause), spot],
+    )
+    (place / "up-0").touch()
+    trainer.train(resume_from_checkpoint=spot.resume_from())
+    torch.save(trainer.model.state_dict(), place / ".final.pt")
+    (place / ".final.pt").rename(place / "final.pt")
+
+
+if __name__ == "__main__":
+    main(
+        Path(sys.argv[1]),
+        **{name: json.loads(value) for name, value in (one.split("=") for one in sys.argv[2:])},
+    )

@@ -1,0 +1,157 @@
+"""The notice: from the file, from the signal, from the metadata service."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spot_training import Notice
+from spot_training.metadata import ask
+
+
+@pytest.fixture(autouse=True)
+def handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def until(true: Any) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_the_agents_file_is_the_notice_and_has_the_deadline(tmp_path: Path) -> None:
+    now, file = [0.0], tmp_path / "notice.json"
+    notice = Notice(
+        environment={"GPU_SPOT_NOTICE": str(file)}, wall=lambda: 1000.0 + now[0], clock=lambda: now[0]
+    )
+    assert not notice.told
+    assert notice.deadline is None
+    assert notice.seconds_left is None
+    file.write_text(json.dumps({"version": 1, "kind": "spot", "deadline": 1090.5}))
+    now[0] = 0.5
+    assert not notice.told  # looked for once a second
+    now[0] = 1.5
+    assert notice.told
+    assert (notice.deadline, notice.seconds_left) == (1090.5, 89.0)
+    now[0] = 200.0
+    assert notice.seconds_left == 0.0
+    notice.close()
+
+
+def test_a_notice_that_cannot_be_read_is_one_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = tmp_path / "notice.json"
+    file.write_text("{")
+    notice = Notice(environment={"GPU_SPOT_NOTICE": str(file)}, wall=lambda: 50.0)
+    assert notice.told
+    assert notice.deadline == 170.0
+    assert "two minutes are assumed" in caplog.text
+    notice.close()
+
+
+def test_sigterm_is_heard_and_the_handler_before_it_too(tmp_path: Path) -> None:
+    heard: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: heard.append(number))
+    file = tmp_path / "notice.json"
+    notice = Notice(environment={"GPU_SPOT_NOTICE": str(file)}, wall=lambda: 7.0)
+    os.kill(os.getpid(), signal.SIGTERM)
+    until(lambda: notice.told)
+    assert heard == [signal.SIGTERM]
+    assert notice.seconds_left == 100.0
+    file.write_text('{"deadline": 127.0}')  # the agent knows better
+    assert notice.seconds_left == 120.0
+    notice.close()
+    os.kill(os.getpid(), signal.SIGTERM)
+    until(lambda: len(heard) == 2)
+
+
+def test_without_a_handler_before_it_the_process_lives_on() -> None:
+    script = (
+        "import os, signal; from spot_training import Notice; notice = Notice(environment={});"
+        "os.kill(os.getpid(), signal.SIGTERM); print(notice.told)"
+    )
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "True\n"
+
+
+def test_another_thread_hears_the_file_and_says_what_it_does_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file, made = tmp_path / "notice.json", []
+    file.write_text('{"deadline": 1.0}')
+    thread = threading.Thread(target=lambda: made.append(Notice(environment={"GPU_SPOT_NOTICE": str(file)})))
+    thread.start()
+    thread.join()
+    assert made[0].told
+    assert [one.getMessage() for one in caplog.records] == [
+        "SIGTERM is not heard: a handler can be installed in the main thread only"
+    ]
+
+
+def test_the_metadata_service_is_asked_where_there_is_no_agent() -> None:
+    answers: list[Any] = [OSError("gone"), None, '{"action": "stop", "time": "2017-09-18T08:22:00Z"}']
+    asked = threading.Event()
+
+    def metadata(path: str) -> str | None:
+        assert path == "spot/instance-action"
+        asked.set()
+        answer = answers.pop()
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    notice = Notice(environment={}, metadata=metadata)
+    assert asked.wait(60)
+    until(lambda: notice.told)
+    assert notice.deadline == 1505722920.0
+    notice.close()
+    quiet = Notice(environment={"GPU_SPOT_NOTICE": "/nowhere"}, metadata=metadata)
+    assert not quiet.told
+    quiet.close()
+    assert len(answers) == 2
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """Version 2 of the service: no answer without a token that was put."""
+
+    def do_PUT(self) -> None:
+        assert self.path == "/latest/api/token"
+        self._say(200 if self.headers["X-aws-ec2-metadata-token-ttl-seconds"] else 400, "key")
+
+    def do_GET(self) -> None:
+        if self.headers["X-aws-ec2-metadata-token"] != "key":
+            self._say(401, "")
+        else:
+            self._say(*(404, "") if self.path.endswith("none") else (200, self.path))
+
+    def _say(self, code: int, text: str) -> None:
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *given: Any) -> None:
+        pass
+
+
+def test_the_service_is_asked_with_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # it is on this machine, not behind a proxy
+    with ThreadingHTTPServer(("127.0.0.1", 0), Metadata) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        host = f"http://127.0.0.1:{server.server_port}"
+        assert ask("spot/instance-action", host) == "/latest/meta-data/spot/instance-action"
+        assert ask("none", host) is None
+        server.shutdown()

@@ -1,0 +1,192 @@
+"""When to save, what the agent is told, a log that goes on, and the loop that puts them together."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spot_training import Checkpointer, Interval, Notice, Progress, SaveError, Spot, SpotTrainingError
+from spot_training.log import TrainingLog
+from tests.spot_training.disk import Clock, Disk, content, let_go, refusing
+
+
+@given(cost=st.floats(0.001, 1000), rate=st.floats(0.001, 60))
+def test_the_interval_keeps_its_bounds_and_is_the_optimum_within_them(cost: float, rate: float) -> None:
+    interval = Interval(per_hour=rate)
+    interval.saved(cost)
+    seconds, between = interval.seconds, 3600 / rate
+    assert seconds <= 600
+    if seconds < 600:
+        assert cost / (seconds + cost) <= 0.035 + 1e-9
+        optimum = math.sqrt(2 * cost * between) - cost if cost < between / 2 else between
+        assert seconds == pytest.approx(max(optimum, cost * (1 / 0.035 - 1)))
+
+
+def test_where_bound_and_ten_minutes_conflict_the_ten_minutes_win_and_both_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    interval = Interval(per_hour=0.5)
+    interval.saved(30.0)
+    assert (interval.seconds, interval.seconds) == (600.0, 600.0)
+    [line] = [one.getMessage() for one in caplog.records]
+    assert line == (
+        "a save takes 30 s: every 600 s that is 4.8 % of the time, above the bound of 3.5 %; "
+        "saved every 600 s all the same (most=600)"
+    )
+
+
+def test_one_slow_save_changes_nothing_for_long() -> None:
+    interval = Interval(per_hour=1)
+    for cost in (1, 1, 50, 1, 1):
+        interval.saved(cost)
+    assert interval.cost == 1
+
+
+def test_the_rate_comes_from_the_environment_or_is_refused() -> None:
+    often = Interval(environment={"GPU_SPOT_INTERRUPTIONS_PER_HOUR": "8"})
+    seldom = Interval(environment={})
+    for one in (often, seldom):
+        assert one.seconds == 60.0
+        one.saved(1.0)
+    assert often.seconds == pytest.approx(math.sqrt(2 * 450) - 1)
+    assert seldom.seconds == pytest.approx(math.sqrt(2 * 7200) - 1)
+    for wrong in ("often", "0", "-1", "nan", "inf"):
+        with pytest.raises(SpotTrainingError, match=f"is '{wrong}', allowed: a number above 0"):
+            Interval(environment={"GPU_SPOT_INTERRUPTIONS_PER_HOUR": wrong})
+
+
+def test_the_agent_is_told_now_and_then(tmp_path: Path) -> None:
+    tell, done, clock = tmp_path / "tell.json", tmp_path / "done", Clock()
+    environment = {"GPU_SPOT_TELL": str(tell), "GPU_SPOT_DONE": str(done)}
+    progress = Progress(environment=environment, clock=clock)
+    progress.tell(1, 50)
+    assert json.loads(tell.read_text()) == {"step": 1, "steps": 50}
+    progress.tell(2, 50)
+    assert json.loads(tell.read_text())["step"] == 1
+    clock.sleep(10)
+    progress.tell(3, None)
+    assert json.loads(tell.read_text()) == {"step": 3}
+    progress.tell(4, 50, now=True)
+    assert json.loads(tell.read_text())["step"] == 4
+    assert not done.exists()
+    progress.done()
+    assert done.exists()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["done", "tell.json"]
+
+
+def test_an_agent_that_cannot_be_told_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    progress = Progress(environment={"GPU_SPOT_TELL": str(tmp_path / "no" / "tell")})
+    progress.tell(1, 2, now=True)
+    progress.tell(2, 2, now=True)
+    assert len(caplog.records) == 1
+    Progress(environment={}).tell(1, 2, now=True)
+
+
+def test_a_log_goes_on_behind_the_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "log" / "training.jsonl"
+    log = TrainingLog(path)
+    log.write({"step": 1, "loss": 0.5})
+    position = log.position()
+    log.write({"step": 2, "loss": math.nan})
+    assert json.loads(path.read_text().splitlines()[1]) == {"step": 2, "loss": None}
+    log.close()
+    again = TrainingLog(path)
+    again.rewind(position)
+    again.write({"step": 2, "loss": 0.25})
+    again.close()
+    assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [1, 2]
+    assert not caplog.records
+    os.truncate(path, 5)
+    last = TrainingLog(path)
+    last.rewind(position)
+    last.write({"step": 2})
+    last.close()
+    assert "rows of before are lost" in caplog.text
+    assert path.read_text().splitlines()[-1] == '{"step": 2}'
+
+
+class Told(Notice):
+    """A notice that is there when it is set."""
+
+    told = False
+
+    def __init__(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def spot(folder: Path, disk: Disk, clock: Clock) -> Spot:
+    checkpointer = Checkpointer(folder, files=disk, patience=clock.patience())
+    return Spot(
+        checkpointer=checkpointer,
+        notice=Told(),
+        interval=Interval(per_hour=0.5, environment={}),
+        progress=Progress(environment={}),
+        clock=clock,
+        steps=10,
+    )
+
+
+def test_it_saves_by_the_interval_and_at_the_notice(tmp_path: Path) -> None:
+    clock = Clock()
+    one = spot(tmp_path, Disk(), clock)
+    assert one.restore() is None
+    for step in range(1, 300):
+        clock.sleep(1)
+
+        def write(folder: Path) -> None:
+            clock.sleep(2)
+            content("x")(folder)
+
+        one.after(step, write)
+        if step == 250:
+            one.notice.told = True  # type: ignore[misc]
+        if one.should_stop():
+            one.after(step, write)
+            break
+    saved = sorted(int(path.name[5:]) for path in tmp_path.glob("step-*"))
+    assert saved == [60, 228, 250]  # a first after a minute; then as the cost says; then the last
+    assert one.interval.seconds == pytest.approx(math.sqrt(4 * 7200) - 2)
+    one.finish()
+    let_go(one.checkpointer)
+
+
+def test_a_save_that_fails_is_said_tried_again_and_told_in_the_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock, disk = Clock(), Disk()
+    one = spot(tmp_path, disk, clock)
+    one.restore()
+    disk.at = refusing(errno.ENOSPC, "write")
+    clock.sleep(60)
+    one.after(1, content("x"))
+    assert "step 1 is not saved, training goes on" in caplog.text
+    assert "No space left on device" in caplog.text
+    with pytest.raises(SaveError):
+        one.finish()
+    clock.sleep(60)
+    disk.at = Disk().at
+    one.after(2, content("x"))
+    one.finish(2)
+    disk.at = refusing(errno.ENOSPC, "write")
+    one.notice.told = True  # type: ignore[misc]
+    with pytest.raises(SaveError):
+        one.after(3, content("x"))
+    let_go(one.checkpointer)
+
+
+@pytest.mark.parametrize("name", ["keras", "torch", "transformers", "boto3", "numpy"])
+def test_the_core_imports_no_framework(name: str) -> None:
+    script = f"import sys, spot_training; print({name!r} in sys.modules)"
+    assert subprocess.check_output([sys.executable, "-c", script], text=True) == "False\n"

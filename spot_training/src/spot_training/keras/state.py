@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -108,7 +109,8 @@ def metrics(model: Any) -> list[Any]:
 
 
 def _described(variable: Any) -> str:
-    return f"{variable.name} {tuple(variable.shape)} {variable.dtype}"
+    # Keras numbers layers by how many this process has made: that is no difference.
+    return f"{re.sub(r'_[0-9]+', '', variable.name)} {tuple(variable.shape)} {variable.dtype}"
 
 
 def _as(array: Any, variable: Any) -> Any:

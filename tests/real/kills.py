@@ -222,8 +222,8 @@ def interrupted(
                 raise SystemExit(f"{job.folder}: ended with {codes}: {job.log()}")
             new = job.steps()[len(before) :]
             if was_told and new:
-                lost_steps = max(lost_steps, max(before, default=-1) + 1 - new[0])
-            was_told = number == signal.SIGTERM
+                lost_steps = max(lost_steps, before[-1] + 1 - new[0])
+            was_told = number == signal.SIGTERM and bool(new)
         told["mismatches"] += job.weights() != wanted
         told["unreadable"] += (job.folder / "log-0").read_text().count("passed over")
         faults += job.faults()

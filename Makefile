@@ -108,7 +108,12 @@ lock: setup ## resolve both pyproject.toml again into requirements.lock (ARGS=--
 	@index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null || true)}; \
 	$${index:+env UV_DEFAULT_INDEX="$$index"} env UV_CUSTOM_COMPILE_COMMAND="make lock" \
 	  $(BIN)/uv pip compile pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml) --group dev --universal --python-version 3.11 --generate-hashes \
-	  --system-certs --quiet --output-file requirements.lock $(ARGS)
+	  --system-certs --quiet --output-file requirements.lock $(ARGS); \
+	for real in tests/real/locks/*.in; do \
+	  $${index:+env UV_DEFAULT_INDEX="$$index"} env UV_CUSTOM_COMPILE_COMMAND="make lock" \
+	    $(BIN)/uv pip compile $$real --universal --python-version 3.11 --generate-hashes \
+	    --system-certs --quiet --output-file $${real%.in}.txt $(ARGS); \
+	done
 	@echo "requirements.lock: $$(grep -c '^[a-z0-9].*==' requirements.lock) packages"
 
 clean: ## remove outputs and caches

@@ -34,6 +34,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spot_training": set(),
     "spot_training.s3": {"spot_training", "boto3", "botocore"},
     "spot_training.keras": {"spot_training", "keras", "numpy"},
+    "spot_training.torch": {"spot_training", "torch"},
+    "spot_training.huggingface": {"spot_training", "transformers"},
+    "spot_training.horovod": set(),
     "gpu_spot": {"pulumi_on_moto"},
     "gpu_spot.commands": {
         *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "jobs", "live", "market")),

@@ -11,7 +11,7 @@ import pytest
 
 from tests.real.environments import environment, variables
 
-KILLS = Path(__file__).parent / "kills.py"
+HERE = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -19,11 +19,16 @@ def keras_bin() -> Path:
     return environment("keras")
 
 
-def kills(place: Path, folder: Path, *arguments: str) -> dict[str, Any]:
-    command = [place / "python", KILLS, "train_keras", "--folder", folder, *arguments]
+def run(place: Path, script: str, *arguments: str | Path) -> dict[str, Any]:
+    command = [place / "python", HERE / script, *arguments]
     done = subprocess.run(command, env=variables(place), capture_output=True, text=True, timeout=1500)
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def kills(place: Path, folder: Path, *arguments: str) -> dict[str, Any]:
+    found = run(place, "kills.py", "train_keras", "--folder", folder, *arguments)
     assert found["mismatches"] == found["unreadable"] == 0
     assert found["faults"] == []
     return found
@@ -39,3 +44,20 @@ def test_a_kill_at_some_touches_of_the_disk_loses_no_checkpoint(keras_bin: Path,
     quick = ["--option", "pause=0", "--option", "every=1e-9", "--option", "validation=false"]
     told = kills(keras_bin, tmp_path, "--each-write", "--stride", "8", *quick)
     assert told["writes"] > 3
+
+
+def test_what_cannot_go_on_is_refused_and_all_else_goes_on(keras_bin: Path, tmp_path: Path) -> None:
+    told = run(keras_bin, "refusals_keras.py", tmp_path)
+    goes_on = ("goes on", "is done", "one told on its last batch", "a dataset", "bfloat16")
+    assert [told.pop(case) for case in goes_on] == [True] * 5
+    for case, part in {
+        "another model": "another model: kernel (2, 3) float32 where this one has kernel (2, 4) float32",
+        "other data": "samples, batch size, shuffle, seed were [12, 2, 1, 0], now [12, 3, 1, 0]",
+        "initial_epoch": "fit got initial_epoch; not allowed",
+        "a generator": "allowed: arrays of one length, or a PyDataset",
+        "not compiled": "the model is not compiled",
+    }.items():
+        text = told.pop(case)
+        assert part in text
+        assert "\n" not in text
+    assert not told

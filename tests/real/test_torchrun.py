@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import os
-import shutil
+import signal
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.real.environments import environment, variables
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import process
 from userdata.agent.work.process import JobProcess
 
-TORCH = "torch==2.15.0"
+REAL = Path(__file__).parent
 
 TRAIN = """
 import os, signal, sys
@@ -51,13 +51,8 @@ dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("torch")
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    subprocess.run([*pip, "--no-cache-dir", TORCH], check=True)
-    yield folder / "bin"
-    shutil.rmtree(folder)  # 5 GB
+def python() -> Path:
+    return environment("torch")
 
 
 def wait(true: Callable[[], bool], what: str) -> None:
@@ -98,6 +93,49 @@ def test_both_ranks_save_at_the_notice(python: Path, tmp_path: Path, wrapped: bo
     assert not (tmp_path / "never").exists()
     left = [one for one in SystemHost().processes() if str(tmp_path) in command_line(one.pid)]
     assert left == []
+
+
+def test_a_loop_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
+    python: Path, tmp_path: Path
+) -> None:
+    said, reference = tmp_path / "log", tmp_path / "undisturbed"
+    play = [python / "python", REAL / "kills.py", "train_torch", "--folder", reference, "--ranks", "2"]
+    subprocess.run(play, env=variables(python), check=True, capture_output=True)
+    history = tmp_path / "history-0"
+
+    def start() -> JobProcess:
+        script = [str(REAL / "train_torch.py"), str(tmp_path)]
+        command = [str(python / "torchrun"), "--nproc-per-node", "2", "--max-restarts", "1", "--standalone"]
+        with said.open("a") as log:
+            started = process.spawn([*command, *script], "", variables(python), tmp_path, log.fileno())
+        return JobProcess(started, SystemHost(), SystemClock())
+
+    def steps() -> int:
+        return history.read_text().count("\n") if history.exists() else 0
+
+    job = start()
+    try:
+        wait(lambda: steps() > 5, said.read_text())
+        job.stop(100.0)
+        wait(lambda: job.poll() is not None, "it does not end")
+        assert said.read_text().count("it goes on elsewhere") == 2
+        before = steps()
+        job = start()
+        wait(lambda: steps() > before + 5, said.read_text())
+        os.kill(ranks_in(tmp_path)[-1], signal.SIGKILL)
+        wait(lambda: job.poll() is not None, "it does not end")
+        assert job.poll() == 0, said.read_text()
+    finally:
+        if job.poll() is None:
+            for pid in (job.pid, *ranks_in(tmp_path)):
+                os.kill(pid, signal.SIGKILL)
+    assert (tmp_path / "final.pt").read_bytes() == (reference / "reference" / "final.pt").read_bytes()
+
+
+def ranks_in(place: Path) -> list[int]:
+    lines = {one.pid: command_line(one.pid) for one in SystemHost().processes()}
+    found = [pid for pid, line in lines.items() if "train_torch.py" in line and str(place) in line]
+    return sorted(pid for pid in found if "torchrun" not in lines[pid])
 
 
 def command_line(pid: int) -> str:

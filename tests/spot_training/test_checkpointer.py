@@ -361,6 +361,14 @@ def test_without_locks_the_later_one_wins(
     assert "no locks there" in said[0]
 
 
+def test_who_never_restores_saves_over_what_was_left_half_written(folder: Path) -> None:
+    (folder / ".new-step-000000000010.1" / "rank-00000").mkdir(parents=True)
+    one = Checkpointer(folder)
+    one.save(10, content("at 10"))
+    let_go(one)
+    assert found(folder) == (10, "at 10")
+
+
 def test_another_model_is_refused_by_both_names(folder: Path) -> None:
     run(folder, 10, fingerprint="resnet50")
     with pytest.raises(MismatchError, match="is of another model: resnet50, this one: vit"):

@@ -93,6 +93,7 @@ class Checkpointer:
         self._fingerprint = fingerprint
         self._reshard = reshard
         self._last_step: int | None = None
+        self._is_open = False
 
     @property
     def where(self) -> str:
@@ -150,9 +151,12 @@ class Checkpointer:
     def _open(self) -> str:
         self._store.own()
         self._store.clean()
+        self._is_open = True
         return json.dumps(self._store.names())
 
     def _stage(self, name: str) -> str:
+        if not self._is_open:  # a training that never restores
+            self._open()
         self._store.own()
         return self._store.stage(name)
 

@@ -76,12 +76,12 @@ class Survive(keras.callbacks.Callback):
         self._others = others
         self._options = options
         self._saved: Saved | None = None
-        self._at = state.Position(data=batches.identity)
+        self._at = state.BatchPosition(data=batches.identity)
         self._metrics: list[Any] | None = None
         self._averaged: list[Any] | None = None
         self.ended_early = False
 
-    def resume(self, saved: Saved | None, at: state.Position) -> None:
+    def resume(self, saved: Saved | None, at: state.BatchPosition) -> None:
         """Go on at a checkpoint when training begins."""
         self._saved = saved
         self._at = replace(at, data=self._batches.identity)

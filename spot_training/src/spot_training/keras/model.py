@@ -82,7 +82,7 @@ class SpotModel:
             else Batches(x, y, sample_weight, batch_size=batch_size, shuffle=shuffle, seed=seed)
         )
         saved = self.spot.restore()
-        at = state.position(saved.part()) if saved else state.Position()
+        at = state.position(saved.part()) if saved else state.BatchPosition()
         if at.batch and list(at.data) != batches.identity:
             raise MismatchError(
                 f"{self.spot.checkpointer.where} is in the middle of an epoch of other data: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ _STATE = "state.json"
 
 
 @dataclass(frozen=True)
-class Position:
+class BatchPosition:
     """Where a training is. ``batch`` batches of ``epoch`` are done; all of them: its validation is not."""
 
     epoch: int = 0
@@ -39,7 +40,7 @@ def variables(model: Any) -> list[Any]:
     return list({id(one): one for one in found}.values())
 
 
-def write(folder: Path, model: Any, position: Position, callbacks: Sequence[Any]) -> None:
+def write(folder: Path, model: Any, position: BatchPosition, callbacks: Sequence[Any]) -> None:
     """Write the state into an empty folder."""
     arrays: dict[str, Any] = {
         f"variable-{number}": np.asarray(one.value) for number, one in enumerate(variables(model))
@@ -66,9 +67,9 @@ def write(folder: Path, model: Any, position: Position, callbacks: Sequence[Any]
     (folder / _STATE).write_text(json.dumps(body))
 
 
-def position(folder: Path) -> Position:
+def position(folder: Path) -> BatchPosition:
     """Return where the state in a folder is."""
-    return Position(**json.loads((folder / _STATE).read_text())["position"])
+    return BatchPosition(**json.loads((folder / _STATE).read_text())["position"])
 
 
 def read(folder: Path, model: Any, callbacks: Sequence[Any]) -> None:
@@ -108,7 +109,8 @@ def metrics(model: Any) -> list[Any]:
 
 
 def _described(variable: Any) -> str:
-    return f"{variable.name} {tuple(variable.shape)} {variable.dtype}"
+    # Keras numbers layers by how many this process has made: that is no difference.
+    return f"{re.sub(r'_[0-9]+', '', variable.name)} {tuple(variable.shape)} {variable.dtype}"
 
 
 def _as(array: Any, variable: Any) -> Any:

@@ -63,7 +63,7 @@ class EpochBatches:
             position = self.after(position)
 
 
-class Position(Protocol):
+class LoaderPosition(Protocol):
     """Where a loader stands."""
 
     @property
@@ -86,7 +86,7 @@ class Position(Protocol):
         """Return what this rank must keep of it."""
 
 
-class _Counted:
+class _Numbered:
     """A loader over ``EpochBatches``: its position is a number."""
 
     def __init__(self, batches: EpochBatches, rank: int, ranks: int) -> None:
@@ -144,12 +144,12 @@ class _Stateful:
         return self._loader.state_dict()
 
 
-def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> Position:
+def position_of(loader: DataLoader[Any], rank: int, ranks: int) -> LoaderPosition:
     """Return the position of a loader, for this rank; its workers end at its own SIGTERM only."""
     if loader.num_workers and not isinstance(loader.worker_init_fn, HearsParentOnly):
         loader.worker_init_fn = HearsParentOnly(loader.worker_init_fn)
     if isinstance(loader.batch_sampler, EpochBatches):
-        return _Counted(loader.batch_sampler, rank, ranks)
+        return _Numbered(loader.batch_sampler, rank, ranks)
     if hasattr(loader, "load_state_dict"):
         return _Stateful(loader, ranks)
     raise SpotTrainingError(

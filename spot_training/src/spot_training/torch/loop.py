@@ -18,7 +18,7 @@ from spot_training.errors import MismatchError, SpotTrainingError, one_line
 from spot_training.interval import Interval
 from spot_training.spot import Spot
 from spot_training.torch import state
-from spot_training.torch.data import Position, position_of
+from spot_training.torch.data import LoaderPosition, position_of
 from spot_training.torch.ranks import TorchRanks
 from spot_training.torch.saver import Saver
 
@@ -79,7 +79,7 @@ class Loop:
         self._asynchronous = asynchronous
         self._saver = Saver()
         self._place = Place()
-        self._position: Position | None = None
+        self._position: LoaderPosition | None = None
         self._saved: Saved | None = None
         self._own: dict[str, Any] = {}
         self._epochs: int | None = None

@@ -1,0 +1,50 @@
+"""Keras that survives its instance: ``KERAS_BACKEND=jax python train.py``, on points that it makes itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import keras
+import numpy
+
+from spot_training.keras import SpotModel
+
+POINTS = 4096
+
+
+class Slow(keras.callbacks.Callback):
+    """Waits after each batch, so that there is something to watch."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self._seconds = seconds
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, float] | None = None) -> None:
+        """Wait."""
+        time.sleep(self._seconds)
+
+
+def main() -> None:
+    """Train, wherever it was interrupted, and leave the model in ``$GPU_SPOT_ARTIFACTS``."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds a batch, to watch it")
+    given = parser.parse_args()
+    keras.utils.set_random_seed(1)
+    places = numpy.random.default_rng(7).uniform(-1, 1, (POINTS, 2)).astype("float32")
+    inside = ((places**2).sum(axis=1) < 0.5).astype("float32")
+    dense = keras.layers.Dense
+    model = keras.Sequential(
+        [keras.Input((2,)), dense(64, "tanh"), keras.layers.Dropout(0.1), dense(1, "sigmoid")]
+    )
+    model.compile(optimizer=keras.optimizers.AdamW(0.01), loss="binary_crossentropy", metrics=["accuracy"])
+    spot = SpotModel(model)
+    spot.fit(places, inside, batch_size=64, epochs=given.epochs, callbacks=[Slow(given.pause)], verbose=2)
+    model.save(Path(os.environ.get("GPU_SPOT_ARTIFACTS", ".")) / "model.keras")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""What a Keras training refuses, and the ways to train that the kill tests leave out; prints JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("KERAS_BACKEND", "jax")
+import keras
+import numpy as np
+
+from spot_training import SpotTrainingError
+from spot_training.keras import SpotModel
+
+X = np.arange(24, dtype="float32").reshape(12, 2)
+Y = X.sum(axis=1)
+
+
+class Given(keras.utils.PyDataset):
+    """A dataset of the user's own."""
+
+    def __len__(self) -> int:
+        return 6
+
+    def __getitem__(self, index: int) -> Any:
+        return X[2 * index : 2 * index + 2], Y[2 * index : 2 * index + 2]
+
+
+class Told(keras.callbacks.Callback):
+    """The notice comes in a batch."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__()
+        self._left = at
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def model(units: int = 3) -> Any:
+    keras.utils.set_random_seed(2)
+    made = keras.Sequential([keras.Input((2,)), keras.layers.Dense(units), keras.layers.Dense(1)])
+    made.compile("adam", "mse")
+    return made
+
+
+def refused(what: Any) -> str:
+    """Return what is said."""
+    try:
+        what()
+    except SpotTrainingError as error:
+        return str(error)
+    return "nothing"
+
+
+def train(place: Path, *, at: int = 0, data: tuple[Any, ...] = (X, Y), made: Any = None, **more: Any) -> Any:
+    """Train until told at a batch; return the weights, or None where it was told."""
+    made = made or model()
+    spot = SpotModel(made, place / "checkpoints", log=place / "log.jsonl", exits=False)
+    more = {"batch_size": 2, "epochs": 3, "verbose": 0, **more}
+    spot.fit(*data, callbacks=[Told(at)], **more)
+    spot.spot.checkpointer._store.release()  # the end of a process
+    return None if spot.stopped else np.concatenate([one.ravel() for one in made.get_weights()]).tolist()
+
+
+def interrupted(place: Path, **more: Any) -> bool:
+    """Tell whether a training that was told at the seventh batch ends as one that was not."""
+    whole = train(place / "whole", **more)
+    return train(place / "told", at=7, **more) is None and train(place / "told", **more) == whole
+
+
+def main(place: Path) -> None:
+    """Try all of it."""
+    whole = train(place / "whole")
+    train(place / "a", at=8)
+    told: dict[str, Any] = {"another model": refused(lambda: train(place / "a", made=model(4)))}
+    train(place / "b", at=8)
+    told["other data"] = refused(lambda: train(place / "b", batch_size=3))
+    train(place / "c", at=8)
+    told["goes on"] = train(place / "c") == whole
+    told["is done"] = train(place / "c") == whole
+    told["one told on its last batch"] = (train(place / "d", at=18), train(place / "d")) == (None, whole)
+    told["a dataset"] = interrupted(place / "dataset", data=(Given(),))
+    keras.config.set_dtype_policy("bfloat16")
+    told["bfloat16"] = interrupted(place / "half")
+    keras.config.set_dtype_policy("float32")
+    fresh = SpotModel(model(), place / "i")
+    told["initial_epoch"] = refused(lambda: fresh.fit(X, Y, initial_epoch=2))
+    told["a generator"] = refused(lambda: fresh.fit(iter([X])))
+    told["not compiled"] = refused(lambda: SpotModel(keras.Sequential([keras.layers.Dense(1)])))
+    sys.stdout.write(json.dumps(told) + "\n")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

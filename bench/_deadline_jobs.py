@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_spot.market.deadline.policies import DEFAULT, build
-from gpu_spot.market.deadline.policies.expected_cost import ExpectedJobCost
-from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
-from gpu_spot.market.deadline.policies.thresholds import parse
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.supply.trace import PoolTrace
+from lambdas.core.deadline.expected_cost import ExpectedJobCost
+from lambdas.core.deadline.model import DeadlinePolicy, Job
+from lambdas.core.deadline.thresholds import parse
 
 COMPUTE_HOURS = (24, 48)
 RATIOS = (1.15, 1.3, 1.5, 2.0)

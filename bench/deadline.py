@@ -1,7 +1,8 @@
 """Training jobs under a deadline: every policy against the clairvoyant bound (``python -m bench.deadline``).
 
 Single zones, compute 24 and 48 h, change-over 6 and 20 min, deadline ÷ compute 1.15 to 2, spread starts.
-First in the friendly world, where all is as told, then in the worlds of ``_deadline_doubts``.
+First in the friendly world, where all is as told, then in the worlds of ``_deadline_doubts``, then some jobs
+through the deployed controller (``_deadline_stack``).
 Traces come from the folder that GPU_SPOT_TRACES names; where it is not set, pools are drawn from the
 fitted hazards. No pool is judged by a table that was fitted on it: the product's is used where it has not
 seen the trace, else one fitted on the traces of the other folders.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import random
 import sys
@@ -24,7 +26,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench import _cells, _deadline_doubts, _page
+from bench import _cells, _deadline_doubts, _deadline_stack, _page
 from bench._deadline_jobs import RATIOS, SPOT_PRICE, Task
 from bench.fit_deadline import (
     DOWN_EDGES,
@@ -47,6 +49,8 @@ STARTS_A_DOUBT = 50
 """A start in a doubted world for so many in the friendly one."""
 DRAWN = {"poor": (1.6, 0.7), "middling": (1.0, 1.0), "good": (0.6, 1.5)}
 DRAWN_DAYS, DRAWN_GAP = 30, 300
+STACK_POOLS = 8
+"""So many pools have a job for each deadline ÷ compute through the controller."""
 
 
 @dataclass(frozen=True)
@@ -176,11 +180,29 @@ def summary(cells: Sequence[Cell]) -> dict[str, Any]:
     }
 
 
+def through_the_stack(traces: Mapping[str, PoolTrace], pools: int) -> dict[str, Any]:
+    """Return the figures of jobs through the controller in so many pools, spread over these; none for 0."""
+    if pools < 1:
+        return {}
+    names = sorted(traces)
+    chosen = [traces[names[k * len(names) // pools]] for k in range(min(pools, len(names)))]
+    chosen += [draw(name, seed) for seed in (3, 4, 5) for name in DRAWN][: pools - len(chosen)]
+    context = multiprocessing.get_context("spawn")  # a deployment and its clock are global to a process
+    with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as executor:
+        jobs = list(executor.map(_deadline_stack.play, _deadline_stack.scenarios(chosen)))
+    for job in jobs:
+        print(_deadline_stack.line(job))
+    return _deadline_stack.figures(jobs)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Replay, print the table and write ``deadline.json``."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--starts", type=int, default=FULL, help=f"start times a trace (default {FULL})")
     parser.add_argument("--cells", type=int, help="only so many worlds of the grid (default all)")
+    parser.add_argument(
+        "--stack-pools", type=int, default=STACK_POOLS, help="pools of jobs through the controller, 0: none"
+    )
     parser.add_argument("--out", type=Path, default=Path("out/bench/deadline.json"))
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
     options = parser.parse_args(arguments)
@@ -207,6 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if task.changeover == _deadline_doubts.CHANGEOVER_MINUTES
         ]
         grid = _deadline_doubts.grid(doubted, worlds, executor.map)
+    through = through_the_stack(traces, options.stack_pools)
     short = sorted(set(traces) - {cell.pool for cell in cells})
     for name in short:
         print(f"{name}: shorter than the shortest deadline, left out")
@@ -219,6 +242,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "starts_per_pool": options.starts,
         **summary(cells),
         "grid": grid,
+        **through,
         "seconds": round(time.monotonic() - began, 1),
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
@@ -259,6 +283,7 @@ def page_part(figures: Mapping[str, Any]) -> str:
             f"On the trace where it does worst it costs {figures['worst_vs_best_baseline']:.3f} × the best "
             "baseline there. Single zones only.",
             _deadline_doubts.page_part(figures["grid"]),
+            *([_deadline_stack.page_part(figures)] if "stack_jobs" in figures else []),
         )
     )
 
@@ -283,6 +308,11 @@ def report(figures: Mapping[str, Any]) -> None:
     print(f"below uniform-progress: {below}; at worst {worst:.3f} × the best baseline of a pool")
     grid = figures["grid"]
     print(", ".join(f"{name}: {value}" for name, value in grid.items() if name != "rows"))
+    if "stack_jobs" in figures:
+        print(
+            f"through the controller: {figures['stack_jobs']} jobs, {figures['stack_misses']} missed, "
+            f"{figures['stack_cost_vs_replay']:.3f} × the replay's cost"
+        )
 
 
 if __name__ == "__main__":

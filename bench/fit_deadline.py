@@ -38,9 +38,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpu_spot.market.deadline import policies
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.supply.trace import PoolTrace, load
+from lambdas.core import deadline
 
 Array = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ SPOT_PRICES = (0.3, 0.7, 0.9)
 EXPOSURE_MINUTES, SHRINK_MINUTES = 30_000, 120
 NEVER = 1e9
 TIE = 1e-6
-TABLE = Path(policies.__file__).with_name("thresholds.json")
+TABLE = Path(deadline.__file__).with_name("thresholds.json")
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def solve(
 ) -> tuple[dict[str, NDArray[np.bool_]], int]:
     """Return the decisions, each as [age bin, compute left, time left] in steps, and the slack in steps.
 
-    All times in minutes. ``wait`` etc. as in ``gpu_spot.market.deadline.policies.thresholds``.
+    All times in minutes. ``wait`` etc. as in ``lambdas.core.deadline.thresholds``.
     """
     boot, n, horizon = changeover // step, compute // step, (compute + slack) // step
     lose, pass_up = _chances(hazards.lose, UP_EDGES, step)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pulumi
@@ -26,7 +27,7 @@ from lambdas.core import names
 def declare() -> None:
     """Declare everything that the running stack's settings ask for, and export what its user needs next."""
     settings = read_settings()
-    for warning in settings.warnings():
+    for warning in (*settings.warnings(), *settings.past_deadlines(datetime.now(UTC))):
         pulumi.log.warn(warning)
     scope = Scope(
         stack=pulumi.get_stack(),
@@ -78,9 +79,10 @@ def declare() -> None:
         ),
     )
     jobs = {entry.name: entry.has_volume for entry in entries if isinstance(entry, Training)}
+    deadlines = {job.name for job in settings.jobs if job.deadline}
     monitoring = Monitoring(
         scope.name("monitoring"),
-        MonitoringArgs(scope, settings.monitoring, kept, jobs, controller),
+        MonitoringArgs(scope, settings.monitoring, kept, jobs, deadlines, controller),
     )
     _tensorboard(settings, scope, network, storage)
     _export(scope, network, state, groups, controller, monitoring)

@@ -80,6 +80,7 @@ class Workload:
     instance_tags: Mapping[str, str] = field(default_factory=dict)
     block: CapacityBlock | None = None
     prepared: agent.Prepared | None = None
+    deadline: float = 0.0
 
     @property
     def name(self) -> str:
@@ -149,6 +150,7 @@ def of_training(training: Training, around: Surroundings) -> Workload:
         access_points=tuple(points),
         instance_tags={TAG_JOB: training.name},
         block=training.capacity_block,
+        deadline=training.deadline_at,
     )
 
 
@@ -231,6 +233,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             follows_volume=isinstance(entry, Training) and entry.has_volume,
             dataset=work.prepared.dataset if work.prepared else "",
             prepared_by=work.prepared.group if work.prepared else "",
+            deadline=work.deadline,
             # Warm instances start with the group: without a way out and permissions they could not report.
             ready_after=[around.network, identity, telemetry],
         ),

@@ -41,7 +41,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.commands": {
         *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "jobs", "live", "market")),
         *("gpu_spot.preflight", "gpu_spot.report"),
-        *("pulumi_on_moto", "rich"),
+        *("lambdas.core.deadline.model", "pulumi_on_moto", "rich"),
         *("infra.accelerators", "infra.schema", "infra.settings", "boto3", "botocore", "yaml"),
         *("lambdas.core.names", "userdata.tensorboard"),
     },
@@ -61,7 +61,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *(f"gpu_spot.market.{part}" for part in ("rules", "supply", "replay")),
         "lambdas.core",
     },
-    "gpu_spot.market.deadline": {"gpu_spot.market.rules", "gpu_spot.market.supply", "numpy"},
+    "gpu_spot.market.deadline": {
+        *("gpu_spot.market.rules", "gpu_spot.market.supply", "lambdas.core.deadline", "numpy"),
+    },
     "gpu_spot.nodes": {
         *("gpu_spot.facts", "userdata", "pulumi_on_moto"),
         *("moto", "botocore", "yaml", "cryptography"),

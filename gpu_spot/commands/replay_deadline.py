@@ -11,9 +11,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from gpu_spot.market.deadline.policies import NAMES, named
-from gpu_spot.market.deadline.policies.model import Job
 from gpu_spot.market.deadline.zones import ZoneOutcome, compare
 from gpu_spot.market.supply.trace import TraceError
+from lambdas.core.deadline.model import Job
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
 

@@ -97,9 +97,9 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
     market, ticks = scene.market, scene.ticks
     with _job(cloud, view, wishes.script) as job, _nodes(cloud, view, job) as nodes:
         if nodes is not None and view.prepared_by:
-            preparing.play(cloud, nodes, _fleet(cloud, cloud.group(view.prepared_by), nodes, rules))
+            preparing.play(cloud, nodes, fleet_of(cloud, cloud.group(view.prepared_by), nodes, rules))
         start = cloud.clock.now
-        fleet = _fleet(cloud, view, nodes, rules)
+        fleet = fleet_of(cloud, view, nodes, rules)
         replay = Replay(market, rules, fleet, scene.shape, scene.target, start=start)
         onlooker.begin(scene)
         ledger = replay.run(ticks, onlooker.see, job.is_over if job else lambda: False)
@@ -174,7 +174,8 @@ def _nodes(cloud: LocalCloud, view: GroupView, job: RealJob | None) -> Iterator[
         yield nodes
 
 
-def _fleet(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rules) -> CloudFleet:
+def fleet_of(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rules) -> CloudFleet:
+    """Return the fleet of a group; with ``nodes`` that of a job, whose agents run there."""
     tables, dynamodb = cloud.deployment.outputs, cloud.clients("dynamodb")
     store = MemoryStore(dynamodb, str(tables["memoryTable"]))
     if nodes is None:

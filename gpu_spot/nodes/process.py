@@ -118,6 +118,7 @@ class TrainingProcess:
         self._clock = clock
         self._checkpoints = Path(environment["GPU_SPOT_CHECKPOINTS"])
         self._done_file = Path(environment["GPU_SPOT_DONE"])
+        self._tell_file = Path(environment["GPU_SPOT_TELL"])
         self._dataset = _digest_of(Path(environment["GPU_SPOT_DATASETS"]))
         self.first_step, self._state = self._resume()
         self._written = self.first_step
@@ -161,9 +162,10 @@ class TrainingProcess:
         return self._code is not None
 
     def poll(self) -> int | None:
-        """Write the checkpoints that are due by now; return the exit code once it has ended."""
+        """Write the checkpoints due by now and tell the step; return the exit code once it has ended."""
         if self._code is None:
             self._catch_up()
+            self._tell()
             if self._profile.steps is not None and self.step >= self._profile.steps:
                 self._save(self.step)
                 self._done_file.touch()
@@ -187,6 +189,14 @@ class TrainingProcess:
         every = self._profile.checkpoint_steps
         for step in range((self._written // every + 1) * every, self.step + 1, every):
             self._save(step)
+
+    def _tell(self) -> None:
+        """Say how far it is, as of the last step; nothing where nobody knows how far it is to go."""
+        if self._profile.steps is None or self._clock() < self._begin or not self._tell_file.parent.is_dir():
+            return
+        at = self._begin + (self.step - self.first_step) * self._profile.step_seconds
+        self._tell_file.write_text(json.dumps({"step": self.step, "steps": self._profile.steps}))
+        os.utime(self._tell_file, (at, at))
 
     def _resume(self) -> tuple[int, str]:
         found = sorted(self._checkpoints.glob("step-*.json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import Final
 
 from pydantic import Field, ValidationInfo, field_validator
@@ -166,6 +167,15 @@ class Settings(Model):
         """The account's own parameters that name images, sorted."""
         images = {image for capacity in self.capacities.values() for image in capacity.images}
         return sorted(image for image in images if image.startswith("/") and not image.startswith("/aws/"))
+
+    def past_deadlines(self, now: datetime) -> Iterator[str]:
+        """Yield a warning for each deadline that has passed; a finished job's may, so it is no error."""
+        for index, one in enumerate(self.training):
+            if one.deadline is not None and one.deadline_at <= now.timestamp():
+                yield (
+                    f"gpu-spot:training[{index}].deadline: {one.deadline} has passed; unless the job is done "
+                    "it goes on as fast as it can"
+                )
 
     def warnings(self) -> Iterator[str]:
         """Yield what is allowed and rarely meant, one line each."""

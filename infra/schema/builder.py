@@ -86,6 +86,7 @@ def _entry(job: Training) -> Training:
             name: value for name, value in job.environment.items() if name not in (job.matrix or ())
         },
         "matrix": None,
+        "deadline": None,
         "volume_gib": prepare.size_gib or job.volume_gib,
         "checkpoints": ON_THE_VOLUME,
         "datasets": (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Final
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -59,6 +60,8 @@ class Training(Work):
     paid; the job's volume is then made from its snapshot.
     What the command leaves in ``$GPU_SPOT_ARTIFACTS`` goes to ``artifacts``. ``matrix`` makes the entry
     several experiments, which ``Settings.jobs`` has one by one.
+    By ``deadline`` (ISO 8601 with a zone) the job is to be done: on-demand is then bought by that, not by
+    ``fallback.policy``, and the command must tell its steps in ``$GPU_SPOT_TELL``.
     """
 
     capacity_block: CapacityBlock | None = None
@@ -80,6 +83,35 @@ class Training(Work):
     submodules: bool = False
     prepare: Prepare | None = None
     matrix: several.Matrix | None = None
+    deadline: str | None = None
+
+    @property
+    def deadline_at(self) -> float:
+        """The deadline in epoch seconds, 0 without one."""
+        return 0.0 if self.deadline is None else _moment(self.deadline).timestamp()
+
+    @field_validator("deadline")
+    @classmethod
+    def _kept_by_spot_and_on_demand(cls, deadline: str | None, info: ValidationInfo) -> str | None:
+        if deadline is None:
+            return None
+        _moment(deadline)
+        given = info.data
+        if given.get("capacity_block") is not None:
+            raise ValueError("beside capacityBlock, allowed: one of them (a block has its own dates)")
+        if "capacity" not in given:
+            return deadline
+        capacity: Capacity = given["capacity"]
+        fallback = capacity.fallback
+        if not fallback.enabled:
+            raise ValueError("with fallback.enabled false, allowed: true (on-demand keeps a deadline)")
+        if fallback.policy != policies.DEFAULT or fallback.knobs != {"shortageCost": SHORTAGE_COST}:
+            raise ValueError(
+                "beside fallback.policy or fallback.knobs, allowed: one of them (a deadline is a policy)"
+            )
+        if capacity.on_demand_base or capacity.spot_percentage != 100:
+            raise ValueError("beside onDemandBase or spotPercentage, allowed: 0 and 100")
+        return deadline
 
     @field_validator("capacity")
     @classmethod
@@ -204,3 +236,16 @@ class Training(Work):
                 "storage.fileSystem"
             )
         return self
+
+
+def _moment(text: str) -> datetime:
+    """Return an ISO 8601 date-time that has a zone; raise ``ValueError`` for all else."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or moment.timestamp() <= 0:
+        raise ValueError(
+            f"{text!r}, allowed: a date and time with its zone, such as '2027-03-01T18:00:00+01:00'"
+        )
+    return moment

@@ -25,6 +25,7 @@ from lambdas.core.availability import Decision, decide
 from lambdas.core.events import Event
 from lambdas.core.memory import note, untaken
 from lambdas.core.model import Alarm, Mode
+from lambdas.core.policies import by_deadline
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
@@ -145,7 +146,7 @@ class Controller:
             troubles=(*observation.troubles, *([trouble] if trouble else [])),
         )
         decision = decide(observation, settings.policy, memory, now)
-        causes = len(decision.memory.alarmed)
+        causes = len(decision.memory.alarmed.difference(by_deadline.ALARMS))  # these ring by themselves
         if remembered.unreadable is not None:
             lost = Alarm("memory-unreadable", f"memory of group {name!r} is lost: {remembered.unreadable}")
             decision, causes = replace(decision, actions=(lost, *decision.actions)), causes + 1

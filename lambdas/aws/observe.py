@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Final
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.aws.budget import Budget
-from lambdas.aws.registry import SKEW_SECONDS, Registered, RegistryReader, deadline, ready_since, standing_by
+from lambdas.aws.registry import (
+    SKEW_SECONDS,
+    Registered,
+    RegistryReader,
+    deadline,
+    progress,
+    ready_since,
+    standing_by,
+)
 from lambdas.aws.settings import GroupSettings
 from lambdas.aws.side import CapacityService, Member, SideView
 from lambdas.core import names
@@ -185,6 +193,7 @@ def _instance(
         given_up=member.given_up,
         slots=member.slots,
         unclear=ready is None and instance_id in registry.unclear,
+        progress=progress(heard, now),
     )
 
 

@@ -10,7 +10,7 @@ from lambdas.aws.budget import Budget
 from lambdas.core import names, registry_item
 from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.memory import FORGET_SECONDS
-from lambdas.core.registry_item import Worker
+from lambdas.core.registry_item import Progress, Worker
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -88,3 +88,12 @@ def deadline(workers: list[Worker], now: float) -> float | None:
     """
     told = (worker.deadline for worker in _fresh(workers, now) if worker.deadline is not None)
     return min((d for d in told if now - FORGET_SECONDS < d < now + _LONGEST_NOTICE), default=None)
+
+
+def progress(workers: list[Worker], now: float) -> Progress | None:
+    """Return what the newest of the workers that are heard tells of its job, ``None`` where none tells.
+
+    What was told later than now is not believed: its clock is wrong.
+    """
+    told = [worker.progress for worker in _fresh(workers, now) if worker.progress is not None]
+    return max((one for one in told if one.at <= now + SKEW_SECONDS), key=lambda one: one.at, default=None)

@@ -11,6 +11,7 @@ from lambdas.core.group_config import GroupConfig, GroupKind
 from lambdas.core.model import Control, Group, Mode, Side
 from lambdas.core.plan import Policy
 from lambdas.core.policies import build
+from lambdas.core.policies.by_deadline import ByDeadline
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
@@ -88,7 +89,7 @@ def parse(
     text = _leaf(name, names.PARAMETER_CONFIG, leaves)
     try:
         config = group_config.parse(text)
-        policy = build(config.policy, config.knobs)
+        policy = ByDeadline() if config.deadline else build(config.policy, config.knobs)
     except (TypeError, ValueError) as error:
         raise ParameterError(f"parameter {name}/config: {error}") from None
     prepared = {group: one.get(names.PARAMETER_PREPARED, "") for group, one in (stack or {}).items()}
@@ -106,6 +107,8 @@ def parse(
         break_before_make=config.break_before_make,
         by_zone=config.by_zone,
         control=_control(name, leaves),
+        deadline=config.deadline or None,
+        run=config.run,
     )
     return GroupSettings(
         group=group,

@@ -56,6 +56,8 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
         return Decision((), memory, "paused by the control parameter", situation)
     alarms, alarmed = _alarms(observation, situation)
     plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
+    alarms += tuple(alarm for alarm in plan.alarms if alarm.kind not in memory.alarmed)
+    alarmed |= {alarm.kind for alarm in plan.alarms}
     moves = _placed(_settled(moves, observation, unsettled(memory, observation, now)), observation, memory)
     actions = (*alarms, *moves)
     memory = replace(memory, alarmed=alarmed)

@@ -31,7 +31,8 @@ class GroupConfig:
     ``dataset`` (``<name>@<version>``) is what the group ``prepared_by`` makes before any GPU is paid: while
     that group's parameter ``prepared`` does not name it, the target counts as 0; of that group itself, whose
     own name stands there, once it does. Both are empty where nothing is prepared.
-    ``by_zone`` says that the fallback takes orders for one zone, that of a job's volume.
+    ``by_zone`` says that the fallback takes orders for one zone, that of a job's volume. ``deadline`` (epoch
+    seconds) is when a job must be done, 0 without a date.
     """
 
     kind: GroupKind
@@ -53,6 +54,7 @@ class GroupConfig:
     dataset: str = ""
     prepared_by: str = ""
     by_zone: bool = False
+    deadline: float = 0.0
 
 
 def dumps(config: GroupConfig) -> str:
@@ -77,6 +79,7 @@ def dumps(config: GroupConfig) -> str:
             "dataset": config.dataset,
             "preparedBy": config.prepared_by,
             "byZone": config.by_zone,
+            "deadline": config.deadline,
         }
     )
 
@@ -130,6 +133,7 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         dataset=_text(raw.get("dataset", "")),
         prepared_by=_text(raw.get("preparedBy", "")),
         by_zone=bool(raw.get("byZone", False)),
+        deadline=_moment(raw.get("deadline", 0.0)),
     )
 
 
@@ -145,6 +149,13 @@ def _price(value: Any) -> float:
     if not 0 < price < math.inf:
         raise ValueError(f"{price}, a price > 0 is needed")
     return price
+
+
+def _moment(value: Any) -> float:
+    moment = float(value)
+    if not 0 <= moment < math.inf:
+        raise ValueError(f"{moment}, epoch seconds are needed")
+    return moment
 
 
 def _text(value: object) -> str:

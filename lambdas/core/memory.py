@@ -14,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lambdas.core.checked import marks, name, number
+from lambdas.core.deadline import record
+from lambdas.core.deadline.record import JobRecord
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, ScheduledChange
 from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.history import History, follow, from_json, to_json
@@ -55,6 +57,7 @@ class Memory:
     ``alarmed`` what people were told and is still so; ``history`` what was learned about the spot pools.
     ``spot_prices`` are as in ``Observation``, read at ``priced_at``; ``None`` before they were. ``home`` is
     the zone where a job was at work last, and so its volume is; empty before it was, and for services.
+    ``job`` is what is known of a job under a deadline.
     """
 
     doomed: Mapping[str, float] = field(default_factory=dict)
@@ -70,6 +73,7 @@ class Memory:
     spot_prices: Mapping[str, float] = field(default_factory=dict)
     priced_at: float | None = None
     home: str = ""
+    job: JobRecord = field(default_factory=JobRecord)
 
     def boot_seconds(self, market: Market) -> float:
         """Return how long a boot takes: the mean of the newest launches, ``UNKNOWN_BOOT`` before any."""
@@ -173,6 +177,7 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
         silent=silent,
         history=history,
         home=_home(memory, observation),
+        job=record.follow(memory.job, observation, now),
     )
 
 
@@ -202,6 +207,7 @@ def dump(memory: Memory) -> str:
             "spot_prices": dict(memory.spot_prices),
             "priced_at": memory.priced_at,
             "home": memory.home,
+            "job": record.to_json(memory.job),
         },
         sort_keys=True,
         separators=(",", ":"),
@@ -237,6 +243,7 @@ def parse(text: str) -> Memory:
             spot_prices=marks(raw.get("spot_prices", {})),
             priced_at=None if raw.get("priced_at") is None else number(raw["priced_at"]),
             home=name(raw.get("home", "")),
+            job=record.from_json(raw["job"]) if "job" in raw else JobRecord(),
         )
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"memory makes no sense: {error!r}") from None

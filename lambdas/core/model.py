@@ -12,6 +12,8 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
+from lambdas.core.registry_item import Progress
+
 
 class Market(StrEnum):
     """How an instance is paid for."""
@@ -58,7 +60,7 @@ class Instance:
     ``unclear`` says that a row of its workers makes no sense: it is not known to serve, and may all the same.
     ``given_up`` says that the group ends it of its own accord and launches its successor already: it works
     until its deadline, and no longer counts towards the desired capacity. ``slots`` is for how many it counts
-    there: its weight.
+    there: its weight. ``progress`` is what the training job on it tells, ``None`` where it tells nothing.
     """
 
     id: str
@@ -73,6 +75,7 @@ class Instance:
     given_up: bool = False
     slots: int = 1
     unclear: bool = False
+    progress: Progress | None = None
 
     @property
     def is_heard(self) -> bool:
@@ -116,7 +119,8 @@ class Group:
     requests before its deadline. ``fallback`` is false where no on-demand group stands behind the primary.
     ``reserved`` is how much on-demand in it is paid for anyway, by a reservation. ``break_before_make`` is
     true where a successor can work only once its predecessor has let go, ``by_zone`` where the fallback takes
-    orders for one zone.
+    orders for one zone. ``deadline`` is when its job must be done, ``None`` without a date; ``run`` is the
+    revision that the job runs.
     """
 
     name: str
@@ -130,6 +134,8 @@ class Group:
     break_before_make: bool = False
     by_zone: bool = False
     control: Control = Control()
+    deadline: float | None = None
+    run: str = ""
 
 
 @dataclass(frozen=True, slots=True)

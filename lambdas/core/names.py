@@ -13,6 +13,8 @@ INSTANCE_NAMESPACE: Final = "gpu-spot/instances"
 """What boot, the node agent and the CloudWatch agent report; instances may put metrics only there. A line in
 embedded metric format may name any namespace: CloudWatch Logs makes the metric, not the instance's role."""
 
+METRIC_DEADLINE: Final = "DeadlineTroubles"
+"""The controller's of a job with a deadline: it cannot be met, or nobody knows whether it can."""
 METRIC_JOB_FAILURES: Final = "JobFailures"
 METRIC_FREE_SPACE: Final = "DataVolumeFree"
 """Percent of a job's data volume."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
+from lambdas.core.model import Alarm
 from lambdas.core.situation import Situation
 
 
@@ -15,7 +16,8 @@ class Plan:
     ``on_demand`` is the number of fallback slots, running or booting; ``primary`` the desired capacity of
     the primary group in slots (``None``: the target). ``wake_at`` is the first moment at which the policy
     may want something else although nothing was observed to change. ``handover`` is false for policies that
-    let on-demand go before its successor is ready; they are for comparison.
+    let on-demand go before its successor is ready; they are for comparison. ``alarms`` are what people must
+    hear, each as long as it stands here.
     """
 
     on_demand: int
@@ -23,6 +25,7 @@ class Plan:
     primary: int | None = None
     wake_at: float | None = None
     handover: bool = True
+    alarms: tuple[Alarm, ...] = ()
 
 
 class Policy(Protocol):

@@ -5,6 +5,7 @@ Items are as DynamoDB's API has them (``{"S": …}``, ``{"N": …}``); times are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
@@ -20,9 +21,41 @@ EXPIRES_AFTER_SECONDS: Final = 3600
 """From the last heartbeat on: long enough for the controller to see that they stopped."""
 
 
+MOST_STEPS: Final = 2**53
+"""What a script may count up to: the integers that JSON's numbers hold exactly."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a training job is, as its script told at ``at``: ``step`` of ``steps`` are done.
+
+    ``began`` is when the script first told on this instance since it started there. ``rate`` are steps a
+    second in the slower half of what was measured, ``best`` those in the faster; 0 while too little was.
+    """
+
+    step: int
+    steps: int
+    at: float
+    began: float
+    rate: float = 0.0
+    best: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for what no script can have done."""
+        if not (0 <= self.step <= self.steps and 1 <= self.steps <= MOST_STEPS):
+            raise ValueError(f"step {self.step} of {self.steps}, 0 ≤ step ≤ steps ≤ 2^53 is needed")
+        if not all(map(math.isfinite, (self.at, self.began, self.rate, self.best))):
+            raise ValueError("times and rates of progress must be finite")
+        if not 0 <= self.rate <= self.best:
+            raise ValueError(f"rates {self.rate:g} and {self.best:g}, 0 ≤ rate ≤ best is needed")
+
+
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """One worker: its first heartbeat (``since``), its last, and its instance's deadline if known."""
+    """One worker: its first heartbeat (``since``), its last, and its instance's deadline if known.
+
+    ``progress`` is its job's, ``None`` where the script tells none.
+    """
 
     group: str
     instance: str
@@ -31,6 +64,7 @@ class Worker:
     heartbeat: float
     state: WorkerState
     deadline: float | None = None
+    progress: Progress | None = None
 
 
 def key(group: str, instance: str, slot: int) -> dict[str, Any]:
@@ -48,13 +82,18 @@ def dump(worker: Worker) -> dict[str, Any]:
         "state": {"S": worker.state},
         names.REGISTRY_TTL: _expiry(worker.heartbeat),
     }
-    return item if worker.deadline is None else {**item, "deadline": _number(worker.deadline)}
+    if worker.deadline is not None:
+        item["deadline"] = _number(worker.deadline)
+    if worker.progress is not None:
+        item["progress"] = _progress(worker.progress)
+    return item
 
 
 def parse(item: Mapping[str, Any]) -> Worker:
     """Return the worker of an item; one that says nothing of its state is ready.
 
-    Raise ``ValueError`` for an item that no worker of ours writes.
+    Progress that makes no sense counts as not told. Raise ``ValueError`` for an item that no worker of ours
+    writes.
     """
     try:
         instance, _, slot = _place(item)
@@ -66,6 +105,7 @@ def parse(item: Mapping[str, Any]) -> Worker:
             heartbeat=float(item["heartbeat"]["N"]),
             state=item["state"]["S"] if "state" in item else "ready",
             deadline=float(item["deadline"]["N"]) if "deadline" in item else None,
+            progress=_told(item),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"malformed item of the worker registry: {error!r}") from None
@@ -88,7 +128,9 @@ def _place(item: Mapping[str, Any]) -> tuple[str, str, str]:
     return place
 
 
-def heartbeat(instance: str, now: float, state: WorkerState, deadline: float | None) -> dict[str, Any]:
+def heartbeat(
+    instance: str, now: float, state: WorkerState, deadline: float | None, progress: Progress | None = None
+) -> dict[str, Any]:
     """Return the arguments of an ``UpdateItem`` that records a heartbeat and keeps the first one's time."""
     update = (
         "SET instance = :instance, since = if_not_exists(since, :now), heartbeat = :now, "
@@ -100,16 +142,39 @@ def heartbeat(instance: str, now: float, state: WorkerState, deadline: float | N
         ":state": {"S": state},
         ":expires": _expiry(now),
     }
-    if deadline is None:
-        update += " REMOVE deadline"
-    else:
-        update += ", deadline = :deadline"
-        values[":deadline"] = _number(deadline)
+    missing = []
+    for name, value in (
+        ("deadline", None if deadline is None else _number(deadline)),
+        ("progress", None if progress is None else _progress(progress)),
+    ):
+        if value is None:
+            missing.append(name)
+        else:
+            update += f", {name} = :{name}"
+            values[f":{name}"] = value
+    if missing:
+        update += f" REMOVE {', '.join(missing)}"
     return {
         "UpdateExpression": update,
         "ExpressionAttributeNames": {"#state": "state", "#expires": names.REGISTRY_TTL},
         "ExpressionAttributeValues": values,
     }
+
+
+def _progress(progress: Progress) -> dict[str, Any]:
+    return {"M": {field: _number(getattr(progress, field)) for field in Progress.__slots__}}
+
+
+def _told(item: Mapping[str, Any]) -> Progress | None:
+    try:
+        told = item["progress"]["M"]
+        return Progress(
+            step=int(told["step"]["N"]),
+            steps=int(told["steps"]["N"]),
+            **{field: float(told[field]["N"]) for field in ("at", "began", "rate", "best")},
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _expiry(heard: float) -> dict[str, str]:

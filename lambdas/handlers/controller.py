@@ -20,7 +20,8 @@ from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.core import names
 from lambdas.core.events import Event, Wake, parse
 from lambdas.core.group_config import MOST_TOLD
-from lambdas.core.model import Action, Alarm, Market
+from lambdas.core.model import Action, Alarm, Market, SetDesired, Side
+from lambdas.core.policies import by_deadline
 
 _CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10)
 _QUEUE = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
@@ -155,10 +156,30 @@ def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, int]:
     told = ("target", "ready", "spot", "on_demand", "doomed", "above_maximum")
     return {
         **{name.title().replace("_", ""): facts[name] for name in told},
-        "Shortage": max(0, facts["target"] - facts["ready"]),
+        "Shortage": 0 if _waits(outcome) else max(0, facts["target"] - facts["ready"]),
         "AlarmCauses": outcome.causes,
         "Troubles": len(outcome.troubles),
+        **_of_deadline(outcome),
     }
+
+
+def _waits(outcome: GroupOutcome) -> bool:
+    """Tell whether a job waits for spot by choice: there is time, and on-demand was not even asked for."""
+    decision = outcome.decision
+    if decision is None or decision.situation.group.deadline is None:
+        return False
+    situation = decision.situation
+    asks = any(isinstance(a, SetDesired) and a.side is Side.FALLBACK for a in decision.actions)
+    is_calm = decision.memory.alarmed.isdisjoint(by_deadline.ALARMS)
+    return is_calm and not (asks or situation.primary or situation.committed_fallback)
+
+
+def _of_deadline(outcome: GroupOutcome) -> dict[str, int]:
+    """Return what is wrong with a job's deadline, 0 or 1; nothing for who has none."""
+    decision = outcome.decision
+    if decision is None or decision.situation.group.deadline is None:
+        return {}
+    return {names.METRIC_DEADLINE: len(decision.memory.alarmed.intersection(by_deadline.ALARMS))}
 
 
 def describe(action: Action) -> dict[str, Any]:

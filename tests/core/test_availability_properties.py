@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.core.availability import decide
+from lambdas.core.deadline.record import JobRecord
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, Wake
 from lambdas.core.memory import Memory, dump, note, parse
 from lambdas.core.model import (
@@ -26,6 +27,7 @@ from lambdas.core.model import (
     slots,
 )
 from lambdas.core.policies import NAMES, build
+from lambdas.core.policies.by_deadline import ByDeadline
 from tests.core.build import NOW, carried_out, desired, refusal, released
 
 REFUSALS = (
@@ -47,6 +49,7 @@ def groups(draw: st.DrawFn) -> Group:
         drain_seconds=draw(st.sampled_from([0.0, 30.0, 150.0])),
         fallback=draw(st.booleans()) or draw(st.booleans()),
         break_before_make=draw(st.booleans()),
+        deadline=draw(st.sampled_from([None, NOW - 60, NOW + 7200, NOW + 36_000])),
     )
 
 
@@ -99,9 +102,18 @@ def observations(draw: st.DrawFn) -> Observation:
     )
 
 
-policies = st.sampled_from([build(name) for name in NAMES])
+policies = st.sampled_from([*(build(name) for name in NAMES), ByDeadline()])
+measured = st.builds(
+    JobRecord,
+    step=st.integers(0, 1000),
+    steps=st.just(1000),
+    told_at=st.just(NOW - 30),
+    rate=st.sampled_from([0.0, 0.01, 1.0]),
+    best=st.just(1.0),
+)
 memories = st.builds(
     Memory,
+    job=measured,
     boots=st.just({Market.ON_DEMAND: (60.0, 75.0)}) | st.just({Market.SPOT: (180.0,)}) | st.just({}),
     at_risk=st.dictionaries(
         st.sampled_from([f"{side}-{number}" for side in Side for number in range(4)]), st.just(NOW)

@@ -2,14 +2,24 @@ from __future__ import annotations
 
 from typing import get_args
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lambdas.core import registry_item
-from lambdas.core.registry_item import Worker, WorkerState
+from lambdas.core.registry_item import Progress, Worker, WorkerState
 
 TIMES = st.floats(0, 4e9) | st.integers(0, 4_000_000_000)
 NAMES = st.text(min_size=1)
+PROGRESS = st.builds(
+    lambda done, left, rate, more, **times: Progress(done, done + left, rate=rate, best=rate + more, **times),
+    done=st.integers(0, 2**52),
+    left=st.integers(1, 2**52),
+    rate=st.floats(0, 1e6),
+    more=st.floats(0, 1e6),
+    at=TIMES,
+    began=TIMES,
+)
 
 
 @given(
@@ -22,6 +32,7 @@ NAMES = st.text(min_size=1)
         heartbeat=TIMES,
         state=st.sampled_from(get_args(WorkerState)),
         deadline=st.none() | TIMES,
+        progress=st.none() | PROGRESS,
     )
 )
 def test_what_is_written_is_read_again(worker: Worker) -> None:
@@ -32,3 +43,26 @@ def test_a_worker_that_says_nothing_of_its_state_is_ready() -> None:
     item = registry_item.dump(Worker("serve", "i-1", 0, 1.0, 2.0, "waiting"))
     del item["state"]
     assert registry_item.parse(item).state == "ready"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("step", "101"),  # of 100
+        ("step", "-1"),
+        ("step", "many"),
+        ("steps", "0"),
+        ("steps", str(2**53 + 1)),
+        ("at", "nan"),
+        ("rate", "inf"),
+        ("rate", "-1"),
+        ("rate", "3"),  # slower than the faster half, which is 2
+    ],
+)
+def test_absurd_progress_counts_as_not_told_and_its_worker_is_there(field: str, value: str) -> None:
+    told = Progress(7, 100, 50.0, 10.0, 1.0, 2.0)
+    item = registry_item.dump(Worker("train", "i-1", 0, 1.0, 2.0, "ready", progress=told))
+    assert registry_item.parse(item).progress == told
+    item["progress"]["M"][field]["N"] = value
+    worker = registry_item.parse(item)
+    assert (worker.instance, worker.progress) == ("i-1", None)

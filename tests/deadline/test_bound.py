@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from gpu_spot.market.deadline.bound import clairvoyant
 from gpu_spot.market.deadline.policies import NAMES, build
-from gpu_spot.market.deadline.policies.model import Job
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.deadline.simulate import simulate
+from lambdas.core.deadline.model import Job
 
 
 def search(ups: list[bool], compute: int, deadline: int, changeover: int, price: float) -> float:

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from gpu_spot.market.deadline.doubts import HOUR, Doubts, Draws
 from gpu_spot.market.deadline.feasible import feasible
 from gpu_spot.market.deadline.policies import build
-from gpu_spot.market.deadline.policies.model import Choice, Job, JobMode
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.deadline.simulate import simulate
+from lambdas.core.deadline.model import Choice, Job, JobMode
 
 
 def pool_of(*lengths: int, first: bool = True) -> PoolRuns:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_spot.market.deadline.policies import DEFAULT, NAMES, build
-from gpu_spot.market.deadline.policies.expected_cost import ExpectedJobCost
-from gpu_spot.market.deadline.policies.model import Job, JobMode, JobSituation
-from gpu_spot.market.deadline.policies.thresholds import at, fitted, parse
+from lambdas.core.deadline.expected_cost import ExpectedJobCost
+from lambdas.core.deadline.model import Job, JobMode, JobSituation
+from lambdas.core.deadline.thresholds import at, fitted, parse
 
 HOUR = 3600.0
 JOB = Job(24 * HOUR, 36 * HOUR, 1200)
@@ -124,9 +124,7 @@ def test_the_committed_table_is_whole():
 
 
 def test_the_table_holds_no_samples_of_the_traces():
-    raw = json.loads(
-        resources.files("gpu_spot.market.deadline.policies").joinpath("thresholds.json").read_text()
-    )
+    raw = json.loads(resources.files("lambdas.core.deadline").joinpath("thresholds.json").read_text())
     assert set(raw) == {"source", "fitted_on", "grid", "hazards_per_hour", "tables"}
 
 

@@ -4,7 +4,9 @@ from hypothesis import strategies as st
 
 from gpu_spot.market.deadline.doubts import Doubts, Draws
 from gpu_spot.market.deadline.policies import NAMES, build
-from gpu_spot.market.deadline.policies.experience import (
+from gpu_spot.market.deadline.pool import PoolRuns
+from gpu_spot.market.deadline.simulate import simulate
+from lambdas.core.deadline.experience import (
     ENOUGH,
     PRIOR_LONGER,
     PRIOR_PACE,
@@ -13,10 +15,8 @@ from gpu_spot.market.deadline.policies.experience import (
     Reckoning,
     Seen,
 )
-from gpu_spot.market.deadline.policies.model import Choice, Job, JobMode
-from gpu_spot.market.deadline.policies.safety import Prudence
-from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.deadline.simulate import simulate
+from lambdas.core.deadline.model import Choice, Job, JobMode
+from lambdas.core.deadline.safety import Prudence
 
 JOB = Job(24 * 3600, 36 * 3600, 1200)
 
@@ -24,7 +24,7 @@ JOB = Job(24 * 3600, 36 * 3600, 1200)
 def seen(*values: float) -> Seen:
     found = Seen()
     for value in values:
-        found.add(value)
+        found = found.adding(value)
     return found
 
 

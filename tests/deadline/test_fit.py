@@ -24,9 +24,9 @@ from bench.fit_deadline import (
     table,
     thresholds,
 )
-from gpu_spot.market.deadline.policies.thresholds import parse
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.supply.trace import PoolTrace
+from lambdas.core.deadline.thresholds import parse
 
 
 def pool_of(*lengths: int) -> PoolRuns:

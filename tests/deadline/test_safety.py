@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpu_spot.market.deadline.policies import NAMES, build
-from gpu_spot.market.deadline.policies.experience import Reckoning
-from gpu_spot.market.deadline.policies.model import Choice, Job, JobMode, JobSituation
-from gpu_spot.market.deadline.policies.safety import Prudence, decide
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.deadline.simulate import simulate
+from lambdas.core.deadline.experience import Reckoning
+from lambdas.core.deadline.model import Choice, Job, JobMode, JobSituation
+from lambdas.core.deadline.safety import Prudence, decide
 
 
 def told(job: Job) -> Prudence:

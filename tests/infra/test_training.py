@@ -168,3 +168,13 @@ def test_checkpoints_lie_on_the_file_system_where_the_stack_file_says_so(tmp_pat
         "StringEquals": {"elasticfilesystem:AccessPointArn": ["arn:gpu-spot-prod-files-checkpoints"]}
     }
     assert "MountFiles" not in of_service
+
+
+def test_a_deadline_reaches_the_controller_and_has_an_alarm(tmp_path: Path, known: Run) -> None:
+    due = training.stack(tmp_path / "due", deadline="2027-03-01T18:00:00+01:00")
+    config = json.loads(due.the("Parameter", "resnet-config")["insecureValue"])
+    assert config["deadline"] == 1803920400.0
+    alarm = due.the("MetricAlarm", "resnet-deadline")
+    assert (alarm["metricName"], alarm["dimensions"]["group"]) == (names.METRIC_DEADLINE, "resnet")
+    assert json.loads(known.the("Parameter", "resnet-config")["insecureValue"])["deadline"] == 0
+    assert "gpu-spot-dev-resnet-deadline" not in known.of("MetricAlarm")

@@ -17,7 +17,7 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from lambdas.core import registry_item
-from lambdas.core.registry_item import Worker
+from lambdas.core.registry_item import Progress, Worker
 from tests.lambdas.boxes import Box, Pool
 
 BOOT_SECONDS = 90.0
@@ -46,6 +46,7 @@ class HostileAws:
         self.blind = False
         self.rival: Callable[[], object] | None = None  # a pass of the function's other copy
         self.rivalry = 0.1
+        self.progress: Callable[[Box], Progress | None] = lambda box: None  # what a job on it tells
         self._outdated: dict[str, float] = {}
         self.violations: list[str] = []
         self._serial = 0
@@ -166,7 +167,8 @@ class HostileAws:
             return registry_item.key(group, box.id, 0) | {"heartbeat": {"S": "now"}}
         ready = box.launched + box.boot
         heard = max(ready, self.now - self.draw.uniform(0, 30))
-        return registry_item.dump(Worker(group, box.id, 0, ready, heard, "ready"))
+        worker = Worker(group, box.id, 0, ready, heard, "ready", progress=self.progress(box))
+        return registry_item.dump(worker)
 
     def call_describe_spot_instance_requests(self, **_: Any) -> Any:
         boxes = [b for p in self.pools.values() for b in p.boxes if b.ended is None]

@@ -14,7 +14,10 @@ from botocore.exceptions import ClientError
 from lambdas.aws.alarm_clock import RETRY_SECONDS
 from lambdas.aws.controller import MOST_LOOKS, Controller
 from lambdas.aws.observe import MOST_TRIES
-from lambdas.core import names
+from lambdas.core import names, registry_item
+from lambdas.core.deadline.record import JobRecord
+from lambdas.core.memory import Memory, dump
+from lambdas.core.registry_item import Progress, Worker
 from lambdas.handlers import controller as entry
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, ROOT, activity, config, controller
@@ -220,3 +223,47 @@ def test_the_controller_is_built_from_the_deployed_environment(monkeypatch: pyte
     assert built.root == "value of GPU_SPOT_PARAMETER_ROOT"
     assert built.store.table == "value of GPU_SPOT_MEMORY_TABLE"
     assert built.observer.registry.table == "value of GPU_SPOT_REGISTRY_TABLE"
+
+
+def job_due(aws: FakeAws, at: float) -> None:
+    aws.parameters[f"{ROOT}/inference/config"] = config(max=2, breakBeforeMake=True, deadline=at, run="r1")
+    aws.parameters[f"{ROOT}/inference/target"] = "1"
+
+
+def test_a_deadline_that_cannot_be_met_is_said_once_and_rings_as_long(
+    aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job_due(aws, NOW + 3600)
+    told = Progress(step=10, steps=1000, at=NOW - 5, began=NOW - 3000, rate=0.1, best=0.1)
+    row = Worker("inference", DOOMED, 0, NOW - 3400, NOW - 5, "ready", progress=told)
+    aws.slots = [registry_item.dump(row)]
+    for _ in range(2):
+        assert handle(record("scheduled")) == []
+    (line,) = lines(log, "alarm")
+    assert line["kind"] == "deadline-lost"
+    assert line["reason"].startswith("step 10 of 1000, 2.8 h of work and 1.0 h of time are left")
+    # It has an alarm of its own, and is no refused launch.
+    assert [(m[names.METRIC_DEADLINE], m["AlarmCauses"]) for m in metrics(capsys)] == [([1], [0])] * 2
+
+
+@pytest.mark.parametrize(("hours", "shortage"), [(100, 0), (3, 1)])
+def test_a_job_that_waits_for_spot_because_there_is_time_lacks_nothing(
+    aws: FakeAws, capsys: pytest.CaptureFixture[str], hours: int, shortage: int
+) -> None:
+    job_due(aws, NOW + hours * 3600)
+    record_of_job = JobRecord("r1", 10, 1000, NOW - 600, "i-gone", 0.1, 0.1)
+    aws.memory["inference"] = {
+        "group": {"S": "inference"},
+        "version": {"N": "1"},
+        "memory": {"S": dump(Memory(job=record_of_job))},
+    }
+    aws.groups["primary"].update(DesiredCapacity=1, Instances=[])
+    aws.slots.clear()
+    handle(record("scheduled"))
+    assert aws.groups["fallback"]["DesiredCapacity"] == shortage
+    assert [m["Shortage"] for m in metrics(capsys)] == [[shortage]]
+
+
+def test_who_has_no_deadline_has_no_such_metric(aws: FakeAws, capsys: pytest.CaptureFixture[str]) -> None:
+    handle(record("scheduled"))
+    assert all(names.METRIC_DEADLINE not in m for m in metrics(capsys))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from lambdas.aws.registry import SKEW_SECONDS, STALE_SECONDS
 from lambdas.core import registry_item
 from lambdas.core.memory import FORGET_SECONDS, LONGEST_BOOT
 from lambdas.core.model import Alarm, SetDesired, Side
-from lambdas.core.registry_item import Worker
+from lambdas.core.registry_item import Progress, Worker
 from lambdas.core.situation import Situation
 from tests.lambdas.fake_aws import PAGE, FakeAws
 from tests.lambdas.scene import NOW, ROOT, actions, activity, config, controller, only
@@ -253,3 +254,20 @@ def test_a_suspended_process_is_told_once_and_keeps_nobody_from_buying_on_demand
     assert not [action for action in actions(again) if isinstance(action, Alarm)]
     aws.groups["primary"]["SuspendedProcesses"].pop()
     assert only(controller(aws).run()).decision.memory.alarmed == frozenset()
+
+
+def test_an_instance_tells_how_far_its_job_is_and_no_clock_is_believed_that_is_ahead(aws: FakeAws) -> None:
+    told = Progress(7, 100, NOW - 40, NOW - 900, 0.5, 0.6)
+    ahead = replace(told, at=NOW + SKEW_SECONDS + 1)
+    for name, progress in (("i-1", told), ("i-2", ahead)):
+        [row] = [row for row in aws.slots if row["instance"]["S"] == name]
+        row |= registry_item.dump(replace(registry_item.parse(row), progress=progress))
+    found = {i.id: i.progress for i in seen(aws).primary}
+    assert (found.pop("i-1"), set(found.values())) == (told, {None})
+
+
+def test_progress_of_a_worker_that_fell_silent_is_not_seen(aws: FakeAws) -> None:
+    told = Progress(7, 100, NOW - 40, NOW - 900, 0.5, 0.6)
+    row = aws.slots[0]
+    row |= registry_item.dump(replace(registry_item.parse(row), progress=told, heartbeat=NOW - STALE_SECONDS))
+    assert {i.progress for i in seen(aws).primary} == {None}

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from lambdas.aws.settings import parse
+from lambdas.aws.settings import ParameterError, parse
+from lambdas.core.policies.by_deadline import ByDeadline
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import ROOT, config, controller
 
@@ -98,3 +99,18 @@ def test_a_group_waits_where_nobody_prepares(aws: FakeAws) -> None:
     found = {outcome.group: outcome for outcome in controller(aws).run()}
     assert found["resnet"].decision is not None
     assert found["resnet"].error is None
+
+
+def test_a_group_with_a_deadline_has_its_policy_whatever_else_it_names() -> None:
+    leaves = {"config": config(deadline=1_803_920_400.0, run="r1"), "target": "1"}
+    due = parse("resnet", leaves)
+    assert due.policy == ByDeadline()
+    assert (due.group.deadline, due.group.run) == (1_803_920_400.0, "r1")
+    free = parse("resnet", {**leaves, "config": config()})
+    assert (free.policy.name, free.group.deadline) == ("ready-handover", None)
+
+
+@pytest.mark.parametrize("moment", [-1, "soon", None, float("nan")])
+def test_a_deadline_that_is_no_moment_is_refused(moment: object) -> None:
+    with pytest.raises(ParameterError, match="parameter resnet/config: "):
+        parse("resnet", {"config": config(deadline=moment), "target": "1"})

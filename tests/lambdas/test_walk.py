@@ -22,6 +22,12 @@ def test_nothing_breaks_on_a_hostile_aws(tmp_path: Path) -> None:
     assert found["passes"] > 3_000
 
 
+def test_nothing_breaks_for_a_job_with_a_deadline_whatever_it_tells() -> None:
+    passes, violations = walk.run(2_000, seed=2000, deadline=True)
+    assert violations == []
+    assert passes > 300
+
+
 def test_the_walk_would_notice_members_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """As the controller counted before: whom EC2 does not describe is not there."""
     counted = observe._instance

@@ -10,6 +10,7 @@
 
 The function's other copy is now and then first, with a pass of its own or with what it saw before.
 Calls of one kind fail at a time: of two at once, the queue among them, nobody can say what is known when.
+With ``deadline`` the first group is a job with a date, whose progress jumps, stands still and goes back.
 A pass itself takes no time, and a group's own list of members does not lag: where it does, only protection
 from scale-in keeps AWS from picking.
 """
@@ -27,6 +28,7 @@ from unittest import mock
 
 from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.core import memory as codec
+from lambdas.core.registry_item import Progress
 from lambdas.handlers import controller as entry
 from tests.lambdas.hostile_aws import ROOT, Box, HostileAws, Pool
 
@@ -163,7 +165,16 @@ def _iso(at: float) -> str:
     return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
-def world(seed: int) -> Walk:
+def _told(draw: random.Random, now: float) -> Progress:
+    """Return what a script may tell: nearly done, at the beginning, long ago, at any rate or none."""
+    steps = draw.choice((10, 1000, 10**9))
+    rate = draw.choice((0.0, 1e-9, 0.01, 1.0, 1e6))
+    told = now - draw.choice((0, 10, 300, 86_400))
+    began = told - draw.choice((0, 700, 7200))
+    return Progress(draw.randint(0, steps), steps, told, began, rate, rate * draw.choice((1, 2, 100)))
+
+
+def world(seed: int, *, deadline: bool = False) -> Walk:
     """Return a world of two groups, and parameters of a third that cannot be used."""
     draw = random.Random(seed)
     aws = HostileAws(draw, now=START)
@@ -182,6 +193,9 @@ def world(seed: int) -> Walk:
             "breakBeforeMake": False,
             "policy": {"name": draw.choice(("expected-cost", "ready-handover")), "knobs": {}},
         }
+        if deadline and not fleet:
+            config |= {"deadline": START + draw.choice((-60, 1200, 7200, 86_400)), "run": "r1"}
+            aws.progress = lambda _: _told(draw, aws.now) if draw.random() < 0.8 else None
         aws.parameters[f"{ROOT}/{name}/config"] = json.dumps(config)
         aws.parameters[f"{ROOT}/{name}/target"] = str(draw.randint(1, 4))
         aws.pools[f"{name}-primary"] = Pool(f"{name}-primary", name, is_spot=True, is_fleet=fleet)
@@ -204,11 +218,11 @@ def handled_by(walk: Walk) -> Iterator[None]:
         yield
 
 
-def run(steps: int, seed: int = 0) -> tuple[int, list[str]]:
+def run(steps: int, seed: int = 0, *, deadline: bool = False) -> tuple[int, list[str]]:
     """Walk ``steps`` steps, a new world every ``STEPS_OF_A_WORLD``; return the passes, and what broke."""
     passes, violations = 0, []
     for number in range(-(-steps // STEPS_OF_A_WORLD)):
-        walk = world(seed + number)
+        walk = world(seed + number, deadline=deadline)
         with handled_by(walk):
             for _ in range(min(STEPS_OF_A_WORLD, steps - number * STEPS_OF_A_WORLD)):
                 walk.step()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lambdas.core.registry_item import WorkerState
+from lambdas.core.registry_item import Progress, WorkerState
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
 
@@ -15,9 +15,18 @@ class BeatList(WorkerRegistry):
         self.left: list[int] = []
         self.down = False
         self.asked = 0
+        self.progress: Progress | None = None
 
-    def beat(self, slots: Iterable[int], now: float, state: WorkerState, deadline: float | None) -> None:
+    def beat(
+        self,
+        slots: Iterable[int],
+        now: float,
+        state: WorkerState,
+        deadline: float | None,
+        progress: Progress | None = None,
+    ) -> None:
         self.asked += 1
+        self.progress = progress
         if self.down:
             raise AgentError("no registry")
         self.beats.append((tuple(slots), now, state, deadline))

@@ -6,6 +6,8 @@ from typing import Any
 import boto3
 import pytest
 
+from lambdas.core import registry_item
+from lambdas.core.registry_item import Progress
 from tests import models
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
@@ -73,3 +75,13 @@ def test_a_worker_that_left_is_gone(dynamodb: Any) -> None:
 def test_a_refusal_names_table_and_worker(dynamodb: Any) -> None:
     with pytest.raises(AgentError, match="registry nowhere, worker i-1/0: ResourceNotFound"):
         WorkerRegistry(dynamodb, "nowhere", "serve", "i-1").beat([0], 1.0, "ready", None)
+
+
+def test_a_beat_carries_the_progress_and_takes_it_back(dynamodb: Any) -> None:
+    registry = WorkerRegistry(dynamodb, "registry", "train", "i-1")
+    told = Progress(7, 100, 990.5, 10.0, 1.5, 2.0)
+    registry.beat([0], 1000.0, "ready", 1120.0, told)
+    [item] = dynamodb.scan(TableName="registry", ConsistentRead=True)["Items"]
+    assert registry_item.parse(item).progress == told
+    registry.beat([0], 1010.0, "ready", None)
+    assert {"progress", "deadline"}.isdisjoint(items(dynamodb)["i-1/0"])

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lambdas.core.registry_item import Progress
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
@@ -182,3 +183,20 @@ def test_what_a_failed_run_has_left_does_not_end_the_one_that_is_tried_again(ben
     bench.job.again = 1
     assert bench.trainer("exit 3").run() == "failed"
     assert bench.job.marks[-2:] == ["failed", "taken down"]
+
+
+def test_what_the_command_tells_of_its_steps_goes_with_the_heartbeat(bench: Bench) -> None:
+    tells = 'printf \'{"step": 3, "steps": 9}\' >$GPU_SPOT_TELL.new; mv $GPU_SPOT_TELL.new $GPU_SPOT_TELL'
+    seen: list[Progress | None] = []
+    pass_time = bench.clock.on_sleep
+
+    def watch(seconds: float) -> None:
+        pass_time(seconds)
+        seen.append(bench.registry.progress)
+        if any(seen):
+            (bench.tmp / "told").touch()
+
+    bench.clock.on_sleep = watch
+    assert bench.trainer(f"{tells}; until [ -e {bench.tmp}/told ]; do sleep 0.05; done").run() == "done"
+    [told] = {(p.step, p.steps, p.rate) for p in seen if p is not None}
+    assert told == (3, 9, 0.0)

@@ -13,9 +13,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from gpu_spot.market.deadline.policies.model import JobMode
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.rules import ticks
+from lambdas.core.deadline.model import JobMode
 
 HOUR = ticks(3600)
 

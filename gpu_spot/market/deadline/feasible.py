@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from gpu_spot.market.deadline.doubts import Draws
-from gpu_spot.market.deadline.policies.model import EPSILON, Job, JobMode
 from gpu_spot.market.rules import TICK_SECONDS, ticks
+from lambdas.core.deadline.model import EPSILON, Job, JobMode
 
 
 def feasible(draws: Draws, start: int, job: Job) -> bool:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from gpu_spot.market.deadline.bound import clairvoyant
 from gpu_spot.market.deadline.doubts import Doubts, Draws
 from gpu_spot.market.deadline.feasible import feasible
-from gpu_spot.market.deadline.policies.experience import Experience
-from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.deadline.simulate import JobOutcome, simulate
 from gpu_spot.market.rules import ticks
+from lambdas.core.deadline.experience import Experience
+from lambdas.core.deadline.model import DeadlinePolicy, Job
 
 LEARNING_STARTS = 5
 """Starts whose jobs are not counted: what they met is known to those that are."""

@@ -13,17 +13,17 @@ from collections import Counter
 from dataclasses import dataclass
 
 from gpu_spot.market.deadline.doubts import HOUR, Doubts, Draws
-from gpu_spot.market.deadline.policies.experience import Experience, Reckoning
-from gpu_spot.market.deadline.policies.model import (
+from gpu_spot.market.deadline.pool import PoolRuns
+from gpu_spot.market.rules import TICK_SECONDS, ticks
+from lambdas.core.deadline.experience import Experience, Reckoning
+from lambdas.core.deadline.model import (
     EPSILON,
     DeadlinePolicy,
     Job,
     JobMode,
     JobSituation,
 )
-from gpu_spot.market.deadline.policies.safety import Prudence, decide
-from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.rules import TICK_SECONDS, ticks
+from lambdas.core.deadline.safety import Prudence, decide
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,8 @@ class _Run:
         """Remember how long on-demand was refused: until it was granted or no longer asked for."""
         if self.experience is not None and (granted or self.refused_since is not None):
             since = self.now if self.refused_since is None else self.refused_since
-            self.experience.refusals.add((self.now - since) * TICK_SECONDS)
+            waited = (self.now - since) * TICK_SECONDS
+            self.experience.refusals = self.experience.refusals.adding(waited)
             self.prudence = self._prudence()
         self.refused_since = None
 
@@ -204,7 +205,8 @@ class _Run:
         span = min(span, self.boot - self.booted)
         self.booted += span
         if self.booted == self.boot and self.experience is not None:
-            self.experience.changeovers.add(self.boot * TICK_SECONDS)
+            took = self.boot * TICK_SECONDS
+            self.experience.changeovers = self.experience.changeovers.adding(took)
             self.prudence = self._prudence()
         return span
 
@@ -215,7 +217,7 @@ class _Run:
         self.worked += span
         sample = self.progress.add(span, self.pace.value)
         if sample is not None and self.experience is not None:
-            self.experience.paces.add(sample)
+            self.experience.paces = self.experience.paces.adding(sample)
             self.prudence = self._prudence()
         return span
 

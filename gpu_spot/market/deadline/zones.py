@@ -8,9 +8,9 @@ from pathlib import Path
 
 from gpu_spot.market.deadline.measure import Sum, measure, starts_in
 from gpu_spot.market.deadline.policies import DEFAULT
-from gpu_spot.market.deadline.policies.model import DeadlinePolicy, Job
 from gpu_spot.market.deadline.pool import PoolRuns
 from gpu_spot.market.supply.trace import load
+from lambdas.core.deadline.model import DeadlinePolicy, Job
 
 
 @dataclass(frozen=True, slots=True)

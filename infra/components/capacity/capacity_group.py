@@ -37,8 +37,8 @@ class CapacityGroupArgs:
     role that instances take.
     ``follows_volume``: its work has a volume that is in one zone at a time.
     With ``run`` the target counts until the work itself says that this run has ended. With a ``block`` the
-    fallback is what was bought there, and no other on-demand. ``dataset`` and ``prepared_by`` as in
-    ``GroupConfig``.
+    fallback is what was bought there, and no other on-demand. ``dataset``, ``prepared_by`` and ``deadline``
+    as in ``GroupConfig``.
     """
 
     scope: Scope
@@ -55,6 +55,7 @@ class CapacityGroupArgs:
     follows_volume: bool = False
     dataset: str = ""
     prepared_by: str = ""
+    deadline: float = 0.0
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -299,6 +300,7 @@ class CapacityGroup(pulumi.ComponentResource):
             dataset=args.dataset,
             prepared_by=args.prepared_by,
             by_zone=self.by_zone,
+            deadline=args.deadline,
         )
 
     def _on_demand_prices(self) -> dict[str, float]:

@@ -43,8 +43,8 @@ class AlarmSpec:
 class Watched:
     """One capacity group: its ceiling of on-demand instances, the patience with it in minutes, and its GPUs.
 
-    Only NVIDIA's are asked how they are. ``is_job``: a training job, which can fail or hang, and
-    ``has_volume``: on a data volume, which can be full.
+    Only NVIDIA's are asked how they are. ``is_job``: a training job, which can fail or hang;
+    ``has_volume``: on a data volume, which can be full; ``has_deadline``: one with a date.
     """
 
     name: str
@@ -54,6 +54,7 @@ class Watched:
     is_nvidia: bool
     is_job: bool = False
     has_volume: bool = False
+    has_deadline: bool = False
 
 
 @dataclass(frozen=True)
@@ -224,6 +225,17 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
         at_least=1,
         period=_FIVE_MINUTES,
     )
+    if group.has_deadline:
+        yield AlarmSpec(
+            f"{group.name}-deadline",
+            f"The job {group.name} cannot meet its deadline, or tells no progress, so that nobody knows; the "
+            "controller's log said which when it began.",
+            names.METRIC_NAMESPACE,
+            names.METRIC_DEADLINE,
+            of,
+            "Maximum",
+            at_least=1,
+        )
     yield AlarmSpec(
         f"{group.name}-half-seen",
         f"The controller cannot read all of {group.name}: workers' rows make no sense, or AWS withholds "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -19,12 +19,16 @@ from lambdas.core import names
 
 @dataclass(frozen=True)
 class MonitoringArgs:
-    """``capacities`` of the groups that are kept; ``jobs``: those of jobs, and if they have a volume."""
+    """``capacities`` of the groups that are kept; ``jobs``: those of jobs, and if they have a volume.
+
+    ``deadlines`` names the jobs that have one.
+    """
 
     scope: Scope
     settings: schema.Monitoring
     capacities: Mapping[str, schema.Capacity]
     jobs: Mapping[str, bool]
+    deadlines: Collection[str]
     controller: Controller
 
 
@@ -56,6 +60,7 @@ class Monitoring(pulumi.ComponentResource):
                         capacity.is_nvidia,
                         is_job=group in args.jobs,
                         has_volume=args.jobs.get(group, False),
+                        has_deadline=group in args.deadlines,
                     )
                     for group, capacity in args.capacities.items()
                 ),

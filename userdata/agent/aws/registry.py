@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from lambdas.core import registry_item
-from lambdas.core.registry_item import WorkerState
+from lambdas.core.registry_item import Progress, WorkerState
 from userdata.agent.aws.clients import as_agent_error
 
 if TYPE_CHECKING:
@@ -22,14 +22,21 @@ class WorkerRegistry:
         self._group = group
         self._instance = instance
 
-    def beat(self, slots: Iterable[int], now: float, state: WorkerState, deadline: float | None) -> None:
+    def beat(
+        self,
+        slots: Iterable[int],
+        now: float,
+        state: WorkerState,
+        deadline: float | None,
+        progress: Progress | None = None,
+    ) -> None:
         """Record that the workers in ``slots`` live at ``now`` (epoch seconds), in whole seconds.
 
         Raises:
             AgentError: DynamoDB refused or cannot be reached; the next beat says everything again.
         """
         until = None if deadline is None else int(deadline)
-        update = registry_item.heartbeat(self._instance, int(now), state, until)
+        update = registry_item.heartbeat(self._instance, int(now), state, until, progress)
         for slot in slots:
             self._call("update_item", slot, **update)
 

@@ -5,10 +5,10 @@ Quiet in the warm pool, doomed after a notice, draining from its drain_at; waiti
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
-from lambdas.core.registry_item import WorkerState
+from lambdas.core.registry_item import Progress, WorkerState
 from userdata.agent.aws.imds import Metadata, is_warmed
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine import log
@@ -41,10 +41,16 @@ class Heart:
             log.warning("lifecycle state unknown", error=str(error))
             return self._said is None
 
-    def beat(self, slots: Collection[int], *, waiting: bool = False) -> None:
+    def beat(
+        self,
+        slots: Collection[int],
+        *,
+        waiting: bool = False,
+        progress: Callable[[], Progress | None] = lambda: None,
+    ) -> None:
         """Beat for ``slots`` if the period has passed, or at once if a notice or its drain_at has come.
 
-        ``waiting``: the work has not begun, so there is nothing to drain.
+        ``waiting``: the work has not begun, so there is nothing to drain. ``progress`` is asked at each beat.
         """
         state, deadline = self._state(waiting)
         if self._clock.monotonic() < self._due and (state, deadline) == self._tried:
@@ -54,7 +60,7 @@ class Heart:
         if not slots or self.quiet():
             return
         try:
-            self._registry.beat(slots, self._clock.wall(), state, deadline)
+            self._registry.beat(slots, self._clock.wall(), state, deadline, progress())
         except AgentError as error:
             if not self._failing:
                 log.error("heartbeat failed", error=str(error))

@@ -1,6 +1,7 @@
 """What the work tells about itself: ``$GPU_SPOT_TELL``, a small JSON file that it replaces when it likes.
 
-``{"queueDepth": 17}``: how many tasks wait. Other keys are left alone. The work is not trusted: whatever it
+``{"queueDepth": 17}``: how many tasks wait. ``{"step": 300, "steps": 9000}``: how many steps of a training
+job are done, of how many. Other keys are left alone. The work is not trusted: whatever it
 puts there, the reader neither waits nor fails, and reads no more than a few kilobytes.
 """
 
@@ -10,8 +11,9 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from lambdas.core.registry_item import MOST_STEPS
 from userdata.agent.config.names import READY_DIR
 from userdata.agent.machine import log
 
@@ -63,16 +65,45 @@ class Tales:
         return tuple(found)
 
 
+def steps(path: Path) -> tuple[int, int, float] | None:
+    """Return the step, of how many, and when it was told (epoch seconds); None where a file tells none.
+
+    Raises:
+        ValueError, OSError: nonsense, or a file that cannot be read.
+    """
+    try:
+        told, at = _told(path)
+    except FileNotFoundError:
+        return None
+    step, of = told.get("step"), told.get("steps")
+    if step is None and of is None:
+        return None
+    if type(step) is not int or type(of) is not int or not 0 <= step <= of <= MOST_STEPS or of == 0:
+        raise ValueError(
+            f"step is {str(step)[:40]} and steps {str(of)[:40]}, allowed: whole numbers, 0 ≤ step ≤ steps"
+        )
+    return step, of, at
+
+
 def _queue_depth(path: Path, wall: float) -> float | None:
     """Return None for what is stale or says nothing of a queue; raise ``ValueError`` for nonsense."""
+    told, at = _told(path)
+    depth = told.get("queueDepth")
+    if depth is None or abs(wall - at) > FRESH_SECONDS:
+        return None
+    if type(depth) not in (int, float) or not 0 <= depth <= 2**53:
+        raise ValueError(f"queueDepth is {str(depth)[:40]}, allowed: a number, 0 or more")
+    return float(depth)
+
+
+def _told(path: Path) -> tuple[dict[str, Any], float]:
+    """Return what a file tells, and when it was written; raise ``ValueError`` for nonsense."""
     # A named pipe would keep us waiting, a link would lead elsewhere.
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("no plain file")
-        if abs(wall - status.st_mtime) > FRESH_SECONDS:
-            return None
         text = os.read(file, _MOST_BYTES + 1)
     finally:
         os.close(file)
@@ -84,9 +115,4 @@ def _queue_depth(path: Path, wall: float) -> float | None:
         raise ValueError("nested too deeply") from None
     if not isinstance(told, dict):
         raise ValueError(f"{type(told).__name__}, allowed: a JSON object")
-    depth = told.get("queueDepth")
-    if depth is None:
-        return None
-    if type(depth) not in (int, float) or not 0 <= depth <= 2**53:
-        raise ValueError(f"queueDepth is {str(depth)[:40]}, allowed: a number, 0 or more")
-    return float(depth)
+    return told, status.st_mtime

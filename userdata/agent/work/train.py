@@ -29,6 +29,7 @@ from userdata.agent.work.heart import Heart
 from userdata.agent.work.judge import HostInspector, JobTable, Judge, RunEnd
 from userdata.agent.work.output import Output
 from userdata.agent.work.process import JobProcess, Process, Spawn
+from userdata.agent.work.progress import Steps
 from userdata.agent.work.record import Recorder
 from userdata.agent.work.stall import Signs, Stillness
 
@@ -134,6 +135,7 @@ class Trainer:
         self._is_ready = False
         self._judge = Judge(training, job, inspector, ring, clock, self._look_after)
         self._retries = 0
+        self._steps = Steps(place.directory)
         self._newest = 0.0
         """When the newest checkpoint was changed, as seen last."""
 
@@ -238,6 +240,7 @@ class Trainer:
         log.info("training starts", command=command, restarts=restarts)
         try:
             tell.make_place(self._place.directory, 0)
+            self._steps.restart()
             start = self._within.start(command, self._environment(restarts), self._place.code)
             started = self._spawn(start.argv, start.environment, self._place.code)
         except (AgentError, OSError, ValueError) as error:
@@ -312,7 +315,11 @@ class Trainer:
         self._look_after()
 
     def _look_after(self) -> None:
-        self._heart.beat([0], waiting=not self._is_ready)
+        self._heart.beat(
+            [0],
+            waiting=not self._is_ready,
+            progress=lambda: self._steps.progress(self._clock.wall()),
+        )
         self._keeper.keep()
         self._look_after_more()
 

@@ -11,8 +11,8 @@ from gpu_spot.market.deadline.policies.baselines import (
     UniformProgressAtOnce,
     UniformProgressKeep,
 )
-from gpu_spot.market.deadline.policies.expected_cost import ExpectedJobCost
-from gpu_spot.market.deadline.policies.model import DeadlinePolicy
+from lambdas.core.deadline.expected_cost import ExpectedJobCost
+from lambdas.core.deadline.model import DeadlinePolicy
 
 DEFAULT: Final = ExpectedJobCost.name
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gpu_spot.market.deadline.policies.model import EPSILON, Choice, Job, JobMode, JobSituation
+from lambdas.core.deadline.model import EPSILON, Choice, Job, JobMode, JobSituation
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Final
 
-from gpu_spot.market.deadline.policies.experience import Reckoning
-from gpu_spot.market.deadline.policies.model import (
+from lambdas.core.deadline.experience import Reckoning
+from lambdas.core.deadline.model import (
     EPSILON,
     Choice,
     DeadlinePolicy,
@@ -20,7 +21,9 @@ from gpu_spot.market.deadline.policies.model import (
     JobMode,
     JobSituation,
 )
-from gpu_spot.market.rules import TICK_SECONDS
+
+LOOK_SECONDS: Final = 60.0
+"""So often somebody looks who does it as often as AWS lets a schedule; a rarer look hears of a loss later."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Prudence:
 
         A loss seen one look late, the work that it costs, a refusal of on-demand, a change-over.
         """
-        late = self.job.tick - TICK_SECONDS
+        late = self.job.tick - LOOK_SECONDS
         return late + self.job.checkpoint + self.reckoning.refusal + self.reckoning.longest
 
     @cached_property

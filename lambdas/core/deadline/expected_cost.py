@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import ClassVar
 
-from gpu_spot.market.deadline.policies.model import EPSILON, Choice, Job, JobMode, JobSituation
-from gpu_spot.market.deadline.policies.thresholds import Row, Table, Thresholds, at, fitted
+from lambdas.core.deadline.model import EPSILON, Choice, Job, JobMode, JobSituation
+from lambdas.core.deadline.thresholds import Row, Table, Thresholds, at, fitted
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-from gpu_spot.market.deadline.policies.model import Job
+from lambdas.core.deadline.model import Job
 
 ENOUGH: Final = 30
 PRIOR_LONGER: Final = 3.0
@@ -21,11 +21,14 @@ PRIOR_REFUSAL: Final = 5400.0
 """On-demand is refused for up to so many seconds on end."""
 PRIOR_PACE: Final = 0.65
 """Progress is at least this part of the plan."""
+PRIOR_MEASURED_PACE: Final = 0.85
+"""The same where the plan is no promise but the rate of the last hour's slower half: it has begun to hold.
+Assumed."""
 _TOLD: Final = 3
 """So many change-overs weighs what was told, in the mean."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Seen:
     """Some values, as far as they are remembered."""
 
@@ -34,11 +37,13 @@ class Seen:
     most: float = -math.inf
     total: float = 0.0
 
-    def add(self, value: float) -> None:
-        """Remember one more."""
-        self.count += 1
-        self.least, self.most = min(self.least, value), max(self.most, value)
-        self.total += value
+    def adding(self, value: float) -> Seen:
+        """Return them with one more."""
+        return Seen(self.count + 1, min(self.least, value), max(self.most, value), self.total + value)
+
+    def scaled(self, factor: float) -> Seen:
+        """Return them in another unit."""
+        return Seen(self.count, self.least * factor, self.most * factor, self.total * factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +72,14 @@ class Experience:
     """What the jobs of a pool have met, each as it happened.
 
     ``changeovers`` in seconds, ``refusals``: for how many seconds each request for on-demand was refused (0:
-    granted at once), ``paces``: progress of each hour of work as a part of the plan.
+    granted at once), ``paces``: progress of each hour of work as a part of the plan. ``measured``: the plan
+    is a rate that was measured.
     """
 
     changeovers: Seen = field(default_factory=Seen)
     refusals: Seen = field(default_factory=Seen)
     paces: Seen = field(default_factory=Seen)
+    measured: bool = False
 
     def reckoning(self, job: Job, own_pace: float) -> Reckoning:
         """Return what a job has to reckon with that itself makes progress at ``own_pace``."""
@@ -81,7 +88,8 @@ class Experience:
         mean = told + (took.total - took.count * told) / (_TOLD + took.count)
         changeover = 60 * math.ceil(mean / 60 - 1e-6)
         there = refused.count >= ENOUGH and refused.most == 0
-        pace = PRIOR_PACE if paces.count < ENOUGH else _beyond(paces.least, paces.most)
+        prior = PRIOR_MEASURED_PACE if self.measured else PRIOR_PACE
+        pace = prior if paces.count < ENOUGH else _beyond(paces.least, paces.most)
         return Reckoning(
             changeover=changeover,
             shortest=min(told, took.least),

@@ -1,0 +1,77 @@
+"""``training[].deadline``: what it may be, beside what it may stand, and what follows from it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from infra.components.monitoring.alarms import AlarmsArgs, Watched, alarms
+from infra.schema import Settings
+from infra.settings import SettingsError
+from lambdas.core import names
+from tests.infra.test_refusals import JOB, settings, training
+
+WHEN = "2027-03-01T18:00:00+01:00"
+
+
+def declared(**job: Any) -> Settings:
+    return settings("prod", training(**{"deadline": WHEN, **job}))
+
+
+def with_capacity(**changes: Any) -> dict[str, Any]:
+    return {"capacity": {**JOB["capacity"], **changes}}
+
+
+@pytest.mark.parametrize("text", [WHEN, "2027-03-01T17:00:00Z", "2027-03-01 12:00-05:00"])
+def test_a_deadline_is_one_moment_however_its_zone_is_written(text: str) -> None:
+    [job] = declared(deadline=text).training
+    assert job.deadline_at == datetime(2027, 3, 1, 17, tzinfo=UTC).timestamp()
+
+
+def test_without_one_there_is_none() -> None:
+    [job] = settings("prod", training()).training
+    assert job.deadline_at == 0
+
+
+@pytest.mark.parametrize("text", ["2027-03-01T18:00:00", "2027-03-01", "tomorrow", "", "1803924000"])
+def test_what_names_no_moment_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(SettingsError, match=r"training\[0\].deadline.*2027-03-01T18:00:00\+01:00"):
+        declared(deadline=text)
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        (with_capacity(fallback={"enabled": False}), "fallback.enabled false"),
+        (with_capacity(fallback={"knobs": {"shortageCost": 4}}), "fallback.policy or fallback.knobs"),
+        (with_capacity(fallback={"policy": "ready-handover"}), "fallback.policy or fallback.knobs"),
+        (with_capacity(onDemandBase=1), "onDemandBase or spotPercentage"),
+        (with_capacity(spotPercentage=50), "onDemandBase or spotPercentage"),
+    ],
+)
+def test_what_would_be_a_second_policy_is_refused(job: dict[str, Any], told: str) -> None:
+    with pytest.raises(SettingsError, match=rf"training\[0\].deadline.*{told}"):
+        declared(**job)
+
+
+def test_a_date_that_has_passed_is_a_warning_for_the_job_may_be_done() -> None:
+    stack = declared()
+    assert list(stack.past_deadlines(datetime(2027, 3, 1, 16, 59, tzinfo=UTC))) == []
+    [warning] = stack.past_deadlines(datetime(2027, 3, 1, 17, 0, tzinfo=UTC))
+    assert warning.startswith(f"gpu-spot:training[0].deadline: {WHEN} has passed")
+
+
+def test_a_job_with_a_deadline_has_an_alarm_that_rings_at_the_first_minute() -> None:
+    scope: Any = SimpleNamespace(stack="prod")
+
+    def rings(has_deadline: bool) -> list[Any]:
+        job = Watched("resnet", 1, 60, 60, is_nvidia=True, is_job=True, has_deadline=has_deadline)
+        args = AlarmsArgs(scope, "topic", (job,), "function", "service", "queue", "dead")
+        return [alarm for alarm in alarms(args) if alarm.metric == names.METRIC_DEADLINE]
+
+    assert rings(has_deadline=False) == []
+    [alarm] = rings(has_deadline=True)
+    assert (alarm.name, alarm.at_least, alarm.periods, alarm.period) == ("resnet-deadline", 1, 1, 60)

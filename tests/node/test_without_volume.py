@@ -39,6 +39,12 @@ class MountHost(UnitHost):
             self.at.append(argv[-1])
         return configs.REVISION if "rev-parse" in argv else "990\n"
 
+    def processes(self) -> list[Any]:
+        return []  # the job's process is none of this machine's
+
+    def signal_group(self, pid: int, number: Any) -> None:
+        self.signals.append((pid, number))
+
     def mounted(self, path: Path) -> str | None:
         return "127.0.0.1:/" if str(path) in self.at else None
 
@@ -52,8 +58,9 @@ class MountHost(UnitHost):
 class Sleeper:
     """A process that runs until it is told to stop."""
 
-    def __init__(self, pid: int = 7) -> None:
-        self.pid = pid
+    pid = 2**30  # nobody's
+
+    def __init__(self) -> None:
         self.code: int | None = None
 
     def poll(self) -> int | None:
@@ -165,7 +172,10 @@ def test_a_lease_that_another_has_taken_ends_the_job_at_once(one: tasks.Node, cl
 
     def spawn(*_: Any) -> Any:
         taken.append(clock.monotonic())
-        job_tasks.leases(one).release(1)  # and somebody else acquires it
+        mine = job_tasks.leases(one)
+        mine.release(1)
+        mine._instance = "i-other"
+        assert mine.acquire() is not None
         return running
 
     def signal_group(pid: int, number: Any) -> None:
@@ -192,7 +202,11 @@ def test_what_cannot_be_unmounted_keeps_its_lease(one: tasks.Node) -> None:
     assert job_tasks.held(one) is not None
 
 
-def test_a_file_system_that_is_away_costs_the_host_and_not_the_job(one: tasks.Node, clock: FakeClock) -> None:
+def test_a_file_system_that_is_away_costs_the_host_and_not_the_job(
+    one: tasks.Node, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The mount point is there, on the root disk.
+    monkeypatch.setattr("userdata.agent.work.inspection.try_to_write", lambda path: ("", False))
     host(one).fails["mount"] = "exit 32: mount.nfs4: Connection timed out"
     one.spawn = lambda *_: pytest.fail("nothing may start")
     begun = clock.monotonic()

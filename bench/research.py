@@ -122,7 +122,8 @@ def page(days: Sequence[Day]) -> str:
 
 The day of `gpu-spot demo --stack {stack}`, {days[0].hours:g} h, seeds {seeds}; the first hour is not \
 counted. On-demand stands in while spot is refused. At work **{100 * at_work:.1f} %** of the time for \
-**{cost:.3f}** of on-demand; a move takes {median(everything):.0f} s in the median, {fmean(everything):.0f} s in the mean.
+**{cost:.3f}** of on-demand; a move takes {median(everything):.0f} s in the median, \
+{fmean(everything):.0f} s in the mean.
 
 {table(("seed", "at work %", "cost", "interruptions", "moves", "a move, s"), map(_row, days))}
 

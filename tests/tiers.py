@@ -48,6 +48,7 @@ _MARKS_OF: Final = {
     "live/test_real_job.py": "adapter long",
     "live/test_scheduler.py": "pure",
     "live/test_travels.py": "pure",
+    "live/test_without_volume.py": "program long",
     "market": "pure",
     "market/test_capacity_bench.py": "pure long",
     "market/test_replay_command.py": "whole",

@@ -15,10 +15,11 @@ def moves_table(travels: Travels) -> str:
         for part, text in PARTS.items()
     )
     rows = "\n".join(map(_row, travels.moves))
+    what = "job" if travels.is_on_file_system else "data volume"
     return f"""  <section class="card" id="moves">
-    <h2>Moves of the data volume</h2>
+    <h2>Moves of the {what}</h2>
     <p class="caption">{escape(_caption(travels))}</p>
-    <div class="scroll" tabindex="0" role="region" aria-label="Moves of the data volume">
+    <div class="scroll" tabindex="0" role="region" aria-label="Moves of the {what}">
       <table class="moves">
         <thead><tr><th scope="col">Left (UTC)</th><th scope="col">From → to</th>{parts}\
 <th scope="col" class="n">total</th><th scope="col" class="n">steps lost</th>\

@@ -36,13 +36,18 @@ def volume(run: Run, travels: Travels) -> Figure:
         "range": [len(rows) - 0.5, -0.5],
         "showgrid": False,
     }
+    what = "data volume"
+    bars = (
+        "one EBS volume in its zone: solid while an instance had it mounted, pale while it was made, "
+        "moved or waited for"
+    )
+    if travels.is_on_file_system:
+        what, bars = "job", "an instance that had the checkpoints on EFS mounted, in its zone"
     return Figure(
         "volume",
-        "Where the data volume was",
-        f"Each bar is one EBS volume in its zone: solid while an instance had it mounted, pale while it was "
-        "made, moved or waited for. A line leads from the end of each instance to where training went on. "
-        f"{told}",
-        f"A lane for each zone with the times at which the data volume was there: {told}",
+        f"Where the {what} was",
+        f"Each bar is {bars}. A line leads from the end of each instance to where training went on. {told}",
+        f"A lane for each zone with the times at which the {what} was there: {told}",
         [
             _bars([s for s in travels.stays if not s.in_use], rows, "Free or on its way", "--open"),
             _bars([s for s in travels.stays if s.in_use], rows, "Mounted", "--ready"),

@@ -116,6 +116,24 @@ def test_a_journal_with_a_hole_is_an_error() -> None:
         travels(holed, PROFILE, 1000)
 
 
+def test_a_file_system_is_mounted_where_the_next_instance_is() -> None:
+    journal = [
+        Entry(0, "mounted", "A", "fsap-1", "a", contents=OLD),
+        Entry(2, "running", "A", step=0, loads=LOADS),
+        Entry(100, "notice", "A"),
+        Entry(110, "stopped", "A", step=4),
+        Entry(111, "unmounted", "A", "fsap-1", "a", contents=OLD),
+        Entry(111, "free", "A", "fsap-1", "a"),
+        Entry(280, "mounted", "B", "fsap-1", "b", contents=OLD),
+        Entry(282, "running", "B", step=4, loads=LOADS),
+    ]
+    found = travels(journal, PROFILE, 1000)
+    [move] = found.moves
+    assert (move.from_zone, move.to_zone, move.steps_lost, move.intact) == ("a", "b", 0, True)
+    assert move.parts == {"release": 11, "wait": 169, "snapshot": 0, "attach": 0, "start": 2 + LOADS}
+    assert [(stay.zone, stay.begin, stay.end) for stay in found.stays] == [("a", 0, 111), ("b", 280, 1000)]
+
+
 def test_contents_are_compared_by_files_and_digest() -> None:
     [move] = travels([*FIRST, *LEFT, *ARRIVED], PROFILE, 1000).moves
     assert not replace(move, after=Contents(4, "old")).intact

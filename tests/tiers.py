@@ -41,6 +41,7 @@ _MARKS_OF: Final = {
     "lambdas/test_walk.py": "adapter long",
     "live": "program",
     "live/test_blocks.py": "pure",
+    "live/test_dates.py": "adapter",
     "live/test_days.py": "program long",
     "live/test_deadline.py": "program long",
     "live/test_local_cloud_page.py": "pure",

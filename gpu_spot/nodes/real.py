@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from gpu_spot.nodes.code_host import CodeHost
+from gpu_spot.nodes.dates import CheckpointDates, stamp
 from pulumi_on_moto.errors import LocalCloudError
 
 STARTS_IN: Final = 120.0
@@ -156,6 +157,8 @@ class RealProcess:
         self._stopping = False
         self.first_step = self._started()
         self._began = clock(), time.perf_counter()
+        folder = Path(environment["GPU_SPOT_CHECKPOINTS"])
+        self._dates = CheckpointDates(folder, clock, stamp(disk / "stamp"))
 
     def _started(self) -> int:
         """Wait until it tells of a step; return that."""
@@ -199,6 +202,8 @@ class RealProcess:
             time.sleep(0.01)
         if code is None and self._stopping:
             raise LocalCloudError(f"{self._process.args!r} goes on, {SAVES_IN:g} s after its SIGTERM")
+        if code is not None:
+            self._dates.settle()
         return code
 
     def _quiet(self, seconds: float) -> float:
@@ -206,9 +211,11 @@ class RealProcess:
 
     def signal(self, number: int) -> None:
         """Signal its process group. SIGKILL: that was it, with all that it started."""
+        self._dates.told()
         self._stopping = self._stopping or number == signal.SIGTERM
         if number == signal.SIGKILL:
             kill_all(self.pid)
             self._process.wait()
+            self._dates.settle()
         elif self._process.poll() is None:
             os.killpg(self.pid, number)

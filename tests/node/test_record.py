@@ -85,6 +85,15 @@ def test_a_notice_is_written_at_once(case: Case) -> None:
     assert len(case.pages.written) == 2
 
 
+def test_a_command_that_saves_and_ends_at_once_does_not_hide_the_notice(case: Case) -> None:
+    case.recorder.started()
+    told = replace(notice.from_lifecycle("Terminated", case.clock.wall(), 120.0), kind="spot")
+    notice.write(case.folder, told)
+    case.recorder.stopped()  # before anybody looked
+    case.recorder.ended("stopped")
+    assert (case.last.told, case.last.cause) == (told.seen, "spot")
+
+
 def test_restarts_here_count_what_they_lose_each_by_itself(case: Case) -> None:
     case.recorder.started()
     first = case.clock.wall()

@@ -74,10 +74,8 @@ class Recorder:
 
     def look(self) -> None:
         """Write if a minute has passed, or at once if a notice has come; called again and again."""
-        found = None if self._tenure.told else notice.read(self._directory)
-        if found is not None:
-            self._write(replace(self._tenure, told=found.seen, cause=found.kind))
-        elif self._clock.monotonic() >= self._due:
+        is_told = not self._tenure.told and notice.read(self._directory) is not None
+        if is_told or self._clock.monotonic() >= self._due:
             self._write(replace(self._tenure, checkpoint=self._newest()))
 
     def ended(self, end: str) -> None:
@@ -86,6 +84,9 @@ class Recorder:
 
     def _write(self, tenure: Tenure) -> None:
         self._due = self._clock.monotonic() + EVERY
+        found = None if tenure.told else notice.read(self._directory)
+        if found is not None:
+            tenure = replace(tenure, told=found.seen, cause=found.kind)
         self._tenure = replace(tenure, seen=self._clock.wall())
         try:
             self._store.write(self._tenure)

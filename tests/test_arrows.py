@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("gpu_spot.preflight", "gpu_spot.report"),
         *("lambdas.core.deadline.model", "pulumi_on_moto", "rich"),
         *("infra.accelerators", "infra.schema", "infra.settings", "boto3", "botocore", "yaml"),
-        *("lambdas.core.names", "userdata.tensorboard"),
+        *("lambdas.core.names", "userdata.tensorboard", "mypy_boto3"),
     },
     "gpu_spot.facts": {"gpu_spot.jobs", "gpu_spot.market"},
     "gpu_spot.jobs": {

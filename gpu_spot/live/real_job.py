@@ -6,6 +6,7 @@ The stack file names a host that does not exist, ``HOST``; what lies below it ar
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,12 +21,14 @@ from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes import code_host, repository
 from gpu_spot.nodes.group import Nodes
 from gpu_spot.nodes.job_environment import built, programs_of
-from gpu_spot.nodes.real import RealWork
+from gpu_spot.nodes.real import RealWork, with_python
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
 from userdata.agent.config.model import Config, Training
 
 HOST: Final = "https://git.example.org"
+LIBRARY: Final = "spot_training/src"
+"""What of this project a job may import, where it is there: no package index has it."""
 MINUTES: Final = 6000
 """How long the script of its market is; the job is done long before, on however slow a machine."""
 LOSSES: Final = 8
@@ -111,10 +114,23 @@ def real_job(script: Script, clients: AwsClients, agent: Config) -> Iterator[Rea
             programs = programs_of(script.python)
         elif training.python is not None:
             programs = built(training, source, script.project / "out/python")
-        alone = undisturbed(training, source, folder / "alone", data, programs)
+        library = script.project / LIBRARY
+        library_here = library if library.is_dir() else None
+        environment = with_python(
+            {
+                **os.environ,
+                **training.environment,
+                "GPU_SPOT_JOB": training.job,
+                "GPU_SPOT_DATASETS": str(data),
+                "PYTHONUNBUFFERED": "1",
+            },
+            programs,
+            library_here,
+        )
+        alone = undisturbed(training, source, folder / "alone", environment)
         pace = LOSSES * _STAY * 60 / max(alone.seconds, 1.0)
         with code_host.serving(folder / "served", folder / "tls") as host:
-            work = RealWork(host, HOST, pace, programs)
+            work = RealWork(host, HOST, pace, programs, library_here)
 
             def outcome(nodes: Nodes) -> JobEnding:
                 here = nodes.disks.folder(_item(clients, training)["volume"])

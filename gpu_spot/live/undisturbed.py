@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import subprocess
 import time
 from collections.abc import Mapping
@@ -24,31 +23,25 @@ class Undisturbed:
 
 
 def undisturbed(
-    training: Training, source: Path, folder: Path, data: Path, programs: Path | None
+    training: Training, source: Path, folder: Path, environment: Mapping[str, str]
 ) -> Undisturbed:
     """Run the command once, in ``source``, and wait for its end; what it writes goes below ``folder``.
 
+    ``environment`` is what it finds beside the places for that.
     Raises ``LocalCloudError`` with its last line where it fails.
     """
     places = {"CHECKPOINTS": "checkpoints", "ARTIFACTS": "artifacts", "SCRATCH": "scratch"}
     files = {"DONE": "done", "TELL": "tell", "NOTICE": "notice"}
     for name in places.values():
         (folder / name).mkdir(parents=True)
-    environment = {
-        **os.environ,
-        **training.environment,
-        **{f"GPU_SPOT_{name}": str(folder / place) for name, place in (places | files).items()},
-        "GPU_SPOT_JOB": training.job,
-        "GPU_SPOT_DATASETS": str(data),
-        "PYTHONUNBUFFERED": "1",
-    }
+    places_here = {f"GPU_SPOT_{name}": str(folder / place) for name, place in (places | files).items()}
     said, began = folder / "output", time.perf_counter()
     first = None
     with said.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603
             list(training.command),
             cwd=source,
-            env=real.with_programs(environment, programs),
+            env={**environment, **places_here},
             stdout=output,
             stderr=output,
             start_new_session=True,

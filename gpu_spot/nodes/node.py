@@ -17,7 +17,7 @@ from gpu_spot.nodes.journal import Entry, Journal
 from gpu_spot.nodes.machine import RUN_PID, InstanceMetadata, SimulatedHost
 from gpu_spot.nodes.preparing import PreparingProcess
 from gpu_spot.nodes.process import Trainee, TrainingProcess, TrainingProfile
-from gpu_spot.nodes.real import RealProcess, RealWork, with_programs
+from gpu_spot.nodes.real import RealProcess, RealWork, with_python
 from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock, SimulatedTask
 from gpu_spot.nodes.shared import Shared
 from gpu_spot.nodes.shipping import Shipper
@@ -219,7 +219,7 @@ class SimulatedNode:
         if self._work is None:
             return TrainingProcess(self._profile, environment, now, pid, self._host)
         work = self._work
-        environment = with_programs(environment, work.programs)
+        environment = with_python(environment, work.programs, work.library)
         return RealProcess(argv, environment, self._disk, cwd, now, work.pace)
 
     def _note_stop(self) -> None:

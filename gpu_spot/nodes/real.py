@@ -41,13 +41,15 @@ _OURS: Final = "/var/lib/gpu-spot/"
 class RealWork:
     """What real commands find around themselves: the code host that stands for ``host``, such as a URL.
 
-    ``pace`` is the simulated seconds for each real one, ``programs`` the folder of the job's Python, if any.
+    ``pace`` is the simulated seconds for each real one, ``programs`` the folder of the job's Python, if any,
+    and in ``library`` lies what it can import beside that.
     """
 
     code: CodeHost
     host: str
     pace: float
     programs: Path | None = None
+    library: Path | None = None
 
     def run(self, argv: Sequence[str], environment: Mapping[str, str], disk: Path) -> str:
         """Run one of the commands ``PLAYED`` as ourselves, on an instance whose disk is that folder.
@@ -76,12 +78,17 @@ def here(word: str, disk: Path) -> str:
     return f"{disk}{word}" if word.startswith(_OURS) else word
 
 
-def with_programs(environment: Mapping[str, str], programs: Path | None) -> dict[str, str]:
-    """Return an environment in which the programs of a folder come first, if there is one."""
-    if programs is None:
-        return dict(environment)
-    path = f"{programs}:{environment.get('PATH', os.defpath)}"
-    return {**environment, "PATH": path, "VIRTUAL_ENV": str(programs.parent)}
+def with_python(
+    environment: Mapping[str, str], programs: Path | None, library: Path | None
+) -> dict[str, str]:
+    """Return an environment in which the programs of a folder come first, and a library can be imported."""
+    found = dict(environment)
+    if programs is not None:
+        found["PATH"] = f"{programs}:{environment.get('PATH', os.defpath)}"
+        found["VIRTUAL_ENV"] = str(programs.parent)
+    if library is not None:
+        found["PYTHONPATH"] = str(library)
+    return found
 
 
 def begins_at(output: Path, tell: Path) -> int | None:

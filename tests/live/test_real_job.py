@@ -18,7 +18,7 @@ from gpu_spot.live.real_job import LOSSES, MINUTES, closing
 from gpu_spot.live.undisturbed import undisturbed
 from gpu_spot.nodes import code_host, repository
 from gpu_spot.nodes.job_environment import programs_of
-from gpu_spot.nodes.real import PLAYED, RealProcess, RealWork, is_at, with_programs
+from gpu_spot.nodes.real import PLAYED, RealProcess, RealWork, is_at, with_python
 from pulumi_on_moto.errors import LocalCloudError
 from userdata.agent.config.model import Training
 from userdata.agent.work.checkout import checkout
@@ -234,8 +234,9 @@ def test_it_runs_with_the_python_that_is_named(tmp_path: Path) -> None:
     venv.mkdir(parents=True)
     (venv / "python3").symlink_to(sys.executable)
     assert programs_of(tmp_path / "venv") == programs_of(venv / "python3") == venv
-    found = with_programs({"PATH": "/usr/bin"}, venv)
+    found = with_python({"PATH": "/usr/bin"}, venv, None)
     assert (found["PATH"], found["VIRTUAL_ENV"]) == (f"{venv}:/usr/bin", str(tmp_path / "venv"))
+    assert with_python({}, None, tmp_path) == {"PYTHONPATH": str(tmp_path)}
     with pytest.raises(LocalCloudError, match="allowed: a virtual environment"):
         programs_of(tmp_path)
 
@@ -253,10 +254,10 @@ def job(*command: str) -> Training:
 
 
 def test_alone_it_tells_results_and_how_long_its_steps_took(tmp_path: Path) -> None:
-    (tmp_path / "data").mkdir()
+    around = {"PATH": os.environ["PATH"], "GPU_SPOT_DATASETS": str(tmp_path)}
     arguments = ("train.py", "--steps", "50", "--step-seconds", "0.01")
-    alone = undisturbed(job("python3", *arguments), EXAMPLE, tmp_path / "alone", tmp_path / "data", None)
+    alone = undisturbed(job("python3", *arguments), EXAMPLE, tmp_path / "alone", around)
     assert list(alone.results) == ["model.json"]
     assert alone.seconds >= 0.5
     with pytest.raises(LocalCloudError, match=r"python3 train.py --moon: exit 2: .*--moon"):
-        undisturbed(job("python3", "train.py", "--moon"), EXAMPLE, tmp_path / "b", tmp_path / "data", None)
+        undisturbed(job("python3", "train.py", "--moon"), EXAMPLE, tmp_path / "b", around)

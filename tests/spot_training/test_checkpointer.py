@@ -361,6 +361,23 @@ def test_without_locks_the_later_one_wins(
     assert "no locks there" in said[0]
 
 
+def test_one_that_cannot_be_read_today_drives_out_no_other(folder: Path) -> None:
+    run(folder, 10, 30)
+    one = Checkpointer(folder, files=(disk := Disk()), patience=Clock().patience(), keep=1)
+
+    def at(count: int, what: str, path: Path) -> None:
+        if what == "read" and "step-000000000030" in str(path):
+            raise OSError(errno.EIO, "I/O error")
+
+    disk.at = at
+    saved = one.restore()
+    assert saved is not None
+    assert saved.step == 10
+    one.save(20, content("at 20"))
+    let_go(one)
+    assert names(folder) == ["step-000000000020", "step-000000000030"]
+
+
 def test_who_never_restores_saves_over_what_was_left_half_written(folder: Path) -> None:
     (folder / ".new-step-000000000010.1" / "rank-00000").mkdir(parents=True)
     one = Checkpointer(folder)

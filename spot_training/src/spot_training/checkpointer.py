@@ -175,7 +175,9 @@ class Checkpointer:
         text = manifest.to_text()
         self._patience.call(self.where, lambda: self._store.commit(stage, name, text))
         try:
-            for old in self._store.names()[self._keep :]:
+            # What is newer was passed over, and is none of those that this training can count on.
+            ours = [one for one in self._store.names() if one <= name]
+            for old in ours[self._keep :]:
                 self._store.remove(old)
         except OSError as error:
             _log.warning("%s: an old checkpoint stays: %s", self.where, one_line(error))

@@ -83,9 +83,9 @@ class SpotModel:
         )
         saved = self.spot.restore()
         at = state.position(saved.part()) if saved else state.BatchPosition()
-        if at.batch and list(at.data) != batches.identity:
+        if saved and list(at.data) != batches.identity:  # steps would count something else
             raise MismatchError(
-                f"{self.spot.checkpointer.where} is in the middle of an epoch of other data: "
+                f"{self.spot.checkpointer.where} is of a training on other data: "
                 f"samples, batch size, shuffle, seed were {list(at.data)}, now {batches.identity}"
             )
         options.setdefault("validation_batch_size", batch_size)

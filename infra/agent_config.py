@@ -30,12 +30,16 @@ class InstancePlace:
 
 @dataclass(frozen=True)
 class Known:
-    """What AWS names, known once it is made; the jobs' table, and what checkpoints lie on, for jobs only."""
+    """What AWS names, known once it is made; the jobs' table, and what checkpoints lie on, for jobs only.
+
+    ``queue_secret`` is the name of the secret of a service's queue.
+    """
 
     registry_table: str
     job_table: str = ""
     file_system: str = ""
     access_point: str = ""
+    queue_secret: str = ""
 
 
 def build(
@@ -75,7 +79,7 @@ def _config(entry: Service | Training, place: InstancePlace, known: Known) -> ag
 
 def _work(entry: Service | Training, place: InstancePlace, known: Known) -> dict[str, Any]:
     if isinstance(entry, Service):
-        return {"service": _service(entry), "drain_seconds": entry.drain_seconds}
+        return {"service": _service(entry, known), "drain_seconds": entry.drain_seconds}
     volume = None
     if entry.has_volume:
         volume = agent.Volume(
@@ -84,12 +88,18 @@ def _work(entry: Service | Training, place: InstancePlace, known: Known) -> dict
     return {"training": _training(entry, place, known), "volume": volume, "efs": _mounts(entry, known)}
 
 
-def _service(service: Service) -> agent.Service:
+def _service(service: Service, known: Known) -> agent.Service:
     user = JOB_USER if service.command and service.image is None else ""
     if service.image is None and not service.command:
         service = service.model_copy(update={"command": _NOTHING})
+    queue = None
+    if service.queue is not None:
+        same = {**_same(agent.Queue, service.queue), "name": service.queue.name or service.name}
+        queue = agent.Queue(**same, secret=known.queue_secret)
     return agent.Service(
-        **_same(agent.Service, service), user=user, gpus=0 if service.capacity.is_nvidia else 1
+        **{**_same(agent.Service, service), "queue": queue},
+        user=user,
+        gpus=0 if service.capacity.is_nvidia else 1,
     )
 
 

@@ -45,13 +45,16 @@ class Scope:
         """What the physical names of all auto-named resources of this stack start with."""
         return f"gpu-spot-{self.stack}-"
 
-    def name(self, *parts: str) -> str:
-        """Return a logical name. Pulumi appends a random suffix to make the physical one."""
+    def name(self, *parts: str, limit: int = _SHORTEST_LIMIT) -> str:
+        """Return a logical name. Pulumi appends a random suffix to make the physical one.
+
+        ``limit`` is what AWS allows that one, for types that take fewer characters than the others.
+        """
         name = self.prefix + "-".join(parts)
-        if len(name) + _RANDOM_SUFFIX > _SHORTEST_LIMIT:
+        if len(name) + _RANDOM_SUFFIX > limit:
             raise SettingsError(
                 f"resource name {name!r} has {len(name)} characters, allowed: "
-                f"{_SHORTEST_LIMIT - _RANDOM_SUFFIX} (shorten the name of the stack or the service)"
+                f"{limit - _RANDOM_SUFFIX} (shorten the name of the stack or the service)"
             )
         return name
 

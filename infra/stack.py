@@ -17,6 +17,7 @@ from infra.components.identity.previews import Previews, PreviewsArgs
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
 from infra.components.monitoring.tensorboard import TensorBoard, TensorBoardArgs
 from infra.components.network.network import Network, NetworkArgs
+from infra.components.queue.broker import Broker, BrokerArgs, broker_name
 from infra.components.storage.storage import Storage, StorageArgs
 from infra.schema import Service, Settings, Training
 from infra.scope import Scope
@@ -56,7 +57,10 @@ def declare() -> None:
     state = State(scope.name("state"), StateArgs(scope))
     storage = _storage(settings, scope, network)
     store = AgentStore(scope.name("agent"), AgentStoreArgs(scope))
-    around = workload.Surroundings(scope, network, state, storage, store, settings.log_retention_days)
+    brokers = _brokers(settings, scope, network)
+    around = workload.Surroundings(
+        scope, network, state, storage, store, settings.log_retention_days, _queues(settings, brokers)
+    )
     groups = {
         work.name: workload.capacity_group(work, around)
         for work in (
@@ -87,12 +91,21 @@ def declare() -> None:
     _tensorboard(settings, scope, network, storage)
     _export(scope, network, state, groups, controller, monitoring)
     _export_storage(storage)
+    if brokers:
+        pulumi.export(
+            "queues",
+            {
+                name: {"broker": one.name, "console": one.console_url, "secret": one.secret_name}
+                for name, one in brokers.items()
+            },
+        )
     if settings.identity.previews is not None:
         args = PreviewsArgs(
             scope,
             settings.identity.previews,
             settings.own_image_parameters,
             snapshots=any(work.datasets for work in entries),
+            brokers=bool(brokers),
             network=settings.network,
         )
         previews = Previews(scope.name("previews"), args)
@@ -123,6 +136,34 @@ def _tensorboard(settings: Settings, scope: Scope, network: Network, storage: St
         network.security_group_ids,
     )
     TensorBoard(scope.name("tensorboard"), args)
+
+
+def _brokers(settings: Settings, scope: Scope, network: Network) -> dict[str, Broker]:
+    """Declare the brokers of the stack's own, by service."""
+    return {
+        service.name: Broker(
+            broker_name(scope, service.name),
+            BrokerArgs(
+                scope,
+                service.name,
+                own,
+                network.vpc_id,
+                network.subnet_ids,
+                network.worker_security_group_id,
+            ),
+        )
+        for service in settings.services
+        if service.queue is not None and (own := service.queue.own) is not None
+    }
+
+
+def _queues(settings: Settings, brokers: dict[str, Broker]) -> dict[str, pulumi.Input[str]]:
+    """Return the names of the secrets of all queues, by service."""
+    queues: dict[str, pulumi.Input[str]] = {name: broker.secret_name for name, broker in brokers.items()}
+    for service in settings.services:
+        if service.queue is not None and service.queue.existing is not None:
+            queues[service.name] = service.queue.existing.secret
+    return queues
 
 
 def _export(

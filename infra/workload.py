@@ -57,6 +57,8 @@ class Surroundings:
     storage: Storage
     store: AgentStore
     log_retention_days: int
+    queues: Mapping[str, pulumi.Input[str]]
+    """Names of the secrets of queues, by service."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,7 @@ class Workload:
     dataset: str = ""
     secret: str = ""
     artifacts: str = ""
+    queue: pulumi.Input[str] | None = None
     known: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     images: tuple[pulumi.Input[str], ...] = ()
     access_points: tuple[pulumi.Input[str], ...] = ()
@@ -105,6 +108,8 @@ def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Nee
             found.add("secret")
     else:
         found.add("work")
+        if entry.queue is not None:
+            found.add("queue")
     if _ECR.match(entry.image or ""):
         found.add("image")
     if entry.image and entry.capacity.fallback.enabled:
@@ -118,10 +123,13 @@ def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Nee
 
 def of_service(service: Service, around: Surroundings) -> Workload:
     """Return a service as a workload."""
+    queue = around.queues.get(service.name)
     return Workload(
         entry=service,
         slots=service.slots,
         drain_seconds=service.drain_seconds,
+        queue=queue,
+        known={} if queue is None else {"queue_secret": queue},
         images=_images(service, around),
     )
 
@@ -282,6 +290,7 @@ def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> Insta
         prepared_by=work.prepared.group if work.prepared else "",
         secret=work.secret,
         artifacts=work.artifacts,
+        queue=work.queue,
         file_system=files.arn if files and work.access_points else None,
         access_points=work.access_points,
         buckets=[bucket.arn for bucket in storage.buckets.values()],

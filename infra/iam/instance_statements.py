@@ -23,8 +23,8 @@ class InstanceAccess:
 
     ``needs`` chooses among the agent's statements; ``job`` and ``dataset`` (``s3://bucket/folder/``) are a
     training job's, empty without, and so are ``artifacts`` (likewise), ``secret``, a secret's name,
-    ``prepared`` (``<name>@<version>``) and the group ``prepared_by``. Of the file system instances see what
-    lies behind ``access_points``.
+    ``prepared`` (``<name>@<version>``) and the group ``prepared_by``. ``queue`` names the secret of a
+    service's queue. Of the file system instances see what lies behind ``access_points``.
     """
 
     needs: frozenset[permissions.Need]
@@ -39,6 +39,7 @@ class InstanceAccess:
     prepared_by: str = ""
     secret: str = ""
     artifacts: str = ""
+    queue: pulumi.Input[str] | None = None
     file_system: pulumi.Input[str] | None = None
     access_points: Sequence[pulumi.Input[str]] = ()
     buckets: Sequence[pulumi.Input[str]] = ()
@@ -110,6 +111,7 @@ def _of_agent(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Stat
         "bucket": bucket,
         "registry_table": access.registry_table,
         "job_table": access.job_table,
+        "queue": access.queue or "",
         "auto_scaling_group": f"{scope.prefix}{group}-*",
     }
     for statement in permissions.STATEMENTS:
@@ -136,7 +138,7 @@ def _filled(conditions: permissions.Conditions, words: Mapping[str, str]) -> dic
 
 
 def _key(scope: Scope, access: InstanceAccess) -> list[Statement]:
-    services = ["dynamodb", "s3", *(["secretsmanager"] if access.secret else [])]
+    services = ["dynamodb", "s3", *(["secretsmanager"] if access.secret or access.queue is not None else [])]
     if "volume" in access.needs:
         return [*statements.with_key(scope, ["ec2", *services]), *statements.lend_key(scope)]
     return statements.with_key(scope, services)

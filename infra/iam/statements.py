@@ -149,6 +149,7 @@ def previews(
     *,
     images: Sequence[str],
     snapshots: bool,
+    brokers: bool,
     existing_network: bool,
     interfaces: bool,
 ) -> list[Statement]:
@@ -166,6 +167,8 @@ def previews(
     ]
     if snapshots:
         allowed.append(Statement("FindSnapshots", ["ec2:DescribeSnapshots"], ANY_RESOURCE))
+    if brokers:
+        allowed.append(Statement("DrawPasswords", ["secretsmanager:GetRandomPassword"], ANY_RESOURCE))
     if interfaces:
         allowed.append(Statement("FindServices", ["ec2:DescribeVpcEndpointServices"], ANY_RESOURCE))
     if state_bucket is None:

@@ -15,6 +15,7 @@ from infra.schema.file_system_data import SLOW, data_on_file_system
 from infra.schema.matrix import experiments
 from infra.schema.network import Network
 from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repository, Storage
+from infra.schema.queue import Queue
 from infra.schema.service import Service
 from infra.schema.tensorboard import TensorBoard
 from infra.schema.training import ON_THE_VOLUME, Training
@@ -32,6 +33,7 @@ __all__ = (
     "Monitoring",
     "Network",
     "Previews",
+    "Queue",
     "Repository",
     "Service",
     "Settings",

@@ -6,6 +6,7 @@ from pydantic import ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
 from infra.schema.capacity import Capacity
+from infra.schema.queue import Queue
 from infra.schema.work import Work
 from userdata.agent.config import limits
 
@@ -17,6 +18,8 @@ class Service(Work):
     process of the AMI. Without either it does nothing but report. An instance is ready when all its workers
     are: at their start, or with ``says_ready`` when they say so themselves. An accelerator of another maker
     than NVIDIA has no container toolkit here, and its whole instance counts as one GPU.
+
+    With ``queue`` every worker is told where it is, in ``SPOT_WORK_URL`` and what stands beside it.
     """
 
     slots_per_gpu: limits.SlotsPerGpu = 1
@@ -24,6 +27,7 @@ class Service(Work):
     image: limits.ContainerImage | None = None
     command: limits.Arguments = ()
     says_ready: bool = False
+    queue: Queue | None = None
 
     @property
     def slots(self) -> dict[str, int]:
@@ -49,3 +53,17 @@ class Service(Work):
         if value and info.data.get("image") is None and not info.data.get("command"):
             raise ValueError("true without an image or a command, which would say it, allowed: false")
         return value
+
+    @field_validator("queue")
+    @classmethod
+    def _somebody_reads_it(cls, queue: Queue | None, info: ValidationInfo) -> Queue | None:
+        if queue is None:
+            return None
+        if info.data.get("image") is None and not info.data.get("command"):
+            raise ValueError("without an image or a command, which would read it, allowed: with one of them")
+        for name in info.data.get("environment", {}):
+            if name.startswith("SPOT_WORK_"):
+                raise ValueError(
+                    f"beside {name} in environment, which says the same, allowed: one of the two"
+                )
+        return queue

@@ -39,6 +39,7 @@ LOOKUPS = {
     "aws:ec2/getVpcEndpointService:getVpcEndpointService": {},
     "aws:ssm/getParameter:getParameter": {"insecureValue": "ami-0123456789abcdef0", "name": "image"},
     "aws:ec2/getVpcs:getVpcs": {"ids": []},
+    "aws:secretsmanager/getRandomPassword:getRandomPassword": {"randomPassword": "drawn"},
 }
 DEPLOYED = {"deployed": "10.20.0.0/16"}
 """What VPC a stack has before the program runs."""
@@ -59,6 +60,7 @@ SUBNETS: dict[str, dict[str, Any]] = {
     "sg-0000000e": {"vpcId": "vpc-0000000e"},
     "vpc-0000000d": {"enableDnsHostnames": False},
 }
+BROKER = {"consoleUrl": "https://b-1.mq.example.com", "endpoints": ["amqps://b-1.mq.example.com:5671"]}
 # Ids whose shape something checks.
 IDS = {"aws:efs/fileSystem:FileSystem": "fs-0a1b2c", "aws:efs/accessPoint:AccessPoint": "fsap-0a1b2c"}
 
@@ -90,6 +92,11 @@ class Recorder(mocks.Mocks):
         if not self.known:
             return "", {}
         computed = {"arn": f"arn:{args.name}", "url": f"https://{args.name}", "latestVersion": 1}
+        if args.typ == "aws:mq/broker:Broker":
+            # AWS tells no users of RabbitMQ, so the provider forgets them.
+            computed |= {"instances": [BROKER], "brokerName": f"{args.name}-0123456", "users": []}
+        if args.typ == "aws:secretsmanager/secretVersion:SecretVersion":
+            computed["versionId"] = "v"
         identity = IDS.get(args.typ, f"{args.name}-id")
         return identity, {"name": args.name, **args.inputs, **computed}
 

@@ -8,7 +8,7 @@ import pwd
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from userdata.agent.aws.imds import LIFECYCLE_STATE, Metadata
-from userdata.agent.config.model import Service
+from userdata.agent.config.model import Queue, Service
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.work import notice
+from userdata.agent.work import notice, queue
 from userdata.agent.work.heart import Heart
 from userdata.agent.work.notice import Notice
 from userdata.agent.work.workers import Slot, Workers, container_command, gpu_count, slots
@@ -34,17 +34,29 @@ class Bench:
     def __init__(self, tmp: Path, clock: FakeClock, server: MetadataServer) -> None:
         self.tmp, self.clock, self.server, self.registry = tmp, clock, server, BeatList()
         self.processes: list[subprocess.Popen[bytes]] = []
+        self.secrets: Callable[[], Mapping[str, str]] = dict
         self.heart = Heart(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
 
     def workers(self, command: str, count: int = 2, **service: Any) -> Workers:
-        def spawn(argv: list[str]) -> subprocess.Popen[bytes]:
-            process = subprocess.Popen(argv, stdout=subprocess.PIPE, start_new_session=True)
+        def spawn(argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(
+                argv, stdout=subprocess.PIPE, start_new_session=True, env={**os.environ, **more}
+            )
             self.processes.append(process)
             return process
 
         spec = Service(command=("bash", "-c", command), **service)
         places = [Slot(n, 0) for n in range(count)]
-        return Workers(spec, places, self.heart, SystemHost(), self.clock, self.tmp, spawn=spawn)
+        return Workers(
+            spec,
+            places,
+            self.heart,
+            SystemHost(),
+            self.clock,
+            self.tmp,
+            spawn=spawn,
+            secrets=lambda: self.secrets(),
+        )
 
     def wait_up(self) -> None:
         for process in self.processes:
@@ -199,7 +211,7 @@ def test_a_process_is_nobody_special_and_docker_is_called_by_root(
 ) -> None:
     service = Service(command=("sleep", "60"), image=image, user="nobody")
     workers = Workers(service, [], bench.heart, SystemHost(), bench.clock, bench.tmp)
-    process = workers._spawn(["sleep", "60"])
+    process = workers._spawn(["sleep", "60"], {})
     try:
         status = Path(f"/proc/{process.pid}/status").read_text()
         account = pwd.getpwnam(user)
@@ -228,3 +240,85 @@ def test_a_container_gets_one_gpu_no_rights_and_the_notice(tmp_path: Path) -> No
     assert "nvidia.com/gpu=1" in argv
     assert f"{tmp_path}:{tmp_path}:ro" in argv
     assert argv[argv.index("--cap-drop") + 1] == "ALL"
+
+
+QUEUE = Queue(secret="queues/ocr", name="ocr", most=10)
+URL = "amqps://gpu-spot:pa55@b-1.example.com:5671"
+
+
+def no_secret() -> Mapping[str, str]:
+    raise AgentError("secret queues/ocr: ResourceNotFoundException")
+
+
+def test_a_worker_is_told_where_its_queue_is_and_nobody_else(
+    bench: Bench, capfd: pytest.CaptureFixture[str]
+) -> None:
+    bench.secrets = lambda: queue.environment(QUEUE, f"{URL}\n")
+    says = "echo $SPOT_WORK_URL $SPOT_WORK_QUEUE $SPOT_WORK_TRIES $SPOT_WORK_MOST; sleep 60"
+    bench.workers(says, count=1).tick()
+    [process] = bench.processes
+    assert process.stdout
+    assert process.stdout.readline().decode() == f"{URL} ocr 20 10\n"
+    assert "pa55" not in Path(f"/proc/{process.pid}/cmdline").read_text()
+    assert "pa55" not in "".join(capfd.readouterr())
+
+
+def test_a_container_finds_its_queue_in_a_file_that_only_root_may_read(bench: Bench) -> None:
+    bench.secrets = lambda: queue.environment(QUEUE, URL)
+    workers = bench.workers("", count=1, image="r@sha256:" + "0" * 64)
+    started: list[tuple[list[str], Mapping[str, str]]] = []
+
+    def spawn(argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        started.append((argv, more))
+        bench.processes.append(subprocess.Popen(["sleep", "60"], start_new_session=True))
+        return bench.processes[-1]
+
+    workers._spawn = spawn
+    workers.tick()
+    [(argv, more)] = started
+    file = Path(argv[argv.index("--env-file") + 1])
+    assert f"SPOT_WORK_URL={URL}" in file.read_text().splitlines()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "pa55" not in " ".join(argv)
+    assert "SPOT_WORK_URL" not in more
+
+
+def test_each_start_takes_the_secret_as_it_is_then(bench: Bench) -> None:
+    """A rotated password: the worker that the broker refuses ends, and its successor has the new one."""
+    bench.secrets = lambda: {"SPOT_WORK_URL": "amqps://a:old@b"}
+    workers = bench.workers("echo $SPOT_WORK_URL", count=1)
+    workers.tick()
+    until(lambda: bench.processes[0].poll() is not None)
+    bench.secrets = lambda: {"SPOT_WORK_URL": "amqps://a:new@b"}
+    workers.tick()
+    bench.clock.advance(2.0)
+    workers.tick()
+    lines = [process.stdout.readline() for process in bench.processes if process.stdout]
+    assert lines == [b"amqps://a:old@b\n", b"amqps://a:new@b\n"]
+
+
+def test_without_its_secret_a_worker_waits_and_with_an_earlier_one_it_starts(bench: Bench) -> None:
+    bench.secrets = no_secret
+    workers = bench.workers("exit 3", count=1)
+    for pause in (2.0, 4.0):
+        assert workers.tick()
+        bench.clock.advance(pause - 0.1)
+        workers.tick()
+        assert bench.processes == []
+        bench.clock.advance(0.1)
+    bench.secrets = dict
+    workers.tick()
+    assert len(bench.processes) == 1
+    until(lambda: bench.processes[0].poll() is not None)
+    bench.secrets = no_secret
+    workers.tick()
+    bench.clock.advance(300.0)
+    workers.tick()
+    assert len(bench.processes) == 2
+
+
+@pytest.mark.parametrize("text", ["", "pa55word", "https://a:pa55@b", "amqps://a:pa55@b c", "amqps://"])
+def test_what_is_no_address_of_a_broker_is_not_shown(text: str) -> None:
+    with pytest.raises(AgentError, match="secret queues/ocr: no URL of a broker") as told:
+        queue.environment(QUEUE, text)
+    assert "pa55" not in str(told.value)

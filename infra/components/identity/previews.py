@@ -28,6 +28,7 @@ class PreviewsArgs:
     settings: schema.Previews
     images: Sequence[str]
     snapshots: bool
+    brokers: bool
     network: schema.Network
 
 
@@ -35,7 +36,8 @@ class Previews(pulumi.ComponentResource):
     """Produces: role with its policy; GitHub's identity provider if this stack is to declare it.
 
     A preview compares with the state and reads image parameters and, where there are such, snapshots of
-    datasets, an existing network, the services of interface endpoints; it looks at nothing else.
+    datasets, an existing network, the services of interface endpoints; it looks at nothing else. For a broker
+    it draws a password, which nobody keeps.
     """
 
     role_arn: pulumi.Output[str]
@@ -72,6 +74,7 @@ class Previews(pulumi.ComponentResource):
                     args.settings.state_bucket,
                     images=args.images,
                     snapshots=args.snapshots,
+                    brokers=args.brokers,
                     existing_network=args.network.vpc_id is not None,
                     interfaces=args.network.endpoints == "interface",
                 )

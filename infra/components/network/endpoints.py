@@ -25,7 +25,7 @@ INTERFACES: Final[Mapping[str, frozenset[Need]]] = {
     "ecr.dkr": frozenset({"image"}),
     "logs": _EVERY,
     "monitoring": _EVERY,
-    "secretsmanager": frozenset({"secret"}),
+    "secretsmanager": frozenset({"queue", "secret"}),
     "ssm": _EVERY,
     "ssmmessages": _EVERY,
 }

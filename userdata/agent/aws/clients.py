@@ -46,7 +46,7 @@ class Clients(Protocol):
         ...
 
     def secretsmanager(self, region: str) -> Any:
-        """Return a client for what repositories are opened with."""
+        """Return a client for what repositories and queues are opened with."""
         ...
 
     def ssm(self, region: str) -> SSMClient:
@@ -104,7 +104,7 @@ def s3(region: str) -> S3Client:
 
 
 def secretsmanager(region: str) -> Any:
-    """Return a client for what repositories are opened with."""
+    """Return a client for what repositories and queues are opened with."""
     return _client("secretsmanager", region)
 
 

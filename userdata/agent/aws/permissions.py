@@ -1,8 +1,9 @@
 """Every AWS call that the agent makes, as IAM statements for the instance role; the program renders them.
 
 Placeholders: ``{partition} {region} {account} {stack} {group} {job} {registry_table} {job_table} {bucket}
-{prefix} {secret} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {repository}`` (a repository's
-ARN). A test records the calls on deployed stacks and holds each to the role that the program declares.
+{prefix} {secret} {queue} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {repository}`` (the ARN of
+a repository). A test records the calls on deployed stacks and holds each to the role that the program
+declares.
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ Need = Literal[
     "artifacts",
     "prepare",
     "prepared",
+    "queue",
 ]
 """What an instance may be there for: workers, their image in ECR, hooks, an image that a launch waits for, a
 job, its volume, a dataset in S3, volumes that came with the launch, the secret of a private repository,
-results that go to S3, to prepare a dataset, to start from one that is prepared."""
+results that go to S3, to prepare a dataset, to start from one that is prepared, the secret of a queue."""
 
 
 def _key(name: str, operator: Literal["StringEquals", "StringLike"] = "StringEquals") -> Conditions:
@@ -205,6 +207,12 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
         ("secret",),
         ("secretsmanager:GetSecretValue",),
         ("arn:{partition}:secretsmanager:{region}:{account}:secret:{secret}-??????",),
+    ),
+    Permission(
+        "OpenQueue",
+        ("queue",),
+        ("secretsmanager:GetSecretValue",),
+        ("arn:{partition}:secretsmanager:{region}:{account}:secret:{queue}-??????",),
     ),
     # The token is the registry's, not a repository's.
     Permission("LogInToRegistry", ("image",), ("ecr:GetAuthorizationToken",), ("*",)),

@@ -149,6 +149,15 @@ DatasetId: TypeAlias = Annotated[str, Matches(rf"[a-z]([a-z0-9-]*[a-z0-9])?@{_VE
 # The letters that Secrets Manager allows in a name (CreateSecret, "Name").
 SecretName: TypeAlias = Annotated[str, Matches(r"[A-Za-z0-9/_+=.@-]+"), Length(1, 512)]
 
+QueueName: TypeAlias = Annotated[str, Matches(r"[A-Za-z0-9][A-Za-z0-9._-]*"), Length(1, 100)]
+"""Of a queue in RabbitMQ, which takes more (255 bytes, UTF-8); others are named after it."""
+
+Tries: TypeAlias = Annotated[int, Within(1, 1000)]
+"""How often a task of a queue may be begun."""
+
+MostWaiting: TypeAlias = Annotated[int, Within(0, 10_000_000)]
+"""Tasks that may wait in a queue; 0: no limit."""
+
 Revision: TypeAlias = Annotated[str, Matches(r"[0-9a-f]{40}")]
 """A full commit id: a branch would make two starts of one job two programs."""
 

@@ -125,6 +125,16 @@ class Prepared:
 
 
 @dataclass(frozen=True)
+class Queue:
+    """The queue that the workers read: the ``secret`` with its broker's URL, and how both ends declare it."""
+
+    secret: limits.SecretName
+    name: limits.QueueName
+    tries: limits.Tries = 20
+    most: limits.MostWaiting = 100_000
+
+
+@dataclass(frozen=True)
 class Service:
     """Workers that serve a queue: ``slots_per_gpu`` processes or containers on each GPU of this instance."""
 
@@ -142,6 +152,7 @@ class Service:
 
     Else it counts from its start.
     """
+    queue: Queue | None = None
 
     def __post_init__(self) -> None:
         """Check that there is something to run."""

@@ -57,10 +57,30 @@ def work(node: Node) -> int:
     node.gate()
     places = slots(service, _expect_gpus(service))
     paths = [dataset.path for dataset in node.config.datasets]
-    workers = Workers(service, places, node.heart(), node.host, node.clock, node.directory, paths)
+    workers = Workers(
+        service,
+        places,
+        node.heart(),
+        node.host,
+        node.clock,
+        node.directory,
+        paths,
+        secrets=partial(_queue, node, service),
+    )
     node.on_sigterm(workers.stop)
     workers.run()
     return 0
+
+
+def _queue(node: Node, service: Service) -> dict[str, str]:
+    """Return what workers are told of their queue, as its secret is now; nothing without a queue."""
+    if service.queue is None:
+        return {}
+    from userdata.agent.aws import secrets
+    from userdata.agent.work import queue
+
+    client = node.clients.secretsmanager(node.config.region)
+    return queue.environment(service.queue, secrets.read(client, service.queue.secret))
 
 
 def _expect_gpus(service: Service) -> int:

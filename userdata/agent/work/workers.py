@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,8 +105,12 @@ class _Worker:
     start_at: float = 0.0
 
 
-def _start(user: str, argv: list[str]) -> subprocess.Popen[bytes]:
-    return process.spawn(argv, user)
+Spawn = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
+"""Starts a command with more variables than ours."""
+
+
+def _start(user: str, argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    return process.spawn(argv, user, {**os.environ, **more})
 
 
 class Workers:
@@ -120,8 +125,15 @@ class Workers:
         clock: Clock,
         directory: Path = RUN_DIR,
         datasets: Sequence[str] = (),
-        spawn: Callable[[list[str]], subprocess.Popen[bytes]] | None = None,
+        spawn: Spawn | None = None,
+        secrets: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """Lay the slots out; nothing runs yet.
+
+        ``secrets`` returns variables that no command line may show. It is asked before each start, so that a
+        worker that ends because they have changed gets the new ones. Where that fails (``AgentError``) the
+        last ones serve, and without any the start is put off.
+        """
         self._service = service
         self._heart = heart
         self._host = host
@@ -129,6 +141,8 @@ class Workers:
         self._directory = directory
         self._datasets = datasets
         self._spawn = spawn or partial(_start, "" if service.image else service.user)
+        self._secrets = secrets
+        self._told: Mapping[str, str] | None = None
         self._workers = [_Worker(slot) for slot in places]
         self._stopping = False
 
@@ -153,25 +167,44 @@ class Workers:
             self._reap(worker)
         due = [w for w in self._workers if w.process is None and self._clock.monotonic() >= w.start_at]
         if due and not self._stopping and not self._heart.quiet():
-            for worker in due:
-                self._start(worker)
+            self._start_all(due)
         alive = [w for w in self._workers if w.process]
         self._heart.beat([w.slot.number for w in alive if self._is_ready(w.slot)])
         return not self._stopping or bool(alive)
 
-    def _start(self, worker: _Worker) -> None:
+    def _start_all(self, due: Sequence[_Worker]) -> None:
+        try:
+            self._told = self._secrets()
+        except AgentError as error:
+            log.error("secrets not read", reason=str(error), have_earlier=self._told is not None)
+        for worker in due:
+            if self._told is None:
+                self._put_off(worker)
+            else:
+                self._start(worker, self._told)
+
+    def _put_off(self, worker: _Worker) -> float:
+        """Return the seconds until it is started again: twice as long each time."""
+        worker.failures += 1
+        backoff = min(_FIRST_BACKOFF * 2 ** (worker.failures - 1), _LONGEST_BACKOFF)
+        worker.start_at = self._clock.monotonic() + backoff
+        return backoff
+
+    def _start(self, worker: _Worker, secrets: Mapping[str, str]) -> None:
         slot, place = worker.slot, self._directory / WORKERS_DIR
         (place / f"{slot.number}.cid").unlink(missing_ok=True)
         tell.make_place(self._directory, slot.number)
         ready_file(slot, self._directory).unlink(missing_ok=True)
         if self._service.image:
-            told = _lines({**environment(slot, self._directory), **self._service.environment})
+            told = _lines({**environment(slot, self._directory), **self._service.environment, **secrets})
             files.write_atomic(place / f"{slot.number}.env", "\n".join(told) + "\n", 0o600)
             argv = container_command(self._service, slot, self._directory, self._datasets)
         else:
             place.mkdir(parents=True, exist_ok=True)
             argv = process_command(self._service, slot, self._directory)
-        worker.process = JobProcess(self._spawn(argv), self._host, self._clock)
+        # Of a container they stand in its file, and docker needs none.
+        inherited = {} if self._service.image else secrets
+        worker.process = JobProcess(self._spawn(argv, inherited), self._host, self._clock)
         record = {"slot": slot.number, "gpu": slot.gpu, "pid": worker.process.pid}
         files.write_json(place / f"{slot.number}.json", record)
         log.info("worker started", **record, failures=worker.failures)
@@ -180,9 +213,7 @@ class Workers:
         if worker.process is None or (code := worker.process.poll()) is None:
             return
         worker.process = None
-        worker.failures += 1
-        backoff = min(_FIRST_BACKOFF * 2 ** (worker.failures - 1), _LONGEST_BACKOFF)
-        worker.start_at = self._clock.monotonic() + backoff
+        backoff = self._put_off(worker)
         (self._directory / WORKERS_DIR / f"{worker.slot.number}.json").unlink(missing_ok=True)
         self._heart.leave(worker.slot.number)
         level = log.info if self._stopping else log.error

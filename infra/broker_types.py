@@ -1,0 +1,41 @@
+"""Which instance types run which version of RabbitMQ in Amazon MQ, and in which deployment.
+
+Source: Amazon MQ guide, "Managing Amazon MQ for RabbitMQ engine versions" (4.2 on mq.m7g only; 3.13 on mq.t3,
+mq.m5 and mq.m7g) and the tables of "Sizing guidelines" (sizes), read on 22 November 2026. AWS adds to it:
+``gpu-spot preflight`` asks ``DescribeBrokerInstanceOptions``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+EngineVersion = Literal["3.13", "4.2"]
+Deployment = Literal["single", "cluster"]
+
+MODES: Final[Mapping[Deployment, str]] = {"single": "SINGLE_INSTANCE", "cluster": "CLUSTER_MULTI_AZ"}
+"""AWS's names of the deployments."""
+
+_ALONE: Final = ("mq.t3.micro",)
+_M5: Final = tuple(f"mq.m5.{size}" for size in ("large", "xlarge", "2xlarge", "4xlarge"))
+_M7G: Final = tuple(
+    f"mq.m7g.{size}"
+    for size in ("medium", "large", "xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge")
+)
+
+TYPES: Final[Mapping[tuple[EngineVersion, Deployment], tuple[str, ...]]] = {
+    ("3.13", "single"): (*_ALONE, *_M5, *_M7G),
+    ("3.13", "cluster"): (*_M5, *_M7G),
+    ("4.2", "single"): _M7G,
+    ("4.2", "cluster"): _M7G,
+}
+
+
+def check(version: EngineVersion, deployment: Deployment, instance_type: str) -> None:
+    """Raise ``ValueError`` for an instance type that does not run this version in this deployment."""
+    allowed = TYPES[version, deployment]
+    if instance_type not in allowed:
+        raise ValueError(
+            f"{instance_type!r} for RabbitMQ {version}, deployment {deployment!r}, "
+            f"allowed: {', '.join(allowed)}"
+        )

@@ -1,0 +1,1 @@
+"""What services' workers read from."""

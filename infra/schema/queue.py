@@ -1,0 +1,136 @@
+"""The shape of ``services[].queue``: a RabbitMQ broker of the stack's own, or one that is there."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from infra import broker_types
+from infra.broker_types import Deployment, EngineVersion
+from infra.schema.base import Model
+from userdata.agent.config import limits
+
+Caller: TypeAlias = Annotated[
+    str, Field(pattern=r"^(sg-[0-9a-f]{8,17}|[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})$")
+]
+"""Who may reach the broker: a security group, or a network."""
+
+
+class Maintenance(Model):
+    """When AWS may restart the broker for a patch or a change of its own: a day and a time, UTC."""
+
+    day: Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"] = "sunday"
+    time: Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "03:00"
+
+
+class OwnBroker(NamedTuple):
+    """A broker that the stack declares: the settings of a ``Queue`` without ``existing``, all there."""
+
+    engine_version: EngineVersion
+    deployment: Deployment
+    instance_type: str
+    callers: tuple[str, ...]
+    maintenance: Maintenance
+
+
+class ExistingBroker(Model):
+    """A broker that is there: ``secret`` names the secret with its URL, ``amqps://user:password@host:port``."""
+
+    secret: limits.SecretName
+
+
+class Queue(Model):
+    """The queue that a service's workers read, as ``spot_work`` declares it.
+
+    ``name`` is the service's where it is left out; ``tries`` and ``most`` are ``spot_work``'s: how often a
+    task may be begun, and how many may wait (0: no limit).
+
+    With ``existing`` nothing is declared. Else the stack has a broker of Amazon MQ: private, reached by the
+    workers and by ``callers``. A cluster has three nodes in as many zones; a single one is away while AWS
+    restarts it.
+    """
+
+    kind: Literal["rabbitmq"]
+    existing: ExistingBroker | None = None
+    name: limits.QueueName | None = None
+    tries: limits.Tries = 20
+    most: limits.MostWaiting = 100_000
+    engine_version: EngineVersion | None = Field(default_factory=lambda given: _unless_existing(given, "4.2"))
+    deployment: Deployment | None = Field(default_factory=lambda given: _unless_existing(given, "single"))
+    instance_type: str | None = None
+    callers: Annotated[tuple[Caller, ...], Field(max_length=20)] = ()
+    maintenance: Maintenance | None = Field(
+        default_factory=lambda given: _unless_existing(given, Maintenance())
+    )
+
+    @property
+    def own(self) -> OwnBroker | None:
+        """The broker that the stack declares for it; None: one that is there."""
+        if self.engine_version and self.deployment and self.instance_type and self.maintenance:
+            return OwnBroker(
+                self.engine_version, self.deployment, self.instance_type, self.callers, self.maintenance
+            )
+        return None
+
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _spoken(cls, kind: object) -> object:
+        if kind == "sqs":
+            raise ValueError("'sqs' has no workers here: spot_work speaks RabbitMQ, allowed: 'rabbitmq'")
+        return kind
+
+    @field_validator("name")
+    @classmethod
+    def _not_the_brokers(cls, name: str | None) -> str | None:
+        if name is not None and name.startswith("amq."):
+            raise ValueError(
+                f"{name!r} is a name of the broker's own, allowed: names without 'amq.' in front"
+            )
+        return name
+
+    @field_validator("engine_version", "deployment", "instance_type", "callers", "maintenance")
+    @classmethod
+    def _of_an_own_broker(cls, given: Any, info: ValidationInfo) -> Any:
+        if given not in (None, ()) and info.data.get("existing") is not None:
+            shown = given.model_dump() if isinstance(given, Maintenance) else given
+            raise ValueError(f"{shown!r} beside existing, allowed: for a broker of the stack's own")
+        return given
+
+    @field_validator("instance_type")
+    @classmethod
+    def _runs_it(cls, kind: str | None, info: ValidationInfo) -> str | None:
+        if info.data.get("existing", "") is not None:
+            return kind
+        if kind is None:
+            raise ValueError("missing, allowed: such as 'mq.m7g.large' ('mq.m7g.medium' for tests)")
+        version, deployment = info.data.get("engine_version"), info.data.get("deployment")
+        if version is not None and deployment is not None:
+            broker_types.check(version, deployment, kind)
+        return kind
+
+    @field_validator("callers")
+    @classmethod
+    def _networks(cls, callers: tuple[str, ...]) -> tuple[str, ...]:
+        for caller in callers:
+            if callers.count(caller) > 1:
+                raise ValueError(f"{caller} stands twice, allowed: each caller once")
+            if not caller.startswith("sg-"):
+                _check_network(caller)
+        return callers
+
+
+def _unless_existing(given: dict[str, Any], value: Any) -> Any:
+    return None if given.get("existing") else value
+
+
+def _check_network(cidr: str) -> None:
+    try:
+        network = ipaddress.IPv4Network(cidr)
+    except ValueError as error:
+        raise ValueError(f"not an IPv4 network ({error}), allowed: such as 10.30.0.0/16") from None
+    if not network.is_private:
+        raise ValueError(
+            f"{cidr} is not for private use, and the broker is private, allowed: private networks"
+        )

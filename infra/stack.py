@@ -14,6 +14,7 @@ from infra.components.capacity.capacity_group import CapacityGroup
 from infra.components.control.controller import Controller, ControllerArgs
 from infra.components.control.state import State, StateArgs
 from infra.components.identity.previews import Previews, PreviewsArgs
+from infra.components.monitoring.broker_alarms import WatchedBroker
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
 from infra.components.monitoring.tensorboard import TensorBoard, TensorBoardArgs
 from infra.components.network.network import Network, NetworkArgs
@@ -86,7 +87,9 @@ def declare() -> None:
     deadlines = {job.name for job in settings.jobs if job.deadline}
     monitoring = Monitoring(
         scope.name("monitoring"),
-        MonitoringArgs(scope, settings.monitoring, kept, jobs, deadlines, controller),
+        MonitoringArgs(
+            scope, settings.monitoring, kept, jobs, deadlines, controller, _watched(settings, brokers)
+        ),
     )
     _tensorboard(settings, scope, network, storage)
     _export(scope, network, state, groups, controller, monitoring)
@@ -164,6 +167,15 @@ def _queues(settings: Settings, brokers: dict[str, Broker]) -> dict[str, pulumi.
         if service.queue is not None and service.queue.existing is not None:
             queues[service.name] = service.queue.existing.secret
     return queues
+
+
+def _watched(settings: Settings, brokers: dict[str, Broker]) -> list[WatchedBroker]:
+    """Return what the alarms must know of the brokers."""
+    return [
+        WatchedBroker(service.name, brokers[service.name].name, service.queue.most)
+        for service in settings.services
+        if service.queue is not None and service.name in brokers
+    ]
 
 
 def _export(

@@ -42,6 +42,12 @@ _MORE: dict[str, Any] = {
             "name": "inference",
             "capacity": {"kind": "mixed-asg", **_NEEDS},
             "image": training.IMAGE,
+            "queue": {
+                "kind": "rabbitmq",
+                "instanceType": "mq.m7g.large",
+                "deployment": "cluster",
+                "callers": ["10.30.0.0/16", "sg-0123456789abcdef0"],
+            },
             "datasets": [{"snapshot": "snap-0123456789abcdef0", "path": "/data/coco"}],
         },
         {"name": "batch", "capacity": {"kind": "spot-fleet", **_NEEDS}},

@@ -103,8 +103,19 @@ def _budget(inputs: Inputs) -> Properties:
 
 
 def _alarm(inputs: Inputs) -> Properties:
-    dimensions = inputs.pop("dimensions")
-    return {"Dimensions": [{"Name": name, "Value": value} for name, value in sorted(dimensions.items())]}
+    def listed_names(dimensions: Inputs) -> list[Properties]:
+        return [{"Name": name, "Value": value} for name, value in sorted(dimensions.items())]
+
+    if "metricQueries" not in inputs:
+        return {"Dimensions": listed_names(inputs.pop("dimensions"))}
+    metrics = []
+    for query in map(dict, inputs.pop("metricQueries")):
+        if of := query.pop("metric", None):
+            metric = {"Namespace": of["namespace"], "MetricName": of["metricName"]}
+            metric["Dimensions"] = listed_names(of["dimensions"])
+            query["metricStat"] = {"Metric": metric, "Period": of["period"], "Stat": of["stat"]}
+        metrics.append(pascal(query))
+    return {"Metrics": metrics}
 
 
 def _flow_log(inputs: Inputs) -> Properties:
@@ -146,6 +157,10 @@ def _encryption(inputs: Inputs) -> Properties:
             default["KMSMasterKeyID"] = key
         rules.append({"ServerSideEncryptionByDefault": pascal(default), **pascal(rule)})
     return {"BucketEncryption": {"ServerSideEncryptionConfiguration": rules}}
+
+
+def _broker(inputs: Inputs) -> Properties:
+    return {"EngineType": inputs.pop("engineType").upper()}
 
 
 def _public_access(inputs: Inputs) -> Properties:
@@ -248,6 +263,15 @@ TYPES: Final[dict[str, As | Part]] = {
     ),
     "aws:lambda/eventSourceMapping:EventSourceMapping": As("AWS::Lambda::EventSourceMapping"),
     "aws:lambda/function:Function": As("AWS::Lambda::Function", "FunctionName", shape=_function),
+    "aws:mq/broker:Broker": As(
+        "AWS::AmazonMQ::Broker", "BrokerName", ours=("applyImmediately",), shape=_broker
+    ),
+    "aws:secretsmanager/secret:Secret": As("AWS::SecretsManager::Secret", "Name"),
+    "aws:secretsmanager/secretVersion:SecretVersion": Part(
+        "aws:secretsmanager/secret:Secret",
+        "secretId",
+        lambda inputs: {"SecretString": inputs["secretString"]},
+    ),
     BUCKET: As("AWS::S3::Bucket", "BucketName", ours=("forceDestroy",)),
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration": Part(BUCKET, "bucket", _lifecycle),
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": Part(

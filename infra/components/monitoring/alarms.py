@@ -22,7 +22,8 @@ _Inputs = Mapping[str, pulumi.Input[str]]
 class AlarmSpec:
     """One alarm: ``statistic`` of a metric at or above ``at_least`` in ``needed`` of ``periods`` periods.
 
-    ``period`` is in seconds. ``silence`` says what no data means.
+    ``period`` is in seconds. ``silence`` says what no data means. With ``other``, a second metric of the same
+    dimensions, ``expression`` (metric math) makes one number of ``value`` and ``other``, which counts then.
     """
 
     name: str
@@ -37,6 +38,8 @@ class AlarmSpec:
     needed: int = 1
     silence: Literal["breaching", "notBreaching"] = "notBreaching"
     below: bool = False
+    other: str = ""
+    expression: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,10 @@ class Watched:
 
 @dataclass(frozen=True)
 class AlarmsArgs:
-    """``queue`` and ``dead_letters`` are names, ``service`` is what the function calls itself in metrics."""
+    """``queue`` and ``dead_letters`` are names, ``service`` is what the function calls itself in metrics.
+
+    ``more`` are alarms of other things.
+    """
 
     scope: Scope
     topic_arn: pulumi.Input[str]
@@ -68,6 +74,7 @@ class AlarmsArgs:
     service: str
     queue: pulumi.Input[str]
     dead_letters: pulumi.Input[str]
+    more: tuple[AlarmSpec, ...] = ()
 
 
 class Alarms(pulumi.ComponentResource):
@@ -82,17 +89,18 @@ class Alarms(pulumi.ComponentResource):
         self.register_outputs({})
 
     def _alarm(self, args: AlarmsArgs, alarm: AlarmSpec) -> aws.cloudwatch.MetricAlarm:
-        name = args.scope.name(alarm.name)
+        name, alone = args.scope.name(alarm.name), not alarm.other
         return aws.cloudwatch.MetricAlarm(
             name,
             alarm_description=alarm.says,
-            namespace=alarm.namespace,
-            metric_name=alarm.metric,
-            dimensions=alarm.dimensions,
-            statistic=alarm.statistic,
+            namespace=alarm.namespace if alone else None,
+            metric_name=alarm.metric if alone else None,
+            dimensions=alarm.dimensions if alone else None,
+            statistic=alarm.statistic if alone else None,
+            metric_queries=None if alone else list(_queries(alarm)),
             comparison_operator="LessThanThreshold" if alarm.below else "GreaterThanOrEqualToThreshold",
             threshold=alarm.at_least,
-            period=alarm.period,
+            period=alarm.period if alone else None,
             evaluation_periods=alarm.periods,
             datapoints_to_alarm=alarm.needed,
             treat_missing_data=alarm.silence,
@@ -103,8 +111,26 @@ class Alarms(pulumi.ComponentResource):
         )
 
 
+def _queries(alarm: AlarmSpec) -> Iterator[aws.cloudwatch.MetricAlarmMetricQueryArgs]:
+    for name, metric in (("value", alarm.metric), ("other", alarm.other)):
+        yield aws.cloudwatch.MetricAlarmMetricQueryArgs(
+            id=name,
+            metric=aws.cloudwatch.MetricAlarmMetricQueryMetricArgs(
+                namespace=alarm.namespace,
+                metric_name=metric,
+                dimensions=alarm.dimensions,
+                stat=alarm.statistic,
+                period=alarm.period,
+            ),
+        )
+    yield aws.cloudwatch.MetricAlarmMetricQueryArgs(
+        id="result", expression=alarm.expression, label=alarm.name, return_data=True
+    )
+
+
 def alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
     """Yield all alarms of a stack."""
+    yield from args.more
     yield from _of_function(args.function)
     yield from _of_queues(args)
     for group in args.groups:

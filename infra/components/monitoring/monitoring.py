@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
@@ -10,8 +10,9 @@ import pulumi_aws as aws
 
 from infra import schema
 from infra.components.control.controller import SERVICE, Controller
-from infra.components.monitoring import dashboard
+from infra.components.monitoring import broker_alarms, dashboard
 from infra.components.monitoring.alarms import Alarms, AlarmsArgs, Watched
+from infra.components.monitoring.broker_alarms import WatchedBroker
 from infra.iam import statements
 from infra.scope import Scope
 from lambdas.core import names
@@ -30,6 +31,7 @@ class MonitoringArgs:
     jobs: Mapping[str, bool]
     deadlines: Collection[str]
     controller: Controller
+    brokers: Sequence[WatchedBroker] = ()
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -68,6 +70,7 @@ class Monitoring(pulumi.ComponentResource):
                 service=SERVICE,
                 queue=controller.wake_ups.queue_name,
                 dead_letters=controller.wake_ups.dead_letter_name,
+                more=tuple(spec for broker in args.brokers for spec in broker_alarms.alarms(broker)),
             ),
             self._child,
         )

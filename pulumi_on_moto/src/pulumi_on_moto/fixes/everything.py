@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
+from pulumi_on_moto.fixes.brokers import BROKERS
 from pulumi_on_moto.fixes.buckets import PLAIN_TEXT
 from pulumi_on_moto.fixes.capacity_reservations import CAPACITY_RESERVATIONS
 from pulumi_on_moto.fixes.event_sources import POLLING
@@ -24,6 +25,7 @@ from pulumi_on_moto.fixes.groups.warm_pool import WARM_POOL
 from pulumi_on_moto.fixes.invocations import INVOKE
 from pulumi_on_moto.fixes.parameters import PARAMETERS
 from pulumi_on_moto.fixes.put_events import PUT_EVENTS
+from pulumi_on_moto.fixes.secrets import LABELS
 from pulumi_on_moto.fixes.speedups.accounts import ACCOUNT
 from pulumi_on_moto.fixes.speedups.answers import ANSWERS
 from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
@@ -61,6 +63,8 @@ FIXES: Final[tuple[Fix, ...]] = (
     HISTORY,
     SPOT_PRICES,
     CAPACITY_RESERVATIONS,
+    BROKERS,
+    LABELS,
 )
 SPEED_UPS: Final[tuple[Patch, ...]] = (
     ACCOUNT,

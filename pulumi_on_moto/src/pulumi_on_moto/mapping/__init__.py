@@ -6,12 +6,14 @@ from typing import Final
 
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import (
+    brokers,
     compute,
     fleet,
     identity,
     messaging,
     monitoring,
     network,
+    secrets,
     serverless,
     storage,
 )
@@ -23,6 +25,8 @@ SPECS: Final[dict[str, Spec]] = {
     **compute.SPECS,
     **fleet.SPECS,
     **messaging.SPECS,
+    **brokers.SPECS,
+    **secrets.SPECS,
     **serverless.SPECS,
     **storage.SPECS,
     **monitoring.SPECS,

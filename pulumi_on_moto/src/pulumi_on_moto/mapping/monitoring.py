@@ -14,6 +14,23 @@ def _dimensions(draft: Draft) -> None:
         draft.put(Dimensions=[{"Name": name, "Value": value} for name, value in dimensions.items()])
 
 
+def _alarm(draft: Draft) -> None:
+    _dimensions(draft)
+    queries = draft.take("metricQueries")
+    if queries:
+        draft.put(Metrics=[_query(draft, dict(one)) for one in queries])
+
+
+def _query(draft: Draft, query: dict[str, Any]) -> Any:
+    """Return a query in AWS's shape: its metric stands one step deeper there, with listed dimensions."""
+    if metric := query.pop("metric", None):
+        given = dict(metric)
+        dimensions = [{"name": k, "value": v} for k, v in (given.pop("dimensions", None) or {}).items()]
+        name = {"namespace": given.pop("namespace", None), "metricName": given.pop("metricName")}
+        query["metricStat"] = {**given, "metric": {**name, "dimensions": dimensions}}
+    return draft.matched("cloudwatch", "PutMetricAlarm", query, "metricQueries", "Metrics", "[]")
+
+
 def _budget(draft: Draft) -> None:
     limit = {"Amount": str(draft.need("limitAmount")), "Unit": draft.need("limitUnit")}
     budget: dict[str, Any] = {
@@ -51,7 +68,7 @@ SPECS: dict[str, Spec] = {
         rename={"name": "AlarmName", "alarmDescription": "AlarmDescription"},
         autoname="name",
         tags="list",
-        shape=_dimensions,
+        shape=_alarm,
         outputs=lambda made: {"arn": made.arn("cloudwatch", f"alarm:{made.id}")},
     ),
     "aws:cloudwatch/dashboard:Dashboard": Spec(

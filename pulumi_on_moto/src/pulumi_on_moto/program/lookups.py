@@ -13,6 +13,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.elastic_block_store import Snapshot
 
 from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.mapping.shapes import convert
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 LookupAnswer = dict[str, Any]
@@ -42,6 +43,7 @@ class Lookups:
             "aws:ec2/getVpcEndpointService:getVpcEndpointService": self._endpoint_service,
             "aws:ebs/getSnapshot:getSnapshot": self._snapshot,
             "aws:ec2/getVpcs:getVpcs": self._vpcs,
+            "aws:secretsmanager/getRandomPassword:getRandomPassword": self._password,
         }
 
     def __call__(self, token: str, args: Mapping[str, Any]) -> LookupAnswer:
@@ -118,6 +120,14 @@ class Lookups:
             "region": self._clients.region,
             **_echo(args),
         }
+
+    def _password(self, args: Mapping[str, Any]) -> LookupAnswer:
+        """Draw a password: another one at each run, as on AWS."""
+        client = self._clients("secretsmanager")
+        shape = client.meta.service_model.operation_model("GetRandomPassword").input_shape
+        given = {key: value for key, value in _echo(args).items() if key != "region"}
+        drawn = client.get_random_password(**convert(given, shape, "a password"))
+        return {**_echo(args), "randomPassword": drawn["RandomPassword"], "region": self._clients.region}
 
     def _vpcs(self, args: Mapping[str, Any]) -> LookupAnswer:
         filters = [{"Name": one["name"], "Values": one["values"]} for one in args.get("filters") or []]

@@ -1,0 +1,43 @@
+"""Message brokers of Amazon MQ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pulumi_on_moto.mapping.base import Draft, Made, Spec
+
+
+def _broker(draft: Draft) -> None:
+    draft.inputs["engineType"] = str(draft.need("engineType")).upper()  # the provider takes any spelling
+    draft.inputs.setdefault("deploymentMode", "SINGLE_INSTANCE")
+    # The provider's own defaults, which it sends.
+    draft.inputs.setdefault("autoMinorVersionUpgrade", False)
+    draft.inputs.setdefault("publiclyAccessible", False)
+
+
+def _outputs(made: Made) -> dict[str, Any]:
+    broker = made.clients("mq").describe_broker(BrokerId=made.id)
+    seen: dict[str, Any] = {
+        "arn": made.find("BrokerArn"),
+        "instances": [
+            {"consoleUrl": one["ConsoleURL"], "endpoints": one["Endpoints"]}
+            for one in broker["BrokerInstances"]
+        ],
+    }
+    if broker["EngineType"] == "RABBITMQ":
+        # AWS tells no users of RabbitMQ, and the provider shows what AWS tells.
+        seen["users"] = []
+    return seen
+
+
+SPECS: dict[str, Spec] = {
+    "aws:mq/broker:Broker": Spec(
+        "mq.create_broker",
+        "BrokerId",
+        autoname="brokerName",
+        tags="map",
+        shape=_broker,
+        outputs=_outputs,
+        no_effect={"applyImmediately": "says when changes come into effect, and nothing changes here"},
+    ),
+}

@@ -2,44 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
 
 import pulumi
-import pulumi_aws as aws
 
+from infra.components.monitoring.alarm import FIVE_MINUTES, MINUTE, AlarmSpec, Inputs, declare
 from infra.scope import Scope
 from lambdas.core import names
-
-_MINUTE: Final = 60
-_FIVE_MINUTES: Final = 300
-
-_Inputs = Mapping[str, pulumi.Input[str]]
-
-
-@dataclass(frozen=True)
-class AlarmSpec:
-    """One alarm: ``statistic`` of a metric at or above ``at_least`` in ``needed`` of ``periods`` periods.
-
-    ``period`` is in seconds. ``silence`` says what no data means. With ``other``, a second metric of the same
-    dimensions, ``expression`` (metric math) makes one number of ``value`` and ``other``, which counts then.
-    """
-
-    name: str
-    says: str
-    namespace: str
-    metric: str
-    dimensions: _Inputs
-    statistic: Literal["Average", "Maximum", "Minimum", "Sum"]
-    at_least: int
-    period: int = _MINUTE
-    periods: int = 1
-    needed: int = 1
-    silence: Literal["breaching", "notBreaching"] = "notBreaching"
-    below: bool = False
-    other: str = ""
-    expression: str = ""
 
 
 @dataclass(frozen=True)
@@ -85,47 +55,8 @@ class Alarms(pulumi.ComponentResource):
     def __init__(self, name: str, args: AlarmsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the alarms."""
         super().__init__("gpu-spot:infra:Alarms", name, None, opts)
-        self.arns = [self._alarm(args, alarm).arn for alarm in alarms(args)]
+        self.arns = [declare(args.scope, args.topic_arn, alarm, self).arn for alarm in alarms(args)]
         self.register_outputs({})
-
-    def _alarm(self, args: AlarmsArgs, alarm: AlarmSpec) -> aws.cloudwatch.MetricAlarm:
-        name, alone = args.scope.name(alarm.name), not alarm.other
-        return aws.cloudwatch.MetricAlarm(
-            name,
-            alarm_description=alarm.says,
-            namespace=alarm.namespace if alone else None,
-            metric_name=alarm.metric if alone else None,
-            dimensions=alarm.dimensions if alone else None,
-            statistic=alarm.statistic if alone else None,
-            metric_queries=None if alone else list(_queries(alarm)),
-            comparison_operator="LessThanThreshold" if alarm.below else "GreaterThanOrEqualToThreshold",
-            threshold=alarm.at_least,
-            period=alarm.period if alone else None,
-            evaluation_periods=alarm.periods,
-            datapoints_to_alarm=alarm.needed,
-            treat_missing_data=alarm.silence,
-            alarm_actions=[args.topic_arn],
-            ok_actions=[args.topic_arn],
-            tags=args.scope.tags(name),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-
-
-def _queries(alarm: AlarmSpec) -> Iterator[aws.cloudwatch.MetricAlarmMetricQueryArgs]:
-    for name, metric in (("value", alarm.metric), ("other", alarm.other)):
-        yield aws.cloudwatch.MetricAlarmMetricQueryArgs(
-            id=name,
-            metric=aws.cloudwatch.MetricAlarmMetricQueryMetricArgs(
-                namespace=alarm.namespace,
-                metric_name=metric,
-                dimensions=alarm.dimensions,
-                stat=alarm.statistic,
-                period=alarm.period,
-            ),
-        )
-    yield aws.cloudwatch.MetricAlarmMetricQueryArgs(
-        id="result", expression=alarm.expression, label=alarm.name, return_data=True
-    )
 
 
 def alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
@@ -153,7 +84,7 @@ def _of_function(function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
         of,
         "Sum",
         at_least=1,
-        period=_FIVE_MINUTES,
+        period=FIVE_MINUTES,
         silence="breaching",
         below=True,
     )
@@ -202,7 +133,7 @@ def _of_queues(args: AlarmsArgs) -> Iterator[AlarmSpec]:
     )
 
 
-def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
+def _of_group(stack: str, group: Watched, of: Inputs) -> Iterator[AlarmSpec]:
     of_instances = {"group": group.name, "stack": stack}
     yield AlarmSpec(
         f"{group.name}-shortage",
@@ -215,7 +146,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
         periods=group.shortage_minutes,
         needed=group.shortage_minutes,
     )
-    periods = group.on_demand_minutes * _MINUTE // _FIVE_MINUTES
+    periods = group.on_demand_minutes * MINUTE // FIVE_MINUTES
     yield AlarmSpec(
         f"{group.name}-on-demand",
         f"{group.name} pays for more than {group.on_demand_ceiling} on-demand instances "
@@ -225,7 +156,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
         of,
         "Minimum",
         at_least=group.on_demand_ceiling + 1,
-        period=_FIVE_MINUTES,
+        period=FIVE_MINUTES,
         periods=periods,
         needed=periods,
     )
@@ -249,7 +180,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
         of,
         "Maximum",
         at_least=1,
-        period=_FIVE_MINUTES,
+        period=FIVE_MINUTES,
     )
     if group.has_deadline:
         yield AlarmSpec(
@@ -282,7 +213,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
         of_instances,
         "Sum",
         at_least=1,
-        period=_FIVE_MINUTES,
+        period=FIVE_MINUTES,
     )
     if group.is_nvidia:
         yield AlarmSpec(
@@ -313,7 +244,7 @@ def _of_group(stack: str, group: Watched, of: _Inputs) -> Iterator[AlarmSpec]:
     )
 
 
-def _of_job(name: str, of: _Inputs) -> Iterator[AlarmSpec]:
+def _of_job(name: str, of: Inputs) -> Iterator[AlarmSpec]:
     """Yield what the node agent rings for, once each time.
 
     The job's state itself stands in the job table.
@@ -331,11 +262,11 @@ def _of_job(name: str, of: _Inputs) -> Iterator[AlarmSpec]:
             of,
             "Sum",
             at_least=1,
-            period=_FIVE_MINUTES,
+            period=FIVE_MINUTES,
         )
 
 
-def _volume_full(name: str, of: _Inputs) -> AlarmSpec:
+def _volume_full(name: str, of: Inputs) -> AlarmSpec:
     return AlarmSpec(
         f"{name}-volume-full",
         f"Less than a tenth of {name}'s data volume is free; raise volumeGiB, or delete what nobody reads.",
@@ -344,6 +275,6 @@ def _volume_full(name: str, of: _Inputs) -> AlarmSpec:
         of,
         "Minimum",
         at_least=10,
-        period=_FIVE_MINUTES,
+        period=FIVE_MINUTES,
         below=True,
     )

@@ -12,7 +12,7 @@ from typing import Final
 
 import pulumi
 
-from infra.components.monitoring.alarms import AlarmSpec
+from infra.components.monitoring.alarm import AlarmSpec
 
 _NAMESPACE: Final = "AWS/AmazonMQ"
 _FULL: Final = 0.8
@@ -61,8 +61,8 @@ def alarms(broker: WatchedBroker) -> Iterator[AlarmSpec]:
     if broker.most:
         yield AlarmSpec(
             f"{name}-deep",
-            f"More than {_FULL:.0%} of the {broker.most} tasks that may wait for {broker.service} do; when all "
-            "do, new ones are refused.",
+            f"{_FULL:.0%} of the {broker.most} tasks that may wait for {broker.service} do; when all do, new "
+            "ones are refused.",
             _NAMESPACE,
             "MessageReadyCount",
             of,
@@ -73,8 +73,8 @@ def alarms(broker: WatchedBroker) -> Iterator[AlarmSpec]:
         )
     yield AlarmSpec(
         f"{name}-memory",
-        f"The broker of {broker.service} uses {_FULL:.0%} of the memory that it may; above that it blocks who "
-        "sends.",
+        f"The broker of {broker.service} uses {_FULL:.0%} of the memory that it may; at all of it, it blocks "
+        "who sends.",
         _NAMESPACE,
         "RabbitMQMemUsed",
         of,

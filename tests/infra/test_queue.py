@@ -1,0 +1,279 @@
+"""A service's queue: a broker of the stack's own that only its own reach, or one that is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.broker_types import TYPES, check
+from infra.components.monitoring.broker_alarms import WatchedBroker, alarms
+from infra.settings import SettingsError, load_settings
+from tests.apart import apart
+from tests.infra import program
+from tests.infra.declared import DEV, Run, variant
+from tests.infra.queues import EXISTING, OWN, stack
+
+NAME = "gpu-spot-dev-inference-mq"
+CALLERS = ["10.30.0.0/16", "sg-0123456789abcdef0"]
+SIGNED = "4dabf18193072939515e22adb298388d"
+"""The key by which Pulumi marks a secret on its way to the engine."""
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return stack(tmp_path_factory.mktemp("own"), {**OWN, "callers": CALLERS})
+
+
+KEY = "arn:aws:kms:us-west-2:123456789012:key/00000000-0000-0000-0000-000000000000"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Of prod, which is protected and has endpoints in place of NAT, with a key and previews."""
+    window = {"day": "friday", "time": "23:59"}
+    return stack(
+        tmp_path_factory.mktemp("cluster"),
+        {**OWN, "deployment": "cluster", "engineVersion": "3.13", "maintenance": window},
+        "prod",
+        kmsKeyArn=KEY,
+        identity={"previews": {"repository": "acme/models"}},
+    )
+
+
+@pytest.fixture(scope="module")
+def existing(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return stack(tmp_path_factory.mktemp("existing"), EXISTING)
+
+
+def by_name(of: Run, kind: str) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in of.declared if one["type"].endswith(f":{kind}") and one["custom"]}
+
+
+def test_the_broker_is_private_kept_up_to_date_and_logs(own: Run) -> None:
+    broker = own.the("Broker", "inference-mq")
+    assert broker["publiclyAccessible"] is False
+    assert broker["autoMinorVersionUpgrade"] is True
+    assert broker["applyImmediately"] is False
+    assert broker["logs"] == {"general": True}
+    assert (broker["engineType"], broker["engineVersion"]) == ("RabbitMQ", "4.2")
+    assert broker["deploymentMode"] == "SINGLE_INSTANCE"
+    assert broker["subnetIds"] == ["gpu-spot-dev-private-us-west-2a-id"]
+    window = {"dayOfWeek": "SUNDAY", "timeOfDay": "03:00", "timeZone": "UTC"}
+    assert broker["maintenanceWindowStartTime"] == window
+
+
+def test_a_cluster_is_in_three_zones(cluster: Run) -> None:
+    broker = cluster.the("Broker", "inference-mq")
+    zones = [f"gpu-spot-prod-private-us-west-2{letter}-id" for letter in "abc"]  # of four
+    assert (broker["deploymentMode"], broker["subnetIds"]) == ("CLUSTER_MULTI_AZ", zones)
+    assert broker["engineVersion"] == "3.13"
+    assert broker["maintenanceWindowStartTime"]["dayOfWeek"] == "FRIDAY"
+
+
+def test_only_workers_and_callers_reach_it_on_two_ports(own: Run) -> None:
+    rules = [one for name, one in own.of("SecurityGroupIngressRule").items() if name.startswith(NAME)]
+    assert all(one["securityGroupId"] == f"{NAME}-id" and one["fromPort"] == one["toPort"] for one in rules)
+    who = {
+        (one.get("referencedSecurityGroupId") or one["cidrIpv4"], one["ipProtocol"], int(one["fromPort"]))
+        for one in rules
+    }
+    sources = ("gpu-spot-dev-workers-id", *CALLERS)
+    assert who == {(source, "tcp", port) for source in sources for port in (443, 5671)}
+    assert len(rules) == len(who)
+    assert own.the("Broker", "inference-mq")["securityGroups"] == [f"{NAME}-id"]
+    assert not [name for name in own.of("SecurityGroupEgressRule") if name.startswith(NAME)]
+
+
+def test_the_password_is_drawn_once_and_comes_from_the_secret(own: Run) -> None:
+    """AWS tells no users of RabbitMQ, so the provider forgets them: the broker cannot keep it."""
+    versions = by_name(own, "SecretVersion")
+    password, url = versions[f"{NAME}-password"], versions[f"{NAME}-url"]
+    assert "secretString" in password["ignore_changes"]
+    assert "secretString" not in url["ignore_changes"]  # a new broker has a new address
+    [broker] = by_name(own, "Broker").values()
+    assert set(broker["ignore_changes"]) == {"users", "subnetIds"}
+    assert broker["inputs"]["users"]["value"] == [{"username": "gpu-spot", "password": "drawn"}]
+    assert url["inputs"]["secretString"]["value"] == "amqps://gpu-spot:drawn@b-1.mq.example.com:5671"
+
+
+def test_no_version_is_left_without_a_label_and_rotation_is_left_alone(own: Run) -> None:
+    versions = by_name(own, "SecretVersion")
+    assert {
+        name.rpartition("-")[2]: set(one["inputs"]["versionStages"]) for name, one in versions.items()
+    } == {
+        "password": {"PASSWORD"},
+        "url": {"AWSCURRENT", "URL"},
+    }
+    assert all("versionStages" in one["ignore_changes"] for one in versions.values())
+
+
+def test_the_password_is_a_secret_wherever_it_stands(own: Run) -> None:
+    """What is marked so the engine encrypts in its state and hides in a preview."""
+
+    def plain(value: Any) -> str:
+        if isinstance(value, dict):
+            return "" if SIGNED in value else " ".join(map(plain, value.values()))
+        return " ".join(map(plain, value)) if isinstance(value, list) else str(value)
+
+    for one in own.declared:
+        assert "drawn" not in plain(one["inputs"]), one["name"]
+    assert "drawn" not in json.dumps(own.exports)
+
+
+def test_what_holds_data_is_protected(cluster: Run) -> None:
+    for kind in ("Broker", "Secret"):
+        assert [one["protect"] for one in by_name(cluster, kind).values()] == [True], kind
+
+
+@pytest.mark.parametrize(("which", "secret"), [("own", NAME), ("existing", "queues/ocr")])
+def test_workers_are_told_by_a_secret_that_their_role_alone_may_read(
+    which: str, secret: str, request: pytest.FixtureRequest
+) -> None:
+    of: Run = request.getfixturevalue(which)
+    for side in ("primary", "fallback"):
+        told = of.agent(f"inference-{side}")["service"]["queue"]
+        assert told == {"secret": secret, "name": "inference"}
+    policy = json.loads(of.the("RolePolicy", "inference-instance")["policy"])
+    granted = [one for one in policy["Statement"] if "secretsmanager:GetSecretValue" in one["Action"]]
+    account = "arn:aws:secretsmanager:us-west-2:123456789012:secret"
+    assert [one["Resource"] for one in granted] == [[f"{account}:{secret}-??????"]]
+
+
+def test_an_existing_broker_is_not_made(existing: Run) -> None:
+    kinds = {one["type"].rpartition(":")[2] for one in existing.declared}
+    assert not kinds & {"Broker", "Secret", "SecretVersion"}
+    assert "queues" not in existing.exports
+    assert not [name for name in existing.of("MetricAlarm") if "-queue-" in name]
+
+
+def test_how_the_queue_is_declared_reaches_the_workers(tmp_path: Path) -> None:
+    told = stack(tmp_path, {**EXISTING, "name": "pages", "tries": 3, "most": 0})
+    assert told.agent("inference-primary")["service"]["queue"] == {
+        "secret": "queues/ocr",
+        "name": "pages",
+        "tries": 3,
+        "most": 0,
+    }
+
+
+def test_the_secret_is_under_the_stacks_key_and_the_role_may_use_it(cluster: Run) -> None:
+    assert cluster.the("Secret", "inference-mq")["kmsKeyId"] == KEY
+    statements = json.loads(cluster.the("RolePolicy", "inference-instance")["policy"])["Statement"]
+    [use] = [one for one in statements if one["Sid"] == "UseKey"]
+    assert "secretsmanager.us-west-2.amazonaws.com*" in use["Condition"]["StringLike"]["kms:ViaService"]
+
+
+def test_without_a_way_out_there_is_an_endpoint_for_the_secret(cluster: Run) -> None:
+    assert "gpu-spot-prod-endpoint-secretsmanager" in cluster.of("VpcEndpoint")
+
+
+def test_whoever_previews_may_draw_a_password(cluster: Run) -> None:
+    policy = json.loads(cluster.the("RolePolicy", "previews")["policy"])
+    assert ["secretsmanager:GetRandomPassword"] in [one["Action"] for one in policy["Statement"]]
+
+
+def test_alarms_ask_for_metrics_of_this_broker(own: Run) -> None:
+    found = {name.rpartition("-")[2]: one for name, one in own.of("MetricAlarm").items() if "-queue-" in name}
+    assert found.keys() == {"deep", "disk", "down", "memory", "unread"}
+    of = {"Broker": f"{NAME}-0123456"}
+    assert found["deep"]["dimensions"] == found["down"]["dimensions"] == of
+    assert (found["deep"]["metricName"], found["deep"]["threshold"]) == ("MessageReadyCount", 80_000)
+    # Silence alone rings: no number of connections is below none.
+    down = found["down"]
+    assert (down["treatMissingData"], down["threshold"]) == ("breaching", 0)
+    assert down["comparisonOperator"] == "LessThanThreshold"
+    asked = {
+        name: [query["metric"]["metricName"] for query in one["metricQueries"] if "metric" in query]
+        for name, one in found.items()
+        if "metricQueries" in one
+    }
+    assert asked == {
+        "disk": ["RabbitMQDiskFree", "RabbitMQDiskFreeLimit"],
+        "memory": ["RabbitMQMemUsed", "RabbitMQMemLimit"],
+        "unread": ["ConsumerCount", "MessageReadyCount"],
+    }
+    for name in asked:
+        *parts, result = found[name]["metricQueries"]
+        assert all(query["metric"]["dimensions"] == of for query in parts)
+        assert result["returnData"] is True
+        assert {"value", "other"} >= {query["id"] for query in parts}
+
+
+def test_a_queue_without_a_limit_has_no_alarm_for_it() -> None:
+    assert "ocr-queue-deep" not in {one.name for one in alarms(WatchedBroker("ocr", "b", 0))}
+    assert "ocr-queue-deep" in {one.name for one in alarms(WatchedBroker("ocr", "b", 1))}
+
+
+def test_every_pair_in_the_table_is_allowed_and_no_other() -> None:
+    every = {kind for kinds in TYPES.values() for kind in kinds}
+    for (version, deployment), allowed in TYPES.items():
+        for kind in sorted(every):
+            if kind in allowed:
+                check(version, deployment, kind)
+            else:
+                with pytest.raises(ValueError, match=rf"'{kind}' for RabbitMQ {version}"):
+                    check(version, deployment, kind)
+    assert not [kind for kind in TYPES["4.2", "single"] if not kind.startswith("mq.m7g.")]
+
+
+def refusal(queue: dict[str, Any], **service: Any) -> str:
+    """The error of a stack whose service has this queue."""
+    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
+    raw = {
+        "aws:region": "us-west-2",
+        "gpu-spot:network": {"cidr": "10.0.0.0/16", "zones": ["us-west-2a"]},
+        "gpu-spot:services": [
+            {"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue, **service}
+        ],
+    }
+    with pytest.raises(SettingsError) as told:
+        load_settings(raw)
+    return str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("queue", "key", "says"),
+    [
+        (
+            {**OWN, "kind": "sqs"},
+            "kind",
+            "'sqs' has no workers here: spot_work speaks RabbitMQ, allowed: 'rabbitmq'",
+        ),
+        ({"kind": "rabbitmq"}, "instanceType", "missing, allowed: such as 'mq.m7g.large'"),
+        ({**OWN, "instanceType": "mq.m5.large"}, "instanceType", "'mq.m5.large' for RabbitMQ 4.2"),
+        ({**OWN, "engineVersion": "3.12"}, "engineVersion", "allowed: '3.13' or '4.2'"),
+        (
+            {**OWN, "engineVersion": "3.13", "deployment": "cluster", "instanceType": "mq.t3.micro"},
+            "instanceType",
+            "'mq.t3.micro' for RabbitMQ 3.13, deployment 'cluster'",
+        ),
+        ({**EXISTING, "instanceType": "mq.m7g.large"}, "instanceType", "beside existing"),
+        ({**EXISTING, "maintenance": {}}, "maintenance", "beside existing"),
+        ({**EXISTING, "callers": ["10.0.0.0/8"]}, "callers", "beside existing"),
+        ({**OWN, "callers": ["10.0.0.1/8"]}, "callers", "not an IPv4 network"),
+        ({**OWN, "callers": ["0.0.0.0/0"]}, "callers", "not for private use"),
+        ({**OWN, "callers": ["10.0.0.0/8"] * 2}, "callers", "stands twice"),
+        ({**OWN, "name": "amq.ocr"}, "name", "a name of the broker's own"),
+        ({**OWN, "maintenance": {"time": "24:00"}}, "maintenance.time", "24:00"),
+    ],
+)
+def test_a_wrong_queue_is_refused(queue: dict[str, Any], key: str, says: str) -> None:
+    [line] = refusal(queue).splitlines()
+    assert line.startswith(f"gpu-spot:services[0].queue.{key}")
+    assert says in line
+
+
+def test_a_queue_needs_a_reader_and_one_who_tells() -> None:
+    assert "without an image or a command" in refusal(OWN, command=[])
+    assert "beside SPOT_WORK_QUEUE in environment" in refusal(OWN, environment={"SPOT_WORK_QUEUE": "a"})
+
+
+def test_a_name_that_is_too_long_for_a_broker_is_refused(tmp_path: Path) -> None:
+    def change(config: dict[str, Any]) -> None:
+        config["gpu-spot:services"][0] |= {"name": "i" * 24, "command": ["serve"], "queue": OWN}
+
+    error, _ = apart(program.refused, "unknown", "production-europe", variant(tmp_path, change, DEV))
+    assert "allowed: 42 (shorten the name of the stack or the service)" in error

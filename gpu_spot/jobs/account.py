@@ -68,16 +68,16 @@ def _story(story: Story) -> dict[str, Any]:
 
 
 def _chapter(one: Chapter) -> dict[str, Any]:
-    tenure = one.tenure
+    stint = one.stint
     return {
-        "instance": tenure.instance,
-        "type": tenure.instance_type,
-        "zone": tenure.zone,
-        "market": tenure.market,
+        "instance": stint.instance,
+        "type": stint.instance_type,
+        "zone": stint.zone,
+        "market": stint.market,
         "launched": one.launched,
         "began": one.began,
         "started": one.started,
-        "starts": tenure.starts,
+        "starts": stint.starts,
         "until": one.until,
         "ending": one.ending,
         "lost_seconds": one.lost_seconds,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from userdata.agent.aws.tenures import Tenure
+from userdata.agent.aws.stints import Stint
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,17 +22,17 @@ class PriceBook:
     on_demand: Callable[[str], float | None]
     spot: Mapping[tuple[str, str], Sequence[tuple[float, float]]] = field(default_factory=dict)
 
-    def cost(self, tenure: Tenure, begin: float, end: float) -> float | None:
-        """Return what a tenure's instance cost between two times, None where no price is known.
+    def cost(self, stint: Stint, begin: float, end: float) -> float | None:
+        """Return what a stint's instance cost between two times, None where no price is known.
 
         Before the first known price of spot that one counts.
         """
         if end <= begin:
             return 0.0
-        if tenure.market != "spot":
-            hourly = self.on_demand(tenure.instance_type)
+        if stint.market != "spot":
+            hourly = self.on_demand(stint.instance_type)
             return None if hourly is None else hourly * (end - begin) / 3600
-        known = sorted(self.spot.get((tenure.instance_type, tenure.zone), ()))
+        known = sorted(self.spot.get((stint.instance_type, stint.zone), ()))
         if not known:
             return None
         starts = [begin, *(at for at, _ in known[1:])]

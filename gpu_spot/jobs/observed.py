@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lambdas.core.registry_item import Worker
-from userdata.agent.aws.tenures import Tenure
+from userdata.agent.aws.stints import Stint
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class JobRow:
 
 @dataclass(frozen=True, slots=True)
 class JobHost:
-    """An instance of the job's group in EC2. ``is_live``: pending or running; ``market`` as in `Tenure`."""
+    """An instance of the job's group in EC2. ``is_live``: pending or running; ``market`` as in `Stint`."""
 
     instance: str
     instance_type: str
@@ -48,7 +48,7 @@ class JobObserved:
     ``run`` is the revision that the stack asks for, ``finished`` the one that has ended or was stopped;
     ``waits_for`` the dataset that must be prepared before, by the group ``prepared_by``, empty for none;
     ``mode`` what people told the controller. ``steps`` are the steps done and planned by the job's own words,
-    by instance. ``tenures`` are in no order, and not asked for by a mere list.
+    by instance. ``stints`` are in no order, and not asked for by a mere list.
     """
 
     name: str
@@ -62,7 +62,7 @@ class JobObserved:
     row: JobRow = JobRow()
     workers: tuple[Worker, ...] = ()
     hosts: tuple[JobHost, ...] = ()
-    tenures: tuple[Tenure, ...] = ()
+    stints: tuple[Stint, ...] = ()
     steps: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
 
     @property
@@ -77,6 +77,6 @@ class JobObserved:
         return self.row.state if ended else ""
 
     @property
-    def own_tenures(self) -> tuple[Tenure, ...]:
+    def own_stints(self) -> tuple[Stint, ...]:
         """Those of this run, in order of time."""
-        return tuple(sorted((t for t in self.tenures if t.revision == self.run), key=lambda t: t.token))
+        return tuple(sorted((t for t in self.stints if t.revision == self.run), key=lambda t: t.token))

@@ -22,8 +22,8 @@ from lambdas.aws.registry import RegistryReader
 from lambdas.core import group_config, names
 from lambdas.core.group_config import GroupConfig
 from lambdas.core.registry_item import Worker
-from userdata.agent.aws import jobs, tenures
-from userdata.agent.aws.tenures import KEPT, Tenure
+from userdata.agent.aws import jobs, stints
+from userdata.agent.aws.stints import KEPT, Stint
 from userdata.agent.config.names import JOB_KEY, TAG_JOB
 
 Leaves: TypeAlias = Mapping[str, Mapping[str, str]]
@@ -100,7 +100,7 @@ class JobReader:
         return self._known
 
     def all(self) -> list[JobObserved]:
-        """Return every job of the stack, by name, without its tenures.
+        """Return every job of the stack, by name, without its stints.
 
         Calls: one for each ten parameters, one for each hundred jobs, one for each thousand instances, and
         one for each job's workers.
@@ -112,9 +112,9 @@ class JobReader:
         return [self._observed(name, configs[name], leaves, rows, hosts) for name in sorted(configs)]
 
     def one(self, name: str) -> JobObserved:
-        """Return a job with its tenures; raise ``JobError`` where the stack has none of that name.
+        """Return a job with its stints; raise ``JobError`` where the stack has none of that name.
 
-        Calls: as ``all`` for a stack with one job, and one or two for the tenures.
+        Calls: as ``all`` for a stack with one job, and one or two for the stints.
         """
         leaves = self._leaves()
         configs = _jobs(leaves)
@@ -122,7 +122,7 @@ class JobReader:
             has = ", ".join(sorted(configs)) or "no job"
             raise JobError(f"job {name!r}: there is none; the stack has {has}")
         rows = self._rows([name])
-        return self._observed(name, configs[name], leaves, rows, self._hosts(name), self._tenures(name, rows))
+        return self._observed(name, configs[name], leaves, rows, self._hosts(name), self._stints(name, rows))
 
     def listed(self) -> list[JobAccount]:
         """Return the accounts of all jobs, without their stories; calls as ``all``."""
@@ -134,12 +134,12 @@ class JobReader:
         return JobAccount(seen, standing(seen), tell(seen, self.prices(seen)))
 
     def prices(self, seen: JobObserved) -> PriceBook:
-        """Return what instances of a job's tenures cost; calls: one for each thousand prices, ten at most."""
+        """Return what instances of a job's stints cost; calls: one for each thousand prices, ten at most."""
 
         def on_demand(instance_type: str) -> float | None:
             return on_demand_prices.price(instance_type, self._region)
 
-        own = seen.own_tenures
+        own = seen.own_stints
         types = priced_types(own)
         if not types:
             return PriceBook(on_demand)
@@ -183,7 +183,7 @@ class JobReader:
         leaves: Leaves,
         rows: Mapping[str, Mapping[str, Any]],
         hosts: Mapping[str, Sequence[JobHost]],
-        found: Iterable[Tenure] = (),
+        found: Iterable[Stint] = (),
     ) -> JobObserved:
         own = leaves[name]
         prepared = {group: one.get(names.PARAMETER_PREPARED, "") for group, one in leaves.items()}
@@ -203,7 +203,7 @@ class JobReader:
             row=_row(rows.get(name, {}), config.run),
             workers=tuple(workers),
             hosts=tuple(hosts.get(name, ())),
-            tenures=tuple(found),
+            stints=tuple(found),
             steps=dict(_steps(workers)),
         )
 
@@ -211,12 +211,12 @@ class JobReader:
         found = self._items([{JOB_KEY: {"S": name}} for name in sorted(wanted)])
         return {item[JOB_KEY]["S"]: item for item in found}
 
-    def _tenures(self, name: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Tenure]:
+    def _stints(self, name: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Stint]:
         newest = int(rows.get(name, {}).get("token", {"N": "0"})["N"])
         wanted = range(max(1, newest - KEPT + 1), newest + 1)
-        for item in self._items([tenures.key(name, token) for token in wanted]):
+        for item in self._items([stints.key(name, token) for token in wanted]):
             try:
-                told = tenures.parse(item)
+                told = stints.parse(item)
             except ValueError:
                 continue  # what is malformed is left out, as the controller leaves out such workers
             if told.token in wanted:
@@ -305,6 +305,6 @@ def _row(item: Mapping[str, Any], run: str) -> JobRow:
 def _steps(workers: Iterable[Worker]) -> Iterator[tuple[str, tuple[int, int | None]]]:
     """Yield the steps done and planned of the workers that tell them."""
     for one in workers:
-        step, steps = getattr(one, "step", None), getattr(one, "steps", None)
-        if step is not None:
-            yield one.instance, (int(step), None if steps is None else int(steps))
+        told = getattr(one, "progress", None)
+        if told is not None:
+            yield one.instance, (int(told.step), int(told.steps))

@@ -66,7 +66,7 @@ def _at_work(seen: JobObserved, workers: list[Worker]) -> Standing:
 
 
 def _between_hosts(seen: JobObserved) -> Standing:
-    has_run = any(one.starts for one in seen.own_tenures) or (
+    has_run = any(one.starts for one in seen.own_stints) or (
         seen.row.revision == seen.run and seen.row.state == "running"
     )
     coming = [one for one in _fresh(seen) if one.deadline is None]
@@ -74,8 +74,8 @@ def _between_hosts(seen: JobObserved) -> Standing:
     if bringing:
         why = f"{bringing[0].instance} brings its volume"
         return Standing("moving" if has_run else "preparing", why, _host(seen, bringing), bringing[0].since)
-    left = {one.instance for one in seen.own_tenures if one.ended}
-    silent = {one.instance: one for one in seen.own_tenures if not one.ended}
+    left = {one.instance for one in seen.own_stints if one.ended}
+    silent = {one.instance: one for one in seen.own_stints if not one.ended}
     live = [one for one in seen.hosts if one.is_live]
     if not coming and (lost := next((one for one in live if one.instance in silent), None)):
         seconds = seen.now - silent[lost.instance].seen

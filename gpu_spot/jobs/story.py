@@ -9,7 +9,7 @@ from typing import Literal, TypeAlias
 
 from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.observed import JobObserved
-from userdata.agent.aws.tenures import KEPT, Tenure
+from userdata.agent.aws.stints import KEPT, Stint
 from userdata.agent.work.record import EVERY, lost
 
 Ending: TypeAlias = Literal[
@@ -34,7 +34,7 @@ class Chapter:
     no need). ``cost`` is in US dollars, None where no price is known.
     """
 
-    tenure: Tenure
+    stint: Stint
     launched: float
     began: float
     started: float | None
@@ -69,7 +69,7 @@ class Story:
     @property
     def moves(self) -> int:
         """How often it went on in another zone."""
-        return sum(a.tenure.zone != b.tenure.zone for a, b in pairwise(self.chapters))
+        return sum(a.stint.zone != b.stint.zone for a, b in pairwise(self.chapters))
 
     @property
     def worked_seconds(self) -> float:
@@ -99,14 +99,14 @@ class Story:
 
 def tell(seen: JobObserved, prices: PriceBook) -> Story:
     """Return the story of the run that the stack asks for."""
-    parts = _merged(seen.own_tenures)
+    parts = _merged(seen.own_stints)
     chapters = []
     for number, part in enumerate(parts):
         later = next((one for one in parts[number + 1 :] if one.starts), None)
         until = part.stopped or part.seen
         chapters.append(
             Chapter(
-                tenure=part,
+                stint=part,
                 launched=part.launched,
                 began=part.began,
                 started=part.started if part.starts else None,
@@ -119,13 +119,13 @@ def tell(seen: JobObserved, prices: PriceBook) -> Story:
             )
         )
     oldest = max(1, seen.row.token - KEPT + 1)
-    return Story(tuple(chapters), is_cut=oldest > 1 and any(t.token <= oldest for t in seen.own_tenures))
+    return Story(tuple(chapters), is_cut=oldest > 1 and any(t.token <= oldest for t in seen.own_stints))
 
 
-def _merged(tenures: Sequence[Tenure]) -> list[Tenure]:
-    """Return the tenures, those in a row of one instance as one: its agent gave up and began again."""
-    found: list[Tenure] = []
-    for one in tenures:
+def _merged(stints: Sequence[Stint]) -> list[Stint]:
+    """Return the stints, those in a row of one instance as one: its agent gave up and began again."""
+    found: list[Stint] = []
+    for one in stints:
         before = found[-1] if found else None
         if before is None or before.instance != one.instance:
             found.append(one)
@@ -148,7 +148,7 @@ def _merged(tenures: Sequence[Tenure]) -> list[Tenure]:
     return found
 
 
-def _ending(part: Tenure, seen: JobObserved, *, is_last: bool) -> Ending:
+def _ending(part: Stint, seen: JobObserved, *, is_last: bool) -> Ending:
     if part.end in ("done", "failed"):
         return "done" if part.end == "done" else "failed"
     if part.end == "host":
@@ -162,7 +162,7 @@ def _ending(part: Tenure, seen: JobObserved, *, is_last: bool) -> Ending:
     return "loss"
 
 
-def _away(parts: Sequence[Tenure], number: int) -> float | None:
+def _away(parts: Sequence[Stint], number: int) -> float | None:
     part = parts[number]
     later = next((one for one in parts[number + 1 :] if one.starts), None)
     if later is None or not part.starts:
@@ -170,6 +170,6 @@ def _away(parts: Sequence[Tenure], number: int) -> float | None:
     return max(0.0, later.started - (part.stopped or part.seen))
 
 
-def priced_types(tenures: Iterable[Tenure]) -> tuple[str, ...]:
+def priced_types(stints: Iterable[Stint]) -> tuple[str, ...]:
     """Return the instance types of which spot's price is asked for."""
-    return tuple(sorted({one.instance_type for one in tenures if one.market == "spot"}))
+    return tuple(sorted({one.instance_type for one in stints if one.market == "spot"}))

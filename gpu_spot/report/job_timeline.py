@@ -62,8 +62,8 @@ def _parts(story: Story) -> Iterator[tuple[str, float, float, str]]:
     for one in story.chapters:
         if one.started is None:
             continue
-        kind = "spot" if one.tenure.market == "spot" else "on-demand"
-        title = f"{clock(one.started)}, {one.tenure.zone}, {one.tenure.instance_type}, {one.tenure.market}"
+        kind = "spot" if one.stint.market == "spot" else "on-demand"
+        title = f"{clock(one.started)}, {one.stint.zone}, {one.stint.instance_type}, {one.stint.market}"
         yield kind, one.started, one.until, title
         # What restarts on the same instance lost lay somewhere before; it is drawn at the end, too.
         if one.lost_seconds:
@@ -74,7 +74,7 @@ def _row(one: Chapter) -> str:
     when, *cells = row_of(one)
     since = one.began if one.started is None else one.started
     first = f'<td><button class="time" value="{round(1000 * since)}">{when}</button></td>'
-    where = f"<td>{escape(cells[0])}<small>{escape(one.tenure.instance)}</small></td>"
+    where = f"<td>{escape(cells[0])}<small>{escape(one.stint.instance)}</small></td>"
     rest = "".join(
         f"<td>{escape(text)}</td>"
         if number == 3

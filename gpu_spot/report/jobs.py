@@ -85,10 +85,10 @@ def totals(story: Story) -> list[tuple[str, str]]:
 
 def row_of(one: Chapter) -> tuple[str, ...]:
     """Return a chapter in words: when, where, how long, how it ended, lost, away, cost."""
-    tenure = one.tenure
+    stint = one.stint
     return (
         clock(one.began if one.started is None else one.started),
-        f"{tenure.zone} {tenure.instance_type} {tenure.market}".rstrip(),
+        f"{stint.zone} {stint.instance_type} {stint.market}".rstrip(),
         "never started" if one.started is None else span(one.worked_seconds),
         ENDINGS[one.ending],
         span(one.lost_seconds) if one.lost_seconds >= 0.5 else "–",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gpu_spot.jobs.observed import JobHost, JobObserved, JobRow
 from lambdas.core.registry_item import Worker
-from userdata.agent.aws.tenures import Tenure
+from userdata.agent.aws.stints import Stint
 
 NOW: Final = 1_767_614_400.0
 RUN: Final = "a" * 40
@@ -29,9 +29,9 @@ def host(instance: str, *, is_live: bool = True, zone: str = "us-west-2a", marke
     return JobHost(instance, "g6.xlarge", zone, market, NOW - 900, is_live)
 
 
-def tenure(token: int, instance: str, begin: float, until: float, **more: Any) -> Tenure:
+def stint(token: int, instance: str, begin: float, until: float, **more: Any) -> Stint:
     """An instance that began to run the job so many seconds before noon, and saw it end so many before."""
-    told = Tenure(
+    told = Stint(
         token=token,
         revision=RUN,
         instance=instance,

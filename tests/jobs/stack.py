@@ -18,9 +18,9 @@ from lambdas.core.registry_item import Worker
 from tests import models
 from tests.jobs.seen import NOW, RUN
 from tests.node.clocks import FakeClock
-from userdata.agent.aws import tenures
+from userdata.agent.aws import stints
 from userdata.agent.aws.jobs import Jobs
-from userdata.agent.aws.tenures import Tenure
+from userdata.agent.aws.stints import Stint
 
 REGION: Final = "us-west-2"
 IMAGE: Final = "ami-12c6146b"
@@ -120,8 +120,8 @@ class Stack:
             },
         )
 
-    def wrote(self, job: str, tenure: Tenure) -> None:
-        self("dynamodb").put_item(TableName=self.jobs, Item=tenures.dump(job, tenure))
+    def wrote(self, job: str, stint: Stint) -> None:
+        self("dynamodb").put_item(TableName=self.jobs, Item=stints.dump(job, stint))
 
     def trains(self, job: str = "resnet") -> str:
         """Let a job train; return its instance."""

@@ -15,7 +15,7 @@ from gpu_spot import cli
 from gpu_spot.commands import jobs
 from gpu_spot.jobs.logs import said
 from gpu_spot.jobs.reader import JobError, JobReader
-from tests.jobs.seen import NOW, tenure
+from tests.jobs.seen import NOW, stint
 from tests.jobs.stack import REGION, Stack
 
 GROUP = "/gpu-spot/dev/instances/resnet"
@@ -38,9 +38,9 @@ def told_stack(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> Stack:
     stack.group("resnet")
     stack.trains()
     stack.hold("resnet", "i-2", 2)
-    first = tenure(1, "i-1", 4000, 3000, told=NOW - 3010, cause="spot", ended=NOW - 2999, market="on-demand")
+    first = stint(1, "i-1", 4000, 3000, told=NOW - 3010, cause="spot", ended=NOW - 2999, market="on-demand")
     stack.wrote("resnet", first)
-    stack.wrote("resnet", tenure(2, "i-2", 2000, 5, stopped=0.0, zone="us-west-2b", resumed=NOW - 3100))
+    stack.wrote("resnet", stint(2, "i-2", 2000, 5, stopped=0.0, zone="us-west-2b", resumed=NOW - 3100))
     return stack
 
 

@@ -10,10 +10,9 @@ import pytest
 
 from gpu_spot.jobs import account
 from gpu_spot.jobs.reader import JobError, JobReader, find_tables
-from lambdas.core.registry_item import Worker
-from tests.jobs.seen import NOW, RUN, tenure
+from tests.jobs.seen import NOW, RUN, stint
 from tests.jobs.stack import REGION, Stack
-from userdata.agent.aws.tenures import KEPT
+from userdata.agent.aws.stints import KEPT
 
 
 def test_a_job_that_trains_is_read_from_what_its_agent_wrote(stack: Stack) -> None:
@@ -32,7 +31,7 @@ def test_the_calls_do_not_grow_with_the_life_of_a_job(stack: Stack) -> None:
     stack.trains()
     stack.hold("resnet", "i-1", 250)
     for token in range(151, 251):
-        stack.wrote("resnet", tenure(token, f"i-{token}", 90_000 - 300 * token, 89_800 - 300 * token))
+        stack.wrote("resnet", stint(token, f"i-{token}", 90_000 - 300 * token, 89_800 - 300 * token))
     stack.calls.clear()
     told = stack.reader.shown("resnet")
     assert told.story is not None
@@ -86,11 +85,11 @@ def test_what_dynamodb_has_not_read_is_asked_for_again_and_not_for_ever(stack: S
 def test_a_row_of_the_history_that_makes_no_sense_hides_no_other(stack: Stack) -> None:
     stack.group("resnet")
     stack.hold("resnet", "i-2", 2)
-    stack.wrote("resnet", tenure(1, "i-1", 900, 300))
+    stack.wrote("resnet", stint(1, "i-1", 900, 300))
     stack("dynamodb").put_item(TableName=stack.jobs, Item={"job": {"S": "resnet#02"}, "token": {"N": "2"}})
-    assert [one.token for one in stack.reader.one("resnet").tenures] == [1]
-    stack.wrote("resnet", replace(tenure(1, "i-1", 900, 300), token=101))  # not a lease that was ever given
-    assert stack.reader.one("resnet").tenures == ()
+    assert [one.token for one in stack.reader.one("resnet").stints] == [1]
+    stack.wrote("resnet", replace(stint(1, "i-1", 900, 300), token=101))  # not a lease that was ever given
+    assert stack.reader.one("resnet").stints == ()
 
 
 def test_a_job_that_is_not_there_is_told_in_one_line(stack: Stack) -> None:
@@ -134,7 +133,7 @@ def test_the_time_is_aws_s_own(stack: Stack) -> None:
     assert abs(seen.now - datetime.now(UTC).timestamp()) < 600
 
 
-def test_the_account_is_json_and_says_the_steps_where_the_job_tells_them(stack: Stack) -> None:
+def test_the_account_is_json_and_has_the_steps_of_the_instance_that_has_the_job(stack: Stack) -> None:
     stack.group("resnet")
     instance = stack.trains()
     told = stack.reader.shown("resnet")
@@ -143,4 +142,3 @@ def test_the_account_is_json_and_says_the_steps_where_the_job_tells_them(stack: 
     assert (shown["state"], shown["step"], shown["steps"]) == ("running", 40, 200)
     assert shown["host"]["instance"] == instance
     assert shown["at"] == NOW
-    assert Worker.__dataclass_fields__.keys() >= {"instance", "state"}

@@ -6,10 +6,10 @@ import pytest
 
 from gpu_spot.jobs.observed import JobObserved
 from gpu_spot.jobs.standing import Phase, standing
-from tests.jobs.seen import NOW, RUN, holding, host, job, row, tenure, worker
+from tests.jobs.seen import NOW, RUN, holding, host, job, row, stint, worker
 
-AT_WORK = tenure(3, "i-1", 600, 5, stopped=0.0)
-GONE = tenure(2, "i-0", 3000, 700, ended=NOW - 690, end="stopped")
+AT_WORK = stint(3, "i-1", 600, 5, stopped=0.0)
+GONE = stint(2, "i-0", 3000, 700, ended=NOW - 690, end="stopped")
 
 TABLE: list[tuple[str, JobObserved, Phase, str]] = [
     ("nothing has happened", job(), "pending", "spot and on-demand are asked for"),
@@ -29,7 +29,7 @@ TABLE: list[tuple[str, JobObserved, Phase, str]] = [
     ),
     (
         "it trains",
-        job(row=holding("i-1"), workers=(worker("i-1"),), hosts=(host("i-1"),), tenures=(AT_WORK,)),
+        job(row=holding("i-1"), workers=(worker("i-1"),), hosts=(host("i-1"),), stints=(AT_WORK,)),
         "running",
         "",
     ),
@@ -39,7 +39,7 @@ TABLE: list[tuple[str, JobObserved, Phase, str]] = [
             row=holding("i-1"),
             workers=(worker("i-1"), worker("i-2", "waiting")),
             hosts=(host("i-1"), host("i-2")),
-            tenures=(AT_WORK,),
+            stints=(AT_WORK,),
         ),
         "running",
         "",
@@ -60,7 +60,7 @@ TABLE: list[tuple[str, JobObserved, Phase, str]] = [
     ),
     (
         "its instance is silent",
-        job(row=holding("i-1"), workers=(worker("i-1", ago=120),), hosts=(host("i-1"),), tenures=(AT_WORK,)),
+        job(row=holding("i-1"), workers=(worker("i-1", ago=120),), hosts=(host("i-1"),), stints=(AT_WORK,)),
         "interrupted",
         "no sign of life from i-1 for 5 s",
     ),
@@ -70,20 +70,20 @@ TABLE: list[tuple[str, JobObserved, Phase, str]] = [
             row=holding("i-2"),
             workers=(worker("i-2", "waiting"),),
             hosts=(host("i-0", is_live=False), host("i-2")),
-            tenures=(GONE,),
+            stints=(GONE,),
         ),
         "moving",
         "i-2 brings its volume",
     ),
     (
         "another instance boots",
-        job(row=row(), hosts=(host("i-0", is_live=False), host("i-2")), tenures=(GONE,)),
+        job(row=row(), hosts=(host("i-0", is_live=False), host("i-2")), stints=(GONE,)),
         "moving",
         "i-2 boots",
     ),
     (
         "the one that let it go is still there",
-        job(row=row(), hosts=(host("i-0"), host("i-2")), tenures=(GONE,)),
+        job(row=row(), hosts=(host("i-0"), host("i-2")), stints=(GONE,)),
         "moving",
         "i-2 boots",
     ),
@@ -93,7 +93,7 @@ TABLE: list[tuple[str, JobObserved, Phase, str]] = [
             row=holding("i-0"),
             workers=(worker("i-2", "waiting"),),
             hosts=(host("i-2"),),
-            tenures=(tenure(2, "i-0", 3000, 200, stopped=0.0),),
+            stints=(stint(2, "i-0", 3000, 200, stopped=0.0),),
         ),
         "moving",
         "i-2 waits for i-0 to give it back",
@@ -104,7 +104,7 @@ TABLE: list[tuple[str, JobObserved, Phase, str]] = [
             row=row(holder="i-2", lease_until=NOW - 1),
             workers=(worker("i-2", "waiting"),),
             hosts=(host("i-2"),),
-            tenures=(GONE,),
+            stints=(GONE,),
         ),
         "moving",
         "i-2 waits for the lease",
@@ -115,12 +115,12 @@ TABLE: list[tuple[str, JobObserved, Phase, str]] = [
             row=row(),
             workers=(worker("i-2", "waiting", deadline=NOW + 50),),
             hosts=(host("i-2"),),
-            tenures=(GONE,),
+            stints=(GONE,),
         ),
         "waiting for a host",
         "spot and on-demand are asked for",
     ),
-    ("nobody is there any more", job(row=row(), tenures=(GONE,)), "waiting for a host", ""),
+    ("nobody is there any more", job(row=row(), stints=(GONE,)), "waiting for a host", ""),
     ("an agent that wrote no history has run it", job(row=row()), "waiting for a host", ""),
     ("people have stopped it", job(row=row(), finished=RUN), "stopped", "its volume stays"),
     (

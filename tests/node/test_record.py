@@ -13,32 +13,32 @@ from tests import models
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.aws import tenures
-from userdata.agent.aws.tenures import Tenure, TenureTable
+from userdata.agent.aws import stints
+from userdata.agent.aws.stints import Stint, StintTable
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
 from userdata.agent.work.record import EVERY, Recorder
 from userdata.agent.work.train import newest_checkpoint
 
-BEGUN = Tenure(7, "a" * 40, "i-1", "g6.xlarge", "us-west-2a", "spot", "primary", 900.0, 1000.0, 1000.0)
+BEGUN = Stint(7, "a" * 40, "i-1", "g6.xlarge", "us-west-2a", "spot", "primary", 900.0, 1000.0, 1000.0)
 
 
 class Pages:
     """A store that keeps every write; ``fails``: it does not answer."""
 
     def __init__(self) -> None:
-        self.written: list[Tenure] = []
+        self.written: list[Stint] = []
         self.fails = False
 
-    def read(self, token: int) -> Tenure | None:
+    def read(self, token: int) -> Stint | None:
         if self.fails:
             raise AgentError("no answer")
         return next((one for one in reversed(self.written) if one.token == token), None)
 
-    def write(self, tenure: Tenure) -> None:
+    def write(self, stint: Stint) -> None:
         if self.fails:
             raise AgentError("no answer")
-        self.written.append(tenure)
+        self.written.append(stint)
 
 
 class Case:
@@ -46,11 +46,11 @@ class Case:
         self.clock, self.folder, self.pages, self.newest = clock, folder, Pages(), 0.0
         self.begin()
 
-    def begin(self, tenure: Tenure = BEGUN) -> None:
-        self.recorder = Recorder(self.pages, tenure, lambda: self.newest, self.clock, self.folder)
+    def begin(self, stint: Stint = BEGUN) -> None:
+        self.recorder = Recorder(self.pages, stint, lambda: self.newest, self.clock, self.folder)
 
     @property
-    def last(self) -> Tenure:
+    def last(self) -> Stint:
         return self.pages.written[-1]
 
     def work(self, seconds: float) -> None:
@@ -154,7 +154,7 @@ def test_a_trainer_tells_when_its_command_starts_and_ends(
 
 
 @pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[TenureTable]:
+def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[StintTable]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with models.moto():
@@ -165,21 +165,21 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[TenureTable]:
             KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
             AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
         )
-        yield TenureTable(dynamodb, "jobs", "resnet")
+        yield StintTable(dynamodb, "jobs", "resnet")
 
 
-def test_the_table_keeps_the_last_hundred(table: TenureTable) -> None:
+def test_the_table_keeps_the_last_hundred(table: StintTable) -> None:
     told = replace(BEGUN, started=1767571200.25, told=1767574800.0, cause="spot", end="stopped")
     table.write(told)
     assert table.read(7) == told
-    assert table.read(7 + tenures.KEPT) is None
-    table.write(replace(told, token=7 + tenures.KEPT))
+    assert table.read(7 + stints.KEPT) is None
+    table.write(replace(told, token=7 + stints.KEPT))
     assert table.read(7) is None
 
 
-def test_what_nobody_of_ours_writes_is_no_tenure() -> None:
-    item = tenures.dump("resnet", BEGUN)
+def test_what_nobody_of_ours_writes_is_no_stint() -> None:
+    item = stints.dump("resnet", BEGUN)
     assert item["job"] == {"S": "resnet#07"}
     for broken in ({}, {**item, "seen": {"S": "x"}}, {**item, "seen": {"N": "x"}}):
-        with pytest.raises(ValueError, match="malformed tenure"):
-            tenures.parse(broken)
+        with pytest.raises(ValueError, match="malformed stint"):
+            stints.parse(broken)

@@ -13,12 +13,12 @@ from gpu_spot.jobs.standing import standing
 from gpu_spot.jobs.story import tell
 from gpu_spot.report.job_timeline import job_timeline
 from gpu_spot.report.page import render
-from tests.jobs.seen import NOW, job, tenure
+from tests.jobs.seen import NOW, job, stint
 
 SEEN = job(
-    tenures=(
-        tenure(1, "i-1", 4000, 3000, stopped=0.0, market="on-demand"),
-        tenure(2, "i-2", 2000, 5, stopped=0.0, zone="us-west-2b", resumed=NOW - 3500),
+    stints=(
+        stint(1, "i-1", 4000, 3000, stopped=0.0, market="on-demand"),
+        stint(2, "i-2", 2000, 5, stopped=0.0, zone="us-west-2b", resumed=NOW - 3500),
     )
 )
 ACCOUNT = JobAccount(SEEN, standing(SEEN), tell(SEEN, PriceBook(lambda _: 0.36)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from userdata.agent.aws.tenures import Tenure, TenureTable
+from userdata.agent.aws.stints import Stint, StintTable
 from userdata.agent.config.names import LEASE_FILE
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError
@@ -20,7 +20,7 @@ def recorder(node: Node, revision: str) -> Recorder | None:
     if training is None or held is None:
         return None
     me, now = node.identity, node.clock.wall()
-    begun = Tenure(
+    begun = Stint(
         token=int(held["token"]),
         revision=revision,
         instance=me.instance,
@@ -32,7 +32,7 @@ def recorder(node: Node, revision: str) -> Recorder | None:
         began=now,
         seen=now,
     )
-    table = TenureTable(node.clients.dynamodb(config.region), training.job_table, training.job)
+    table = StintTable(node.clients.dynamodb(config.region), training.job_table, training.job)
     newest = partial(newest_checkpoint, node.data / "checkpoints" / training.job)
     return Recorder(table, begun, newest, node.clock, node.directory)
 

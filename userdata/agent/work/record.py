@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from userdata.agent.aws.tenures import Tenure
+from userdata.agent.aws.stints import Stint
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
@@ -20,27 +20,27 @@ from userdata.agent.work import notice
 EVERY: Final = 60.0
 
 
-class TenureStore(Protocol):
-    """Where tenures are kept."""
+class StintStore(Protocol):
+    """Where stints are kept."""
 
-    def read(self, token: int) -> Tenure | None:
-        """Return what has been written of a tenure."""
+    def read(self, token: int) -> Stint | None:
+        """Return what has been written of a stint."""
         ...
 
-    def write(self, tenure: Tenure) -> None:
-        """Write all of a tenure."""
+    def write(self, stint: Stint) -> None:
+        """Write all of a stint."""
         ...
 
 
 class Recorder:
-    """Keeps one tenure's record; ``newest`` returns when the newest checkpoint was changed, 0 without one.
+    """Keeps one stint's record; ``newest`` returns when the newest checkpoint was changed, 0 without one.
 
     ``directory`` is the agent's own, where the notice comes. An agent that was started again under the same
     lease goes on with what has been written.
     """
 
     def __init__(
-        self, store: TenureStore, begun: Tenure, newest: Callable[[], float], clock: Clock, directory: Path
+        self, store: StintStore, begun: Stint, newest: Callable[[], float], clock: Clock, directory: Path
     ) -> None:
         self._store = store
         self._newest = newest
@@ -54,13 +54,13 @@ class Recorder:
             log.warning("what was recorded before is not known", error=str(error))
             before = None
         if before is None or before.instance != begun.instance:
-            self._tenure = begun
+            self._stint = begun
         else:
-            self._tenure = replace(before, ended=0.0, end="")
+            self._stint = replace(before, ended=0.0, end="")
 
     def started(self) -> None:
         """The command starts, from the newest checkpoint that is there now."""
-        now, newest, before = self._clock.wall(), self._newest(), self._tenure
+        now, newest, before = self._clock.wall(), self._newest(), self._stint
         if before.starts == 0:
             told = replace(before, started=now, resumed=newest)
         else:
@@ -70,26 +70,26 @@ class Recorder:
 
     def stopped(self) -> None:
         """The command has ended."""
-        self._write(replace(self._tenure, stopped=self._clock.wall(), checkpoint=self._newest()))
+        self._write(replace(self._stint, stopped=self._clock.wall(), checkpoint=self._newest()))
 
     def look(self) -> None:
         """Write if a minute has passed, or at once if a notice has come; called again and again."""
-        is_told = not self._tenure.told and notice.read(self._directory) is not None
+        is_told = not self._stint.told and notice.read(self._directory) is not None
         if is_told or self._clock.monotonic() >= self._due:
-            self._write(replace(self._tenure, checkpoint=self._newest()))
+            self._write(replace(self._stint, checkpoint=self._newest()))
 
     def ended(self, end: str) -> None:
         """The run has ended; ``end`` says how (``RunEnd``)."""
-        self._write(replace(self._tenure, ended=self._clock.wall(), end=end))
+        self._write(replace(self._stint, ended=self._clock.wall(), end=end))
 
-    def _write(self, tenure: Tenure) -> None:
+    def _write(self, stint: Stint) -> None:
         self._due = self._clock.monotonic() + EVERY
-        found = None if tenure.told else notice.read(self._directory)
+        found = None if stint.told else notice.read(self._directory)
         if found is not None:
-            tenure = replace(tenure, told=found.seen, cause=found.kind)
-        self._tenure = replace(tenure, seen=self._clock.wall())
+            stint = replace(stint, told=found.seen, cause=found.kind)
+        self._stint = replace(stint, seen=self._clock.wall())
         try:
-            self._store.write(self._tenure)
+            self._store.write(self._stint)
         except AgentError as error:
             if not self._is_failing:
                 log.warning("the job's history is not written", error=str(error))
@@ -98,12 +98,12 @@ class Recorder:
         self._is_failing = False
 
 
-def lost(tenure: Tenure, resumed: float) -> float:
+def lost(stint: Stint, resumed: float) -> float:
     """Return how many seconds of the last start's work were in vain, if it goes on from the time ``resumed``.
 
     Where nobody saw the command end it counts until it was seen last: up to a minute too little.
     """
-    if not tenure.starts:
+    if not stint.starts:
         return 0.0
-    end = tenure.stopped or tenure.seen
-    return max(0.0, end - max(resumed, tenure.restarted))
+    end = stint.stopped or stint.seen
+    return max(0.0, end - max(resumed, stint.restarted))

@@ -1,7 +1,7 @@
-"""A job's history in the job table: an item for each tenure, the time for which one instance had the job.
+"""A job's history in the job table: an item for each stint, the time for which one instance had the job.
 
 Its key is ``<job>#<nn>``, the lease's token modulo 100: the last hundred stay, nothing expires, and who knows
-the token finds all of them without a search. Only the tenure's own instance writes it.
+the token finds all of them without a search. Only the stint's own instance writes it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KEPT: Final = 100
 
 
 @dataclass(frozen=True)
-class Tenure:
+class Stint:
     """One instance's time with a job, as it tells itself. Times are epoch seconds, 0: not (yet).
 
     The instance was ``launched``, ``began`` to run the job when its volume was there, ``started`` the command
@@ -54,30 +54,30 @@ class Tenure:
     end: str = ""
 
 
-_TEXTS: Final = frozenset(one.name for one in fields(Tenure) if one.type == "str")
+_TEXTS: Final = frozenset(one.name for one in fields(Stint) if one.type == "str")
 
 
 def key(job: str, token: int) -> dict[str, Any]:
-    """Return the key of a tenure's item."""
+    """Return the key of a stint's item."""
     return {JOB_KEY: {"S": f"{job}#{token % KEPT:02d}"}}
 
 
-def dump(job: str, tenure: Tenure) -> dict[str, Any]:
-    """Return a tenure's whole item."""
-    values = ((one.name, getattr(tenure, one.name)) for one in fields(Tenure))
+def dump(job: str, stint: Stint) -> dict[str, Any]:
+    """Return a stint's whole item."""
+    values = ((one.name, getattr(stint, one.name)) for one in fields(Stint))
     return {
-        **key(job, tenure.token),
+        **key(job, stint.token),
         **{name: {"S": value} if name in _TEXTS else {"N": f"{value:.13g}"} for name, value in values},
     }
 
 
-def parse(item: Mapping[str, Any]) -> Tenure:
-    """Return the tenure of an item; raise ``ValueError`` for one that nobody of ours writes."""
+def parse(item: Mapping[str, Any]) -> Stint:
+    """Return the stint of an item; raise ``ValueError`` for one that nobody of ours writes."""
     try:
-        told = {one.name: item[one.name] for one in fields(Tenure)}
-        return Tenure(**{name: _value(name, value) for name, value in told.items()})
+        told = {one.name: item[one.name] for one in fields(Stint)}
+        return Stint(**{name: _value(name, value) for name, value in told.items()})
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"malformed tenure in the job table: {error!r}") from None
+        raise ValueError(f"malformed stint in the job table: {error!r}") from None
 
 
 def _value(name: str, value: Mapping[str, str]) -> Any:
@@ -86,16 +86,16 @@ def _value(name: str, value: Mapping[str, str]) -> Any:
     return int(value["N"]) if name in ("token", "starts") else float(value["N"])
 
 
-class TenureTable:
-    """One job's tenures, for the instance that has it."""
+class StintTable:
+    """One job's stints, for the instance that has it."""
 
     def __init__(self, dynamodb: DynamoDBClient, table: str, job: str) -> None:
         self._dynamodb = dynamodb
         self._table = table
         self._job = job
 
-    def read(self, token: int) -> Tenure | None:
-        """Return what has been written of a tenure; None where nothing was.
+    def read(self, token: int) -> Stint | None:
+        """Return what has been written of a stint; None where nothing was.
 
         Raises:
             AgentError: the table does not answer.
@@ -113,8 +113,8 @@ class TenureTable:
             return None
         return found if found and found.token == token else None
 
-    def write(self, tenure: Tenure) -> None:
-        """Write all of a tenure.
+    def write(self, stint: Stint) -> None:
+        """Write all of a stint.
 
         Raises:
             AgentError: the table does not answer.
@@ -122,6 +122,6 @@ class TenureTable:
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
-            self._dynamodb.put_item(TableName=self._table, Item=dump(self._job, tenure))
+            self._dynamodb.put_item(TableName=self._table, Item=dump(self._job, stint))
         except (BotoCoreError, ClientError) as error:
             raise as_agent_error(f"job table {self._table}, history of {self._job}", error) from None

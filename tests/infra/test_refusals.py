@@ -343,23 +343,6 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", training(dataset="s3://datasets/*/"), "training[0].dataset", "what matches"),
     ("dev", training(dataset="/data/"), "training[0].dataset", "what matches"),
     ("dev", training(volumeGiB=-1), "training[0].volumeGiB", "at least 0"),
-    # a job without a volume
-    ("dev", training(volumeGiB=0), "training[0]", "checkpoints 'volume' beside volumeGiB 0"),
-    *(
-        (
-            "prod",
-            training(volumeGiB=0, checkpoints="checkpoints", **{key: value}),
-            "training[0]",
-            f"{key} beside",
-        )
-        for key, value in (
-            ("dataset", "s3://datasets/imagenet/"),
-            ("prepare", {"version": "1", "command": ["x"], "instanceType": "m7i.large"}),
-            ("initializationRateMib", 300),
-            ("throughputMib", 125),
-            ("snapshotEveryMinutes", 0),
-        )
-    ),
     ("dev", training(volumeGiB=16_385), "training[0].volumeGiB", "at most 16384"),
     ("dev", training(volumeGib=100), "training[0].volumeGib", "did you mean volumeGiB?"),
     ("dev", training(checkpoints="efs"), "training", "allowed: 'volume'"),

@@ -7,7 +7,9 @@ from typing import Any, Final
 
 import pytest
 
+from infra.settings import SettingsError, load_settings
 from tests.infra.declared import Run, shipped
+from tests.infra.test_refusals import STACKS
 from userdata import render
 from userdata.agent.config import model, names
 
@@ -70,3 +72,24 @@ def test_an_instance_starts_no_unit_of_a_volume_and_mounts_its_checkpoints() -> 
     units = render.units(agent)
     assert names.UNIT_VOLUME not in units
     assert {names.UNIT_RUN, names.UNIT_EFS} <= set(units)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("dataset", "s3://datasets/imagenet/"),
+        ("prepare", {"version": "1", "command": ["x"], "instanceType": "m7i.large"}),
+        ("initializationRateMib", 300),
+        ("throughputMib", 125),
+        ("snapshotEveryMinutes", 0),
+        ("checkpoints", "volume"),
+    ],
+)
+def test_what_asks_for_a_volume_is_refused_beside_none(key: str, value: Any) -> None:
+    shipped_one = STACKS[WITHOUT]
+    [job] = shipped_one["gpu-spot:training"]
+    with pytest.raises(SettingsError) as caught:
+        load_settings({**shipped_one, "gpu-spot:training": [{**job, key: value}]})
+    [line] = str(caught.value).splitlines()
+    assert line.startswith(f"gpu-spot:training[0]: {key} ")
+    assert "beside volumeGiB 0, allowed: " in line

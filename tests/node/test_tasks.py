@@ -287,6 +287,13 @@ def test_no_worker_starts_before_its_datasets_are_mounted(
     assert ran == []
 
 
+@pytest.fixture
+def mount_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The job's folder can be written, whatever is mounted there: it is none of this machine's."""
+    monkeypatch.setattr("userdata.agent.work.inspection.try_to_write", lambda path: ("", False))
+
+
+@pytest.mark.usefixtures("mount_point")
 def test_no_job_starts_before_its_datasets_are_mounted_and_a_host_without_them_is_replaced(
     without_its_dataset: tuple[tasks.Node, list[Any]], clock: FakeClock
 ) -> None:
@@ -302,6 +309,7 @@ def test_no_job_starts_before_its_datasets_are_mounted_and_a_host_without_them_i
     assert job()["state"] == {"S": "running"}  # nothing is counted against the job
 
 
+@pytest.mark.usefixtures("mount_point")
 def test_no_job_starts_as_a_user_that_could_take_the_instances_role(
     aws: Any, metadata_server: MetadataServer, clock: FakeClock, tmp_path: Path
 ) -> None:

@@ -74,11 +74,15 @@ def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
 
 
 def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Measure the three ways to save, one after the other; ours as long as its second save needs."""
+    """Measure the ways to save, one after the other; ours as long as its second save needs.
+
+    Keras: ours, its own callback, a naive save; PyTorch: beside the training, and waited for.
+    """
     with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
         for way in ("ours", "framework", "naive"):
             arguments = (f"{folder}/{way}", way, str(seconds), str(parameters))
             yield way, told_by("keras", "overhead_keras", *arguments)
+        yield "torch", told_by("torch", "overhead_torch", f"{folder}/torch")
 
 
 def summary(rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any]) -> dict[str, Any]:

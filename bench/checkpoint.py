@@ -73,13 +73,16 @@ def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
         yield {"part": part.name, **told}
 
 
-def overheads(seconds: float, parameters: int) -> dict[str, Any]:
-    """Measure the three ways to save, one after the other; ours as long as its second save needs."""
+def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Measure the ways to save, one after the other; ours as long as its second save needs.
+
+    Keras: ours, its own callback, a naive save; PyTorch: beside the training, and waited for.
+    """
     with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
-        return {
-            way: told_by("keras", "overhead_keras", f"{folder}/{way}", way, str(seconds), str(parameters))
-            for way in ("ours", "framework", "naive")
-        }
+        for way in ("ours", "framework", "naive"):
+            arguments = (f"{folder}/{way}", way, str(seconds), str(parameters))
+            yield way, told_by("keras", "overhead_keras", *arguments)
+        yield "torch", told_by("torch", "overhead_torch", f"{folder}/torch")
 
 
 def summary(rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any]) -> dict[str, Any]:
@@ -130,9 +133,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for one in killed(part, given.kills) if wanted(part.name) else ():
             rounds.append(one)
             print(json.dumps(one), flush=True)
-    if wanted("overhead"):
-        cost = overheads(given.seconds, given.parameters)
-        print(f"overhead: {json.dumps(cost)}", flush=True)
+    for way, one in overheads(given.seconds, given.parameters) if wanted("overhead") else ():
+        cost[way] = one
+        print(json.dumps({"way": way, **one}), flush=True)
     told = summary(rounds, cost)
     if given.out:
         given.out.write_text(json.dumps(told, indent=2) + "\n")

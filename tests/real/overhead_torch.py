@@ -1,4 +1,4 @@
-"""How long PyTorch's training stands for a save, written beside it or waited for: ``overhead_torch.py FOLDER``.
+"""How long PyTorch's training stands for a save, beside it or waited for: ``overhead_torch.py FOLDER``.
 
 On a CPU, where writer and training share the cores. Prints JSON; ``PARAMETERS`` and ``SAVES`` may follow.
 """
@@ -21,7 +21,7 @@ STEPS = 1_000_000
 
 
 def measured(folder: Path, parameters: int, saves: int, *, asynchronous: bool) -> dict[str, Any]:
-    """Train until so many checkpoints are there; compare the time with that of as many steps without a save."""
+    """Train until there were so many saves."""
     width = int((parameters / 4) ** 0.5)
     torch.manual_seed(0)
     model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(4)))
@@ -32,28 +32,22 @@ def measured(folder: Path, parameters: int, saves: int, *, asynchronous: bool) -
     noted: list[float] = []
     interval.saved = noted.append  # type: ignore[method-assign]
     loop = Loop(folder, asynchronous=asynchronous, interval=interval, model=model, optimizer=optimizer)
-    begun, quiet, last = time.monotonic(), [], time.monotonic()
+    begun = time.monotonic()
     for _ in loop.epochs(1):
         for _ in loop.batches(loader):
             optimizer.zero_grad()
             model(torch.ones(8, width)).square().mean().backward()
             optimizer.step()
-            now = time.monotonic()
-            if now - begun < 4.0:  # before the first save
-                quiet.append(now - last)
-            last = now
             if len(noted) == saves:
                 break
         break
-    spent, step = time.monotonic() - begun, sorted(quiet)[len(quiet) // 2]
+    spent = time.monotonic() - begun
     files = sum(path.stat().st_size for path in folder.glob("step-*/*/*")) / len(list(folder.glob("step-*")))
     return {
         "megabytes": round(files / 1e6),
         "stood_seconds": round(sorted(noted)[len(noted) // 2], 3),
         "steps": loop.step,
-        "step_seconds": round(step, 4),
         "seconds": round(spent, 1),
-        "fraction_at_5_seconds": round(1 - loop.step * step / spent, 3),
     }
 
 

@@ -105,7 +105,7 @@ def test_a_loop_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
 
     def start() -> JobProcess:
         script = [str(REAL / "train_torch.py"), str(tmp_path)]
-        command = [str(python / "torchrun"), "--nproc-per-node", "2", "--max-restarts", "1", "--standalone"]
+        command = [str(python / "torchrun"), "--nproc-per-node", "2", "--standalone"]
         with said.open("a") as log:
             started = process.spawn([*command, *script], "", variables(python), tmp_path, log.fileno())
         return JobProcess(started, SystemHost(), SystemClock())
@@ -123,6 +123,9 @@ def test_a_loop_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
         job = start()
         wait(lambda: steps() > before + 5, said.read_text())
         os.kill(ranks_in(tmp_path)[-1], signal.SIGKILL)
+        wait(lambda: job.poll() is not None, "it does not end")
+        assert job.poll() != 0
+        job = start()
         wait(lambda: job.poll() is not None, "it does not end")
         assert job.poll() == 0, said.read_text()
     finally:

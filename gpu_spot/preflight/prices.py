@@ -1,7 +1,8 @@
 """List prices of what runs all the time, in US dollars. Read in November 2026; look again before you budget.
 
 Source: the pages "Amazon VPC pricing" (NAT gateways, public IPv4 addresses, interface endpoints, which is
-AWS PrivateLink's), "Amazon EBS pricing" and "Amazon CloudWatch pricing", as public copies have them.
+AWS PrivateLink's), "Amazon EBS pricing", "Amazon CloudWatch pricing" and "AWS Secrets Manager pricing", as
+public copies have them.
 us-east-1, us-east-2 and us-west-2 have the same; other regions ask more.
 """
 
@@ -24,3 +25,4 @@ ALARM_MONTH: Final = 0.10
 DASHBOARD_MONTH: Final = 3.00
 """An account's first three are free."""
 KMS_KEY_MONTH: Final = 1.00
+SECRET_MONTH: Final = 0.40

@@ -27,6 +27,7 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
     "command": lambda n: ["x"] * n,
     "matrix.{}": lambda n: [str(k) for k in range(n)],
     "securityGroups": lambda n: [f"sg-{k:08d}" for k in range(n)],
+    "callers": lambda n: [f"10.{k}.0.0/16" for k in range(n)],
     "extraEndpoints": lambda n: [f"service{k}" for k in range(n)],
     "datasets": lambda n: [{"snapshot": "snap-00000000", "path": f"/mnt/{k}"} for k in range(n)],
 }
@@ -34,6 +35,10 @@ _UUID: Final = "00000000-0000-0000-0000-000000000000"
 # Texts that a pattern allows, by the end of the key's path: the shortest, and the longest that it allows by
 # itself (else `maxLength` does), then how one of a length is made.
 TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
+    "queue.name": (1, 100, lambda n: "q" * n),
+    "queue.callers[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
+    "queue.maintenance.time": (5, 5, lambda n: "00:00"[:n]),
+    "existing.secret": (1, 512, lambda n: "s" * n),
     "training[0].name": (1, 24, lambda n: "b" * n),
     "prepare.name": (1, 19, lambda n: "d" * n),
     "prepare.version": (1, 32, lambda n: "1" * n),

@@ -51,6 +51,8 @@ ASKED = {
 }
 DATED = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
 BLOCK = {"reservation": "cr-00000000", "instanceType": "g5.48xlarge", "zone": ZONES[0]}
+OWN = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", "maintenance": {}}
+EXISTING_QUEUE = {"kind": "rabbitmq", "existing": {"secret": "s"}}
 JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
 PYTHON = {"version": "3.12", "requirements": "r.txt"}
 IMAGE = f"worker@sha256:{'0' * 64}"
@@ -66,7 +68,8 @@ BASE: dict[str, Any] = {
     "gpu-spot:services": [
         {"name": "serve", "capacity": KEPT, "datasets": [DATASET], "image": IMAGE, "environment": {"A": "b"}},
         {"name": "asked", "capacity": ASKED},
-        {"name": "chosen", "capacity": CHOSEN},
+        {"name": "chosen", "capacity": CHOSEN, "command": ["x"], "queue": OWN},
+        {"name": "told", "capacity": DATED, "command": ["x"], "queue": EXISTING_QUEUE},
     ],
     "gpu-spot:training": [
         {
@@ -145,6 +148,8 @@ def steps(path: str) -> list[str | int]:
     """A bound's path in `BASE`: some keys stand in entries of their own."""
     if "capacityBlock" in path:
         path = path.replace("[0]", "[2]", 1)
+    if "queue" in path:
+        path = path.replace("[0]", "[3]" if "existing" in path else "[2]", 1)
     if "python" in path or "matrix" in path:  # beside no image, no block
         path = path.replace("[0]", "[1]", 1)
     if "instanceRequirements" in path or "fallback.reservation" in path:

@@ -43,6 +43,12 @@ def test_missing_service_linked_roles_are_told_with_the_command_that_makes_them(
     assert "--aws-service-name spotfleet.amazonaws.com" in found[2].advice
 
 
+def test_the_first_broker_makes_its_role(clients: AwsClients) -> None:
+    found = remarks(service_roles, stack({"spotPercentage": 0}, [declared("aws:mq/broker:Broker")]), clients)
+    assert statuses(found) == {"AWSServiceRoleForAmazonMQ": "warning"}
+    assert "with the first broker" in found[0].found
+
+
 def test_roles_that_are_there_need_nothing(clients: AwsClients) -> None:
     for role in ("AutoScaling", "EC2Spot", "EC2SpotFleet"):
         name = f"AWSServiceRoleFor{role}"

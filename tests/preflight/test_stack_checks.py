@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.preflight.checks import endpoints, images, money, offerings, taken_names
+from gpu_spot.preflight.checks import brokers, endpoints, images, money, offerings, taken_names
 from pulumi_on_moto import AwsClients
 from tests.preflight.worlds import answer, declared, remarks, stack, statuses
 
@@ -211,3 +211,67 @@ def test_a_budget_below_what_always_runs_is_a_warning(clients: AwsClients) -> No
     for budget, status in ((50, "warning"), (60, "ok")):
         wanted = stack({"fallback": {"enabled": False}}, ALWAYS, monitoring={"monthlyBudgetUsd": budget})
         assert remarks(money, wanted, clients)[-1].status == status
+
+
+def broker(**changes: Any) -> Any:
+    inputs = {
+        "hostInstanceType": "mq.m7g.large",
+        "engineVersion": "4.2",
+        "deploymentMode": "SINGLE_INSTANCE",
+        "subnetIds": ["subnet-a"],
+    }
+    return declared("aws:mq/broker:Broker", **{**inputs, **changes})
+
+
+def sold(
+    clients: AwsClients, *, versions: tuple[str, ...] = ("3.13", "4.2"), zone: str = "us-west-2a"
+) -> None:
+    modes = ["SINGLE_INSTANCE", "CLUSTER_MULTI_AZ"]
+    option = {
+        "AvailabilityZones": [{"Name": "us-west-2a"}],
+        "EngineType": "RABBITMQ",
+        "HostInstanceType": "mq.m7g.large",
+        "SupportedDeploymentModes": modes,
+        "SupportedEngineVersions": list(versions),
+    }
+    answer(clients, "mq", "DescribeBrokerInstanceOptions", {"BrokerInstanceOptions": [option]})
+
+
+@pytest.mark.parametrize("versions", [("4.2",), ("3.13.7", "4.2.1")])
+def test_a_broker_that_is_sold_is_fine(clients: AwsClients, versions: tuple[str, ...]) -> None:
+    sold(clients, versions=versions)
+    assert statuses(remarks(brokers, stack(declared=[broker()]), clients)) == {"name": "ok"}
+
+
+def test_a_broker_that_is_not_sold_like_this_fails(clients: AwsClients) -> None:
+    sold(clients, versions=("3.13",))
+    [found] = remarks(brokers, stack(declared=[broker()]), clients)
+    assert found.status == "failure"
+    assert "it runs 3.13 as CLUSTER_MULTI_AZ, 3.13 as SINGLE_INSTANCE" in found.found
+
+
+def test_a_type_of_broker_that_the_region_lacks_fails(clients: AwsClients) -> None:
+    answer(clients, "mq", "DescribeBrokerInstanceOptions", {"BrokerInstanceOptions": []})
+    [found] = remarks(brokers, stack(declared=[broker()]), clients)
+    assert (found.status, found.found) == ("failure", "mq.m7g.large is not sold in this region")
+
+
+@pytest.mark.parametrize(("subnets", "status"), [(1, "ok"), (2, "failure")])
+def test_a_broker_where_it_is_not_sold_fails(clients: AwsClients, subnets: int, status: str) -> None:
+    sold(clients)  # in the first of the stack's two zones
+    wanted = broker(deploymentMode="CLUSTER_MULTI_AZ", subnetIds=["subnet"] * subnets)
+    assert statuses(remarks(brokers, stack(declared=[wanted]), clients)) == {"name": status}
+
+
+def test_the_secret_of_an_existing_broker_is_looked_for(clients: AwsClients) -> None:
+    queue = {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}}
+    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
+    services = [{"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue}]
+    assert statuses(remarks(brokers, stack(services=services), clients)) == {"queue of ocr": "failure"}
+    clients("secretsmanager").create_secret(Name="queues/ocr", SecretString="amqps://a:b@c")
+    assert statuses(remarks(brokers, stack(services=services), clients)) == {"queue of ocr": "ok"}
+
+
+def test_a_broker_is_left_out_of_the_total_and_said_to_be(clients: AwsClients) -> None:
+    found = statuses(remarks(money, stack(declared=[broker()]), clients))
+    assert found["broker mq.m7g.large, SINGLE_INSTANCE"] == "not known"

@@ -6,6 +6,7 @@ from typing import Final
 
 from gpu_spot.preflight.checks import (
     billing,
+    brokers,
     encryption,
     endpoints,
     github,
@@ -31,6 +32,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     images,
     encryption,
     endpoints,
+    brokers,
     taken_names,
     github,
     billing,

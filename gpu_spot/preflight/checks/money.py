@@ -20,6 +20,12 @@ def look(stack: Stack, account: Account) -> Iterator[Remark]:
         if count:
             total += count * price
             yield Remark(subject, "ok", f"{count} × ${price:.2f} = ${count * price:.2f}")
+    for kind, mode in sorted(
+        (one["hostInstanceType"], one["deploymentMode"]) for one in stack.of_type("aws:mq/broker:Broker")
+    ):
+        # Their prices are in no public copy of the page.
+        found, advice = "not in the total", 'look at AWS\'s page "Amazon MQ pricing", and add its disk'
+        yield Remark(f"broker {kind}, {mode}", "not known", found, advice)
     told = f"${total:.0f} before any instance runs"
     if stack.region in prices.SAME_PRICES:
         told += f" (list prices of {prices.READ})"
@@ -42,6 +48,7 @@ def _lines(stack: Stack) -> Iterator[tuple[str, int, float]]:
     yield "GiB of stopped warm instances", _warm_gib(stack), prices.GP3_GIB_MONTH
     yield "alarms", _count(stack, "aws:cloudwatch/metricAlarm:MetricAlarm"), prices.ALARM_MONTH
     yield "dashboards", _count(stack, "aws:cloudwatch/dashboard:Dashboard"), prices.DASHBOARD_MONTH
+    yield "secrets", _count(stack, "aws:secretsmanager/secret:Secret"), prices.SECRET_MONTH
     yield "KMS keys", _count(stack, "aws:kms/key:Key"), prices.KMS_KEY_MONTH
 
 

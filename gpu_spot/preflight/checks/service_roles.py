@@ -2,7 +2,8 @@
 
 Source: EC2 user guide, "Service-linked role for Spot Instance requests" and "Spot Fleet permissions": only
 the console creates the roles of spot by itself, whoever uses the API "must first ensure that this role
-exists". Auto Scaling guide, "Service-linked roles": the first group makes Auto Scaling's. That spot launches
+exists". Auto Scaling guide, "Service-linked roles": the first group makes Auto Scaling's. Amazon MQ guide,
+"Using service-linked roles": the first broker makes Amazon MQ's, which writes the logs. That spot launches
 of a group fail without the role is from others' logs (AuthFailure.ServiceLinkedRoleCreationNotPermitted).
 """
 
@@ -21,20 +22,25 @@ NAME: Final = "service-linked roles"
 
 _SPOT: Final = ("AWSServiceRoleForEC2Spot", "spot.amazonaws.com")
 _FLEET: Final = ("AWSServiceRoleForEC2SpotFleet", "spotfleet.amazonaws.com")
-_GROUPS: Final = "AWSServiceRoleForAutoScaling"
+_MADE_WITH_THE_FIRST: Final = {
+    "aws:autoscaling/group:Group": ("AWSServiceRoleForAutoScaling", "group"),
+    "aws:mq/broker:Broker": ("AWSServiceRoleForAmazonMQ", "broker"),
+}
 
 
 def look(stack: Stack, account: Account) -> Iterator[Remark]:
     """Look for each role that the stack's groups need."""
     iam = account.clients("iam")
-    if stack.has("aws:autoscaling/group:Group"):
-        if _is_there(iam, _GROUPS):
-            yield Remark(_GROUPS, "ok", "is there")
+    for type_, (role, first) in _MADE_WITH_THE_FIRST.items():
+        if not stack.has(type_):
+            continue
+        if _is_there(iam, role):
+            yield Remark(role, "ok", "is there")
         else:
             yield Remark(
-                _GROUPS,
+                role,
                 "warning",
-                "is not there yet; AWS makes it with the first group",
+                f"is not there yet; AWS makes it with the first {first}",
                 "let whoever runs `up` iam:CreateServiceLinkedRole",
             )
     needed = []

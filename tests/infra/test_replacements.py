@@ -15,6 +15,10 @@ from tests.infra.test_ownership import differences
 
 # What the provider's schema (terraform-provider-aws, ForceNew) replaces, of the inputs that the program sets.
 FORCES_NEW = {
+    "Broker": {
+        *("brokerName", "deploymentMode", "encryptionOptions", "engineType", "publiclyAccessible"),
+        "subnetIds",
+    },
     "AccessPoint": {"fileSystemId", "posixUser", "rootDirectory"},
     "Eip": {"domain"},
     "EventTarget": {"rule"},
@@ -28,6 +32,8 @@ FORCES_NEW = {
     "Repository": {"encryptionConfigurations"},
     "Route": {"destinationCidrBlock", "routeTableId"},
     "RouteTable": {"vpcId"},
+    "Secret": {"name"},
+    "SecretVersion": {"secretBinary", "secretId", "secretString"},
     "SecurityGroup": {"description", "vpcId"},
     "SpotFleetRequest": {
         "allocationStrategy",
@@ -133,6 +139,26 @@ def mail(address: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def queue(**settings: Any) -> Callable[[dict[str, Any]], None]:
+    def change(config: dict[str, Any]) -> None:
+        given = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", **settings}
+        config["gpu-spot:services"][0] |= {"command": ["serve"], "queue": given}
+
+    return change
+
+
+CHANGED_QUEUE = queue(
+    instanceType="mq.m7g.xlarge",
+    engineVersion="3.13",
+    deployment="cluster",
+    callers=["10.30.0.0/16"],
+    maintenance={"day": "monday"},
+    name="pages",
+    tries=3,
+    most=10,
+)
+
+
 def boundary(config: dict[str, Any]) -> None:
     mail("b@example.com")(config)
     config["gpu-spot:identity"] = {"permissionsBoundary": "arn:aws:iam::123456789012:policy/boundary"}
@@ -174,6 +200,7 @@ def test_the_page_lists_what_a_changed_stack_file_replaces(listed: set[str], tmp
         *replaced("prod", nothing, own_key, tmp_path / "key"),
         *replaced("prod", existing("a"), existing("b"), tmp_path / "existing"),
         *replaced("dev", revision("a"), revision("b"), tmp_path / "revision"),
+        *replaced("dev", queue(), CHANGED_QUEUE, tmp_path / "queue"),
         *replaced("dev", mail("a@example.com"), boundary, tmp_path / "dev"),
     }
     assert found == listed

@@ -26,7 +26,10 @@ STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
     "dev": (
         {
             "services": [
-                {"name": "inference", "image": training.IMAGE, "capacity": CAPACITY},
+                {
+                    **{"name": "inference", "image": training.IMAGE, "capacity": CAPACITY},
+                    "queue": {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}},
+                },
                 {
                     "name": "plain",
                     "capacity": CAPACITY,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpu_spot.live.real_job import HOST
+from gpu_spot.preflight.stack import make_given
 from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import AwsClients, Deployment, StackConfig, deploy, given_network, load
+from pulumi_on_moto import AwsClients, Deployment, StackConfig, deploy, load
 from pulumi_on_moto.errors import LocalCloudError
 
 
@@ -45,13 +46,11 @@ def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
 
 
 def deployed(clients: AwsClients, config: StackConfig) -> Deployment:
-    """Deploy a stack into the local cloud; a network that its file says is there is made before.
+    """Deploy a stack into the local cloud; what its file says is there is made before.
 
     Raises ``LocalCloudError``, for wrong settings too.
     """
-    network = _settings(config).network
-    if network.vpc_id is not None:
-        given_network(clients, network.vpc_id, network.subnets, network.security_groups)
+    make_given(_settings(config), clients)
     return deploy(clients, config)
 
 

@@ -13,6 +13,8 @@ from pulumi_on_moto import AwsClients, LocalCloudError, deploy, given_network, l
 
 _PROFILE_KEY: Final = "aws:profile"
 _SOME_IMAGE: Final = "ami-0123456789abcdef0"
+_CALLERS: Final = "vpc-0ca11e45"
+"""A network of those who call brokers."""
 _OF_AWS: Final = "/aws/service/"
 
 
@@ -66,14 +68,21 @@ def read(folder: Path, name: str) -> Stack:
         raise LocalCloudError(str(error)) from None
     with sandbox(config.region) as clients:
         _own_images(settings, clients)
-        network = settings.network
-        if network.vpc_id is not None:
-            given_network(clients, network.vpc_id, network.subnets, network.security_groups)
+        make_given(settings, clients)
         deployment = deploy(clients, config)
     declared = [
         Declared(one.type, one.name, one.inputs) for one in deployment.resources if not one.is_component
     ]
     return Stack(name, settings, declared, config.values.get(_PROFILE_KEY))
+
+
+def make_given(settings: Settings, clients: AwsClients) -> None:
+    """Put the networks and security groups that a stack file says are there into the local cloud."""
+    network = settings.network
+    if network.vpc_id is not None:
+        given_network(clients, network.vpc_id, network.subnets, network.security_groups)
+    if settings.caller_groups:
+        given_network(clients, _CALLERS, {}, settings.caller_groups)
 
 
 def _own_images(settings: Settings, clients: AwsClients) -> None:

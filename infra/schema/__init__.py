@@ -179,6 +179,12 @@ class Settings(Model):
                     "it goes on as fast as it can"
                 )
 
+    @property
+    def caller_groups(self) -> list[str]:
+        """Security groups of others that may reach brokers, sorted; without the network's own."""
+        named = {one for service in self.services if service.queue for one in service.queue.callers}
+        return sorted({one for one in named if one.startswith("sg-")} - {*self.network.security_groups})
+
     def warnings(self) -> Iterator[str]:
         """Yield what is allowed and rarely meant, one line each."""
         places = [f"services[{index}]" for index in range(len(self.services))]

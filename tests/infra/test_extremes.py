@@ -51,7 +51,7 @@ ASKED = {
 }
 DATED = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
 BLOCK = {"reservation": "cr-00000000", "instanceType": "g5.48xlarge", "zone": ZONES[0]}
-OWN = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", "maintenance": {}}
+OWN = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", "callers": ["10.0.0.0/8"], "maintenance": {}}
 EXISTING_QUEUE = {"kind": "rabbitmq", "existing": {"secret": "s"}}
 JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
 PYTHON = {"version": "3.12", "requirements": "r.txt"}
@@ -123,6 +123,7 @@ APART: dict[tuple[str, Extreme], str] = {
     ("services[0].capacity.kind", "most"): "stands in services[1], a fleet",
     ("network.endpoints", "least"): "stands in the environments that ship; extra endpoints are interfaces",
     ("network.endpoints", "most"): "stands in an existing network",
+    ("services[0].queue.callers[0]", "most"): "a security group of others, which the local cloud lacks",
     ("region", "least"): "another region has other zones",
     ("region", "most"): "another region has other zones",
     **{

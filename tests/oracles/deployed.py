@@ -46,7 +46,7 @@ _MORE: dict[str, Any] = {
                 "kind": "rabbitmq",
                 "instanceType": "mq.m7g.large",
                 "deployment": "cluster",
-                "callers": ["10.30.0.0/16", "sg-0123456789abcdef0"],
+                "callers": ["10.30.0.0/16"],
             },
             "datasets": [{"snapshot": "snap-0123456789abcdef0", "path": "/data/coco"}],
         },

@@ -160,7 +160,12 @@ def _encryption(inputs: Inputs) -> Properties:
 
 
 def _broker(inputs: Inputs) -> Properties:
-    return {"EngineType": inputs.pop("engineType").upper()}
+    users = [
+        # A template has no place for a value that is secret in the program.
+        {"Username": one["username"], "Password": "{{resolve:secretsmanager:name}}"}
+        for one in inputs.pop("users")
+    ]
+    return {"EngineType": inputs.pop("engineType").upper(), "Users": users}
 
 
 def _public_access(inputs: Inputs) -> Properties:
@@ -311,7 +316,11 @@ TYPES: Final[dict[str, As | Part]] = {
     ),
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": As(
         "AWS::EC2::SecurityGroupIngress",
-        rename={"securityGroupId": "GroupId", "referencedSecurityGroupId": "SourceSecurityGroupId"},
+        rename={
+            "cidrIpv4": "CidrIp",
+            "securityGroupId": "GroupId",
+            "referencedSecurityGroupId": "SourceSecurityGroupId",
+        },
         tags="",
     ),
 }

@@ -52,6 +52,18 @@ def test_a_stack_with_an_image_parameter_of_its_own_is_read(tmp_path: Path) -> N
     assert fleet
 
 
+def test_a_stack_whose_broker_has_callers_is_read(tmp_path: Path) -> None:
+    (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
+    (tmp_path / "infra").symlink_to(REPOSITORY / "infra")
+    content = yaml.safe_load((REPOSITORY / "Pulumi.dev.yaml").read_text())
+    queue = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", "callers": ["sg-0123456789abcdef0"]}
+    content["config"]["gpu-spot:services"][0] |= {"command": ["serve"], "queue": queue}
+    (tmp_path / "Pulumi.queue.yaml").write_text(yaml.safe_dump(content))
+    _, found, _ = apart(types, str(tmp_path), "queue")
+    assert "aws:mq/broker:Broker" in found
+    assert set(found) <= ACTIONS.keys()
+
+
 def test_a_stack_in_an_existing_network_is_read(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text((REPOSITORY / "Pulumi.yaml").read_text())
     (tmp_path / "infra").symlink_to(REPOSITORY / "infra")

@@ -97,7 +97,7 @@ class Broker(pulumi.ComponentResource):
         version = self._kept_version(
             _PASSWORD, secret, drawn, [_PASSWORD], ignored=["secretString", "versionStages"]
         )
-        return version.secret_string.apply(lambda text: str(text))
+        return pulumi.Output.from_input(version.secret_string).apply(str)
 
     def _kept_version(
         self,

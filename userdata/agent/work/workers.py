@@ -186,7 +186,7 @@ class Workers:
     def _put_off(self, worker: _Worker) -> float:
         """Return the seconds until it is started again: twice as long each time."""
         worker.failures += 1
-        backoff = min(_FIRST_BACKOFF * 2 ** (worker.failures - 1), _LONGEST_BACKOFF)
+        backoff = min(_FIRST_BACKOFF * 2.0 ** (worker.failures - 1), _LONGEST_BACKOFF)
         worker.start_at = self._clock.monotonic() + backoff
         return backoff
 

@@ -192,7 +192,7 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
             [],
             "gpu-spot:servces: unknown key, did you mean services? "
             "allowed: identity, kmsKeyArn, logRetentionDays, monitoring, network, protect, services, "
-            "storage, tags, training",
+            "storage, tags, tensorboard, training",
         ),
         ("gpu-spot:network", None, "gpu-spot:network: missing, it has no default"),
         ("aws:region", None, "aws:region: missing, it has no default"),

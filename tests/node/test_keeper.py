@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,8 +39,8 @@ def slow(bench: Bench, seconds: float) -> None:
     end = bench.clock.monotonic() + seconds
     inner = bench.heart.beat
 
-    def beat(slots: tuple[int, ...], *, waiting: bool = False) -> None:
-        inner(slots, waiting=waiting)
+    def beat(slots: tuple[int, ...], **more: Any) -> None:
+        inner(slots, **more)
         bench.clock.advance(20.0)
         if bench.clock.monotonic() > end:
             (bench.tmp / "fetched").touch()
@@ -103,8 +104,8 @@ def test_a_notice_ends_the_fetch_and_nothing_is_counted(bench: Bench, host: Syst
     trainer = bench.trainer("true")
     inner = bench.heart.beat
 
-    def beat(slots: tuple[int, ...], *, waiting: bool = False) -> None:
-        inner(slots, waiting=waiting)
+    def beat(slots: tuple[int, ...], **more: Any) -> None:
+        inner(slots, **more)
         if bench.clock.monotonic() > 2000.0:
             notice.write(bench.tmp, notice.from_lifecycle("Terminated", bench.clock.wall(), 120.0))
             trainer.stop()

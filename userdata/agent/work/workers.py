@@ -105,7 +105,7 @@ class _Worker:
     start_at: float = 0.0
 
 
-Spawn = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
+StartWorker = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
 """Starts a command with more variables than ours."""
 
 
@@ -125,7 +125,7 @@ class Workers:
         clock: Clock,
         directory: Path = RUN_DIR,
         datasets: Sequence[str] = (),
-        spawn: Spawn | None = None,
+        spawn: StartWorker | None = None,
         secrets: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Lay the slots out; nothing runs yet.

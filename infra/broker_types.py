@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 EngineVersion = Literal["3.13", "4.2"]
-BrokerDeployment = Literal["single", "cluster"]
+BrokerMode = Literal["single", "cluster"]
 
-MODES: Final[Mapping[BrokerDeployment, str]] = {"single": "SINGLE_INSTANCE", "cluster": "CLUSTER_MULTI_AZ"}
+MODES: Final[Mapping[BrokerMode, str]] = {"single": "SINGLE_INSTANCE", "cluster": "CLUSTER_MULTI_AZ"}
 """AWS's names of the deployments."""
 
 _ALONE: Final = ("mq.t3.micro",)
@@ -23,7 +23,7 @@ _M7G: Final = tuple(
     for size in ("medium", "large", "xlarge", "2xlarge", "4xlarge", "8xlarge", "12xlarge", "16xlarge")
 )
 
-TYPES: Final[Mapping[tuple[EngineVersion, BrokerDeployment], tuple[str, ...]]] = {
+TYPES: Final[Mapping[tuple[EngineVersion, BrokerMode], tuple[str, ...]]] = {
     ("3.13", "single"): (*_ALONE, *_M5, *_M7G),
     ("3.13", "cluster"): (*_M5, *_M7G),
     ("4.2", "single"): _M7G,
@@ -31,7 +31,7 @@ TYPES: Final[Mapping[tuple[EngineVersion, BrokerDeployment], tuple[str, ...]]] =
 }
 
 
-def check(version: EngineVersion, deployment: BrokerDeployment, instance_type: str) -> None:
+def check(version: EngineVersion, deployment: BrokerMode, instance_type: str) -> None:
     """Raise ``ValueError`` for an instance type that does not run this version in this deployment."""
     allowed = TYPES[version, deployment]
     if instance_type not in allowed:

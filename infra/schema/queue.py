@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra import broker_types
-from infra.broker_types import BrokerDeployment, EngineVersion
+from infra.broker_types import BrokerMode, EngineVersion
 from infra.schema.base import Model
 from userdata.agent.config import limits
 
@@ -29,7 +29,7 @@ class OwnBroker(NamedTuple):
     """A broker that the stack declares: the settings of a ``Queue`` without ``existing``, all there."""
 
     engine_version: EngineVersion
-    deployment: BrokerDeployment
+    deployment: BrokerMode
     instance_type: str
     callers: tuple[str, ...]
     maintenance: Maintenance
@@ -58,9 +58,7 @@ class Queue(Model):
     tries: limits.Tries = 20
     most: limits.MostWaiting = 100_000
     engine_version: EngineVersion | None = Field(default_factory=lambda given: _unless_existing(given, "4.2"))
-    deployment: BrokerDeployment | None = Field(
-        default_factory=lambda given: _unless_existing(given, "single")
-    )
+    deployment: BrokerMode | None = Field(default_factory=lambda given: _unless_existing(given, "single"))
     instance_type: str | None = None
     callers: Annotated[tuple[Caller, ...], Field(max_length=20)] = ()
     maintenance: Maintenance | None = Field(

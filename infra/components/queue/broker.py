@@ -97,7 +97,8 @@ class Broker(pulumi.ComponentResource):
         version = self._kept_version(
             _PASSWORD, secret, drawn, [_PASSWORD], ignored=["secretString", "versionStages"]
         )
-        return pulumi.Output.from_input(version.secret_string).apply(str)
+        kept: pulumi.Output[str] = version.secret_string.apply(lambda text: str(text))
+        return kept
 
     def _kept_version(
         self,

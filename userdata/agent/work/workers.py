@@ -105,7 +105,7 @@ class _Worker:
     start_at: float = 0.0
 
 
-StartWorker = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
+SpawnWorker = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
 """Starts a command with more variables than ours."""
 
 
@@ -125,7 +125,7 @@ class Workers:
         clock: Clock,
         directory: Path = RUN_DIR,
         datasets: Sequence[str] = (),
-        spawn: StartWorker | None = None,
+        spawn: SpawnWorker | None = None,
         secrets: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         """Lay the slots out; nothing runs yet.
@@ -186,7 +186,7 @@ class Workers:
     def _put_off(self, worker: _Worker) -> float:
         """Return the seconds until it is started again: twice as long each time."""
         worker.failures += 1
-        backoff = min(_FIRST_BACKOFF * 2.0 ** (worker.failures - 1), _LONGEST_BACKOFF)
+        backoff: float = min(_FIRST_BACKOFF * 2 ** (worker.failures - 1), _LONGEST_BACKOFF)
         worker.start_at = self._clock.monotonic() + backoff
         return backoff
 

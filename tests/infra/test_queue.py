@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,10 @@ import pytest
 from infra.broker_types import TYPES, check
 from infra.components.monitoring.broker_alarms import WatchedBroker, alarms
 from infra.settings import SettingsError, load_settings
+from pulumi_on_moto import changes, deploy, load, sandbox
 from tests.apart import apart
 from tests.infra import program
-from tests.infra.declared import DEV, Run, variant
+from tests.infra.declared import DEV, ROOT, Run, variant
 from tests.infra.queues import EXISTING, OWN, stack
 
 NAME = "gpu-spot-dev-inference-mq"
@@ -217,6 +219,34 @@ def test_every_pair_in_the_table_is_allowed_and_no_other() -> None:
                 with pytest.raises(ValueError, match=rf"'{kind}' for RabbitMQ {version}"):
                     check(version, deployment, kind)
     assert not [kind for kind in TYPES["4.2", "single"] if not kind.startswith("mq.m7g.")]
+
+
+def _rehearsed(folder: str) -> dict[str, Any]:
+    """Deploy, run again, change the password by hand, run again; return what was seen."""
+    config = load(Path(folder), "dev", {"services[0].command": ["serve"], "services[0].queue": OWN})
+    with sandbox(config.region) as clients:
+        deployment = deploy(clients, config)
+        secret = deployment.outputs["queues"]["inference"]["secret"]
+        secrets = clients("secretsmanager")
+        told = {"url": secrets.get_secret_value(SecretId=secret)["SecretString"]}
+        told["after"] = changes(deployment, config)
+        secrets.put_secret_value(SecretId=secret, SecretString="amqps://other:user@b")
+        told["rotated"] = changes(deployment, config)
+        versions = secrets.list_secret_version_ids(SecretId=secret)["Versions"]
+        told["labels"] = sorted(label for one in versions for label in one.get("VersionStages", ()))
+        [broker] = clients("mq").list_brokers()["BrokerSummaries"]
+        told["endpoint"] = clients("mq").describe_broker(BrokerId=broker["BrokerId"])["BrokerInstances"]
+        return told
+
+
+def test_up_leaves_the_password_alone_before_and_after_somebody_changed_it() -> None:
+    told = apart(_rehearsed, str(ROOT))
+    [instance] = told["endpoint"]
+    [endpoint] = instance["Endpoints"]
+    host = re.escape(endpoint.removeprefix("amqps://"))
+    assert re.fullmatch(rf"amqps://gpu-spot:[A-Za-z0-9]{{32}}@{host}", told["url"])
+    assert (told["after"], told["rotated"]) == ((), ())
+    assert told["labels"] == ["AWSCURRENT", "AWSPREVIOUS", "PASSWORD", "URL"]
 
 
 def refusal(queue: dict[str, Any], **service: Any) -> str:

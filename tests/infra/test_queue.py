@@ -204,6 +204,13 @@ def test_alarms_ask_for_metrics_of_this_broker(own: Run) -> None:
         assert {"value", "other"} >= {query["id"] for query in parts}
 
 
+def test_every_alarm_of_a_broker_has_a_line_in_the_runbook(own: Run) -> None:
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8").split("## Alarms\n")[1]
+    for name in own.of("MetricAlarm"):
+        if "-queue-" in name:
+            assert f"| `<group>{name.partition('inference')[2]}` |" in page, name
+
+
 def test_a_queue_without_a_limit_has_no_alarm_for_it() -> None:
     assert "ocr-queue-deep" not in {one.name for one in alarms(WatchedBroker("ocr", "b", 0))}
     assert "ocr-queue-deep" in {one.name for one in alarms(WatchedBroker("ocr", "b", 1))}

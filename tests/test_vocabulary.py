@@ -25,7 +25,6 @@ ONE_THING_AND_ITS_SCHEMA = {
     "Service": {"infra.schema.service", "userdata.agent.config.model"},
     "Storage": {"infra.schema.operations", "infra.components.storage.storage"},
     "Progress": {"lambdas.core.registry_item", "spot_training.progress"},
-    "Queue": {"infra.schema.queue", "spot_work.queues", "userdata.agent.config.model"},
     "Worker": {"lambdas.core.registry_item", "spot_work.worker"},
     "TensorBoard": {"infra.schema.tensorboard", "infra.components.monitoring.tensorboard"},
     "Training": {"infra.schema.training", "userdata.agent.config.model"},

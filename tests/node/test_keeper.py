@@ -42,7 +42,7 @@ def slow(bench: Bench, seconds: float) -> None:
     def beat(slots: tuple[int, ...], **more: Any) -> None:
         inner(slots, **more)
         if any(one[2] == "ready" for one in bench.registry.beats):
-            (bench.tmp / "ready").touch()
+            (bench.tmp / "seen").touch()
         bench.clock.advance(20.0)
         if bench.clock.monotonic() > end:
             (bench.tmp / "fetched").touch()
@@ -60,7 +60,7 @@ def test_a_fetch_of_an_hour_loses_no_lease(bench: Bench, host: SystemHost) -> No
     bench.host = host
     renewals: list[float] = []
     slow(bench, 3600.0)
-    command = f"until test -e {bench.tmp}/ready; do sleep .01; done"
+    command = f"until test -e {bench.tmp}/seen; do sleep .01; done"
     assert bench.trainer(command, lambda: renewals.append(bench.clock.monotonic())).run() == "done"
     assert renewals[-1] - renewals[0] > 3500.0
     assert max(b - a for a, b in pairwise(renewals)) < LEASE_SECONDS / 2

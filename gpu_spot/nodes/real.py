@@ -94,13 +94,11 @@ def with_python(
 def begins_at(output: Path, tell: Path) -> int | None:
     """Return the step at which a command begins, None as long as it has told of none.
 
-    That is the first "step N" of what it says, or the one before the first that its sign of life tells: that
-    one is done.
+    That is the first "step N" of what it says, or what its sign of life tells first: where it goes on.
     """
     if found := _STEP.search(output.read_text(errors="replace")):
         return int(found[1])
-    alive = _alive(tell)
-    return None if alive is None else max(alive - 1, 0)
+    return _alive(tell)
 
 
 def is_at(output: Path, tell: Path) -> int:

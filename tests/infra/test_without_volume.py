@@ -68,7 +68,7 @@ def test_a_volume_that_is_not_there_rings_nobody() -> None:
 def test_an_instance_starts_no_unit_of_a_volume_and_mounts_its_checkpoints() -> None:
     agent = model.parse(json.dumps(shipped(WITHOUT).agent("resnet-primary")))
     assert agent.volume is None
-    assert [mount.path for mount in agent.efs] == ["/dltraining/checkpoints/resnet"]
+    assert [mount.path for mount in agent.efs] == ["/dltraining/checkpoints"]
     units = render.units(agent)
     assert names.UNIT_VOLUME not in units
     assert {names.UNIT_RUN, names.UNIT_EFS} <= set(units)

@@ -25,6 +25,7 @@ from tests.node.clocks import FakeClock
 from userdata.agent.config.model import Training
 from userdata.agent.lease.keeper import Keeper
 from userdata.agent.machine.errors import CommandError, LeaseLostError
+from userdata.agent.tasks import job
 from userdata.agent.tasks import training as task
 from userdata.agent.work import faults
 from userdata.agent.work.faults import (
@@ -175,7 +176,7 @@ class Life:
             attending=lambda attend: nullcontext(),
         )
         told = Training("resnet", "jobs", "repo", "0" * 40, ("x",), "", "p", max_restarts=RESTARTS)
-        heart: Any = SimpleNamespace(beat=lambda slots, waiting: None, leave=lambda slot: None)
+        heart: Any = SimpleNamespace(beat=lambda slots, **more: None, leave=lambda slot: None)
         trainer = Trainer(
             told,
             TrainingPlace(self.folder, self.data, self.folder, self.data / "artifacts" / "resnet"),
@@ -191,7 +192,7 @@ class Life:
             SimpleNamespace(pieces=0, settle=lambda: None),  # type: ignore[arg-type]
         )
         node: Any = SimpleNamespace(
-            config=SimpleNamespace(training=told),
+            config=SimpleNamespace(training=told, volume="dl"),
             gate=lambda stop: None,
             is_taken=lambda: self.is_taken,
             on_sigterm=self.on_sigterm,
@@ -200,12 +201,12 @@ class Life:
         self.is_taken = self.is_lost = False
         downs: list[str] = []
         with (
-            mock.patch.object(task, "_jobs", return_value=self.table),
-            mock.patch.object(task, "_renewal", return_value=None),
+            mock.patch.object(job, "jobs", return_value=self.table),
+            mock.patch.object(task, "_keeper", return_value=None),
             mock.patch.object(task.snapshots, "ahead", return_value=None),
             mock.patch.object(task.recording, "recorder", return_value=None),
             mock.patch.object(task, "_trainer", return_value=trainer),
-            mock.patch.object(task, "volume", lambda node, action: downs.append(action) or 0),
+            mock.patch.object(task.holding, "let_go", lambda node: downs.append("down")),
         ):
             try:
                 assert task.run(node) == 0

@@ -65,8 +65,9 @@ class Spot:
         self._failed: SaveError | None = None
 
     def restore(self) -> Saved | None:
-        """See ``Checkpointer.restore``; the interval begins."""
+        """See ``Checkpointer.restore``; the interval begins, and the agent hears where it goes on."""
         saved = self.checkpointer.restore()
+        self.progress.tell(saved.step if saved else 0, self.steps, now=True)
         self._due = self._clock() + self.interval.seconds
         return saved
 
@@ -110,6 +111,7 @@ class Spot:
             _log.warning("step %d is not saved, training goes on: %s", step, error)
             return False
         self._failed = None
+        self.progress.tell(step, self.steps, now=True)
         self.interval.saved(stood() if stood else self._clock() - begun)
         self._due = self._clock() + self.interval.seconds
         return True

@@ -24,7 +24,7 @@ def find() -> Path:
 def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
     """Return the stack whose file names a folder of this project as a job's repository, and the job's group.
 
-    With ``stack`` that one. Raises ``LocalCloudError`` where there is none, or several.
+    With ``stack`` that one, else the first by name. Raises ``LocalCloudError`` where there is none.
     """
     root = find()
     here = folder.resolve()
@@ -32,17 +32,11 @@ def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
         raise LocalCloudError(f"--job is {folder}, allowed: a folder of {root} with a job's code")
     repository = f"{HOST}/{here.relative_to(root).as_posix()}"
     stacks = [stack] if stack else sorted(path.name.split(".")[1] for path in root.glob("Pulumi.*.yaml"))
-    found = []
     for config in (load(root, one) for one in stacks):
         jobs = config.values.get(f"{config.project}:training") or ()
         if any(isinstance(job, dict) and job.get("repository") == repository for job in jobs):
-            found += [(config, job.name) for job in _settings(config).jobs if job.repository == repository]
-    if len({config.stack for config, _ in found}) != 1:
-        named = ", ".join(sorted({config.stack for config, _ in found})) or f"none of {', '.join(stacks)}"
-        raise LocalCloudError(
-            f"stacks with a job whose repository is {repository}: {named}; --stack names one"
-        )
-    return found[0]
+            return next((config, job.name) for job in _settings(config).jobs if job.repository == repository)
+    raise LocalCloudError(f"no job's repository is {repository} in {', '.join(stacks)}")
 
 
 def deployed(clients: AwsClients, config: StackConfig) -> Deployment:

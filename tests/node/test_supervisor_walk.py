@@ -206,7 +206,7 @@ class Life:
             mock.patch.object(task.snapshots, "ahead", return_value=None),
             mock.patch.object(task.recording, "recorder", return_value=None),
             mock.patch.object(task, "_trainer", return_value=trainer),
-            mock.patch.object(task.holding, "let_go", lambda node: downs.append("down")),
+            mock.patch.object(task.holding, "let_go", side_effect=lambda _: downs.append("down")),
         ):
             try:
                 assert task.run(node) == 0

@@ -25,7 +25,6 @@ from gpu_spot.market.supply import trace
 from gpu_spot.report.jobs import job_card
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
-from gpu_spot.report.story import render_story
 from gpu_spot.report.summary import render_summary
 from pulumi_on_moto import LocalCloudError, StackConfig, load, sandbox, tree
 from pulumi_on_moto.running import server
@@ -152,8 +151,6 @@ def _report(out: Path, finished: Run, console: Console) -> None:
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     (out / "report.html").write_text(render(finished), encoding="utf-8")
     write_plot(finished, out / "plot.svg")
-    if finished.travels is not None and finished.outcome is not None:
-        console.print(render_story(finished.travels))
     console.print(render_summary(summary))
     written = ["summary.json", "report.html", "plot.svg"]
     if finished.job is not None:

@@ -20,7 +20,12 @@ class JobAccount:
 
     @property
     def progress(self) -> tuple[int, int | None] | None:
-        """Steps done and planned by the word of the instance that has the job, or else of any."""
+        """Steps done and planned by the word of the instance that has the job, or else of any.
+
+        Of a job that is done None: what was told last was told before its end.
+        """
+        if self.standing.phase == "done":
+            return None
         told, host = self.seen.steps, self.standing.host
         if host is not None and host.instance in told:
             return told[host.instance]

@@ -18,7 +18,6 @@ from gpu_spot.facts.run import Run
 from gpu_spot.facts.summary import summarise
 from gpu_spot.report.figures import figures
 from gpu_spot.report.page import render
-from gpu_spot.report.story import render_story
 from gpu_spot.report.summary import render_summary
 from tests.report.browser import Browser
 from tests.report.png import read
@@ -139,14 +138,3 @@ def test_the_lanes_are_seen(job: Run, browser: Browser, tmp_path: Path) -> None:
     colours = palette(0)
     for name, least in (("ready", 1000), ("told", 4), ("lost", 4)):
         assert sum(n for c, n in seen.items() if near(c, colours[name])) >= least, name
-
-
-def test_the_terminal_tells_the_way_line_by_line(job: Run) -> None:
-    assert job.travels is not None
-    said = io.StringIO()
-    Console(file=said, width=80).print(render_story(job.travels))
-    lines = [line for line in said.getvalue().splitlines() if "→" in line][1:]
-    assert len(lines) == len(job.travels.moves)
-    for line, move in zip(lines, job.travels.moves, strict=True):
-        assert f"{move.from_zone} → {move.to_zone}" in line
-        assert line.split()[-2:] == [str(move.step), str(move.steps_lost)]

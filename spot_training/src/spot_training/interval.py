@@ -14,12 +14,11 @@ from spot_training.errors import SpotTrainingError
 RATE_VARIABLE: Final = "GPU_SPOT_INTERRUPTIONS_PER_HOUR"
 RATE: Final = 0.5
 """Interruptions an hour where nobody says: 37 in 69 h of the rehearsed days in docs/performance.md, "A
-training
-job's day" (a market fitted to the public SkyPilot spot traces)."""
+training job's day" (a market fitted to the public SkyPilot spot traces)."""
 MOST_SECONDS: Final = 600.0
 OVERHEAD: Final = 0.035
 FIRST_SECONDS: Final = 60.0
-"""Until the first save: it tells what one costs."""
+"""Until the first save, which tells what one costs; sooner where interruptions come fast."""
 _REMEMBERED: Final = 5
 _log = logging.getLogger("spot_training")
 
@@ -66,7 +65,7 @@ class Interval:
         """How long to train between the end of a save and the next."""
         cost = self.cost
         if cost is None:
-            return min(FIRST_SECONDS, self._most)
+            return min(FIRST_SECONDS, self._between / 10, self._most)
         optimum = math.sqrt(2 * cost * self._between) - cost if cost < self._between / 2 else self._between
         least = cost * (1 / self._overhead - 1)
         if least > self._most and not self._warned:

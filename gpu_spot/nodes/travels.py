@@ -67,7 +67,8 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
         mounted=arrived.at,
         running=new.at + new.loads,
         step=new.step,
-        steps_lost=_last(between, "stopped", instance=old.instance).step - new.step,
+        # A real command may be killed between a save and saying so.
+        steps_lost=max(_last(between, "stopped", instance=old.instance).step - new.step, 0),
         before=left.contents or _NOTHING,
         after=arrived.contents or _NOTHING,
     )

@@ -200,7 +200,7 @@ def test_its_sign_of_life_tells_of_steps_too(tmp_path: Path) -> None:
     )
     (tmp_path / "tell").write_text('{"step": 7}')  # of who ran before
     process = started(tmp_path, clock, script=script)
-    assert (process.first_step, process.step) == (40, 41)
+    assert (process.first_step, process.step) == (41, 41)
     process.signal(SIGKILL)
     for other in ("", "[]", '{"step": null}', '{"steps": 3}'):
         (tmp_path / "tell").write_text(other)

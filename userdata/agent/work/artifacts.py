@@ -7,6 +7,7 @@ data volume takes it along; so the role needs neither to read nor to list what i
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -155,12 +156,12 @@ class Artifacts:
 
     def _round_of(self, gone: dict[str, Fingerprint]) -> int:
         problems: list[str] = []
-        under_way: deque[tuple[_Open, Upload]] = deque()
+        under_way: deque[tuple[_Open, BinaryIO, Upload]] = deque()
         count, uploader = 0, None
 
         def settle() -> int:
-            file, upload = under_way.popleft()
-            with file:
+            file, copy, upload = under_way.popleft()
+            with file, contextlib.closing(copy):
                 problem = self._settle(file, upload)
             if problem:
                 problems.append(f"{file.name}: {problem}")
@@ -170,7 +171,8 @@ class Artifacts:
 
         for file in self._changed(gone):
             uploader = uploader or self._uploader()
-            under_way.append((file, uploader.upload(file.copy(), self._bucket, f"{self._prefix}{file.name}")))
+            copy = file.copy()
+            under_way.append((file, copy, uploader.upload(copy, self._bucket, f"{self._prefix}{file.name}")))
             if len(under_way) >= _AT_ONCE:
                 count += settle()
         while under_way:
@@ -229,7 +231,7 @@ class _Open:
         self.close()
 
     def copy(self) -> BinaryIO:
-        """Return it to read; whoever reads closes it, as s3transfer does."""
+        """Return it to read; s3transfer closes it when it has read it, and not when it never came to it."""
         return os.fdopen(os.dup(self._number), "rb")
 
     def is_unchanged(self) -> bool:

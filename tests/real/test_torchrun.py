@@ -40,7 +40,8 @@ for batch in loader:
     step += 1
     stop = torch.tensor(float(bool(told)))
     dist.all_reduce(stop, dist.ReduceOp.MAX)  # one that has heard it stops both at this step
-    open(f"{place}/up-{rank}", "w").close()
+    if step > 2:  # each of its two loaders has given a batch, and hears no SIGTERM any more
+        open(f"{place}/up-{rank}", "w").close()
     if stop:
         next(iter(loader))  # loaders live: a save may need them
         torch.save({"step": step, "weight": weight}, f"{place}/rank-{rank}.new")

@@ -95,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
             finished = rehearse(wishes, cloud, progress, started)
         _report(args.out, finished, console)
         if args.keep:
-            _keep(console, config.region, args.stack, finished.job)
+            _keep(console, config.region, config.stack, finished.job)
     return 0
 
 

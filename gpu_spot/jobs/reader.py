@@ -305,6 +305,5 @@ def _row(item: Mapping[str, Any], run: str) -> JobRow:
 def _steps(workers: Iterable[Worker]) -> Iterator[tuple[str, tuple[int, int | None]]]:
     """Yield the steps done and planned of the workers that tell them."""
     for one in workers:
-        told = getattr(one, "progress", None)
-        if told is not None:
-            yield one.instance, (int(told.step), int(told.steps))
+        if one.progress is not None:
+            yield one.instance, (one.progress.step, one.progress.steps)

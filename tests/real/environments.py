@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCKS = Path(__file__).parent / "locks"
@@ -44,3 +46,12 @@ def variables(place: Path) -> dict[str, str]:
     own.pop("PYTHONDONTWRITEBYTECODE", None)  # bytecode of a framework is worth seconds a start
     source = str(ROOT / "spot_training" / "src")
     return {**own, "PATH": f"{place}:{own['PATH']}", "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+
+
+def play(place: Path, script: str, *arguments: str | Path, seconds: float) -> dict[str, Any]:
+    """Run a script of this folder in the environment of ``place``; return the JSON that it prints."""
+    command = [place / "python", Path(__file__).with_name(script), *arguments]
+    done = subprocess.run(command, env=variables(place), capture_output=True, text=True, timeout=seconds)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.real.environments import environment, variables
+from tests.real.environments import environment, play
 
-HERE = Path(__file__).parent
+run = partial(play, seconds=1500)
 
 
 @pytest.fixture(scope="session")
 def keras_bin() -> Path:
     return environment("keras")
-
-
-def run(place: Path, script: str, *arguments: str | Path) -> dict[str, Any]:
-    command = [place / "python", HERE / script, *arguments]
-    done = subprocess.run(command, env=variables(place), capture_output=True, text=True, timeout=1500)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 def kills(place: Path, folder: Path, *arguments: str) -> dict[str, Any]:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.real.environments import environment, variables
+from tests.real.environments import environment, play
 
-HERE = Path(__file__).parent
+run = partial(play, seconds=170)
 
 
 @pytest.fixture(scope="session")
 def torch_bin() -> Path:
     return environment("torch")
-
-
-def run(place: Path, script: str, *arguments: str | Path) -> dict[str, Any]:
-    """Run a script of this folder in PyTorch's environment; return the JSON that it prints."""
-    command = [place / "python", HERE / script, *arguments]
-    done = subprocess.run(command, env=variables(place), capture_output=True, text=True, timeout=170)
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
 
 
 @pytest.mark.parametrize(

@@ -134,8 +134,9 @@ def play(broker: Broker, folder: Path, messages: int, *, workers: int, losses: i
             answer.add_done_callback(lambda _: answered.update(all=1))
             asked.append(answer)
         for share, what in happenings:
-            _wait_for(lambda share=share: answered["all"] >= share * messages, crowd)  # type: ignore[misc]
+            _wait_for(lambda share=share: answered["all"] >= share * messages, crowd)
             if what == "broker":
+                _wait_for(lambda: broker.has_kept(QUEUE.name), crowd)
                 broker.kill()
                 broker.start()
                 outcome.broker_restarts += 1

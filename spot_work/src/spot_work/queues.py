@@ -31,7 +31,8 @@ class Queue:
         name: of the queue.
         tries: how often a request may be begun. The loss of a worker counts as a try, so that one that kills
             its workers ends; on spot instances others are lost, too, and 20 is RabbitMQ's own default.
-        most: requests that may wait; the next one is refused (`QueueFullError`). 0: no limit. AWS advises
+        most: requests that may wait; those after them are refused (`QueueFullError`), but for the few that
+            are on their way when it fills: a quorum queue tells publishers late. 0: no limit. AWS advises
             against quorum queues for long backlogs (Amazon MQ guide, "Quorum queues"); a spot outage is one.
     """
 

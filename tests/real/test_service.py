@@ -28,6 +28,18 @@ from spot_work.source import Source
 from tests.real import crowd
 from tests.real.broker import Broker, free_port
 
+# pika 1.4.4 leaves the socket of a refused connection to the collector.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    """Sockets that are left open are not another test's."""
+    yield
+    gc.collect()
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
@@ -167,15 +179,12 @@ def test_wrong_credentials_are_refused_at_once_and_never_shown(broker: Broker) -
     assert str(broker.port) in str(caught.value)
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_broker_that_is_not_there_is_waited_for_so_long() -> None:
     port = free_port()
     source = Source(f"amqp://guest:guest@127.0.0.1:{port}/", Queue("any"), 1, give_up_after=1.0)
     with pytest.raises(ConnectionError, match=rf"127.0.0.1:{port}: not reached for"):
         source.take(60)
     source.close(1.0)
-    del source
-    gc.collect()  # pika 1.4.4 leaves the socket of a refused connection to the collector
 
 
 def test_closing_ends_what_is_open(broker: Broker) -> None:

@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "lambdas.aws": {"lambdas.core", *AWS_SDK},
     "lambdas.handlers": {"lambdas.core", "lambdas.aws", "aws_lambda_powertools", *AWS_SDK},
     "lambdas": set(),
-    "userdata": {"lambdas.core.names", "lambdas.core.registry_item", *AWS_SDK},
+    "userdata": {"lambdas.core.names", "lambdas.core.pulse", "lambdas.core.registry_item", *AWS_SDK},
     "pulumi_on_moto": {
         *("boto3", "botocore", "moto", "time_machine"),
         *("pulumi", "pulumi_aws", "google", "jmespath", "rich", "yaml", "flask", "flask_cors", "werkzeug"),

@@ -35,6 +35,7 @@ SHARED: Final = (
     "lambdas/__init__.py",
     "lambdas/core/__init__.py",
     "lambdas/core/names.py",
+    "lambdas/core/pulse.py",
     "lambdas/core/registry_item.py",
 )
 """What the agent shares with the controller."""

@@ -47,6 +47,8 @@ PARAMETER_CONTROL: Final = "control"
 PARAMETER_FINISHED: Final = "finished"
 PARAMETER_PREPARED: Final = "prepared"
 """Of a group that prepares a dataset: the one of which a snapshot is there."""
+PARAMETER_WISHES: Final = "wishes"
+"""Which instances the health checker wants replaced."""
 
 SUSPENDED_BY_US: Final = ("AZRebalance",)
 """Processes of our Auto Scaling groups that the program suspends; another that is suspended is an alarm."""
@@ -65,3 +67,13 @@ def parameter_root(stack: str) -> str:
 def group_parameter(stack: str, group: str, leaf: str) -> str:
     """Return the full name of one parameter of a group; ``leaf`` is one of the ``PARAMETER_*`` names."""
     return f"{parameter_root(stack)}/{group}/{leaf}"
+
+
+def on_premises_partition(group: str) -> str:
+    """Return the registry's partition for a group's workers elsewhere: the only one that they may write."""
+    return f"{group}@on-premises"
+
+
+def queue_partition(group: str) -> str:
+    """Return the registry's partition for how a group's queue stands."""
+    return f"{group}@queue"

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias, get_args
 
-from lambdas.core import names
+from lambdas.core import names, pulse
+from lambdas.core.pulse import Pulse
 
 WorkerState: TypeAlias = Literal["waiting", "ready", "draining"]
 """``waiting``: it cannot work yet, another instance has its job, or the job's volume is on its way."""
@@ -54,7 +55,8 @@ class Progress:
 class Worker:
     """One worker: its first heartbeat (``since``), its last, and its instance's deadline if known.
 
-    ``progress`` is its job's, ``None`` where the script tells none.
+    ``progress`` is its job's, ``None`` where the script tells none; ``pulse`` what a service's worker tells.
+    ``restart`` is when somebody wished that it be started anew (epoch seconds); done once ``since`` is later.
     """
 
     group: str
@@ -65,6 +67,8 @@ class Worker:
     state: WorkerState
     deadline: float | None = None
     progress: Progress | None = None
+    pulse: Pulse | None = None
+    restart: float | None = None
 
 
 def key(group: str, instance: str, slot: int) -> dict[str, Any]:
@@ -86,6 +90,10 @@ def dump(worker: Worker) -> dict[str, Any]:
         item["deadline"] = _number(worker.deadline)
     if worker.progress is not None:
         item["progress"] = _progress(worker.progress)
+    if worker.pulse is not None:
+        item["pulse"] = pulse.dump(worker.pulse)
+    if worker.restart is not None:
+        item["restart"] = _number(worker.restart)
     return item
 
 
@@ -106,6 +114,8 @@ def parse(item: Mapping[str, Any]) -> Worker:
             state=item["state"]["S"] if "state" in item else "ready",
             deadline=float(item["deadline"]["N"]) if "deadline" in item else None,
             progress=_told(item),
+            pulse=pulse.parse(item),
+            restart=float(item["restart"]["N"]) if "restart" in item else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"malformed item of the worker registry: {error!r}") from None
@@ -129,7 +139,12 @@ def _place(item: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def heartbeat(
-    instance: str, now: float, state: WorkerState, deadline: float | None, progress: Progress | None = None
+    instance: str,
+    now: float,
+    state: WorkerState,
+    deadline: float | None,
+    progress: Progress | None = None,
+    told: Pulse | None = None,
 ) -> dict[str, Any]:
     """Return the arguments of an ``UpdateItem`` that records a heartbeat and keeps the first one's time."""
     update = (
@@ -146,6 +161,7 @@ def heartbeat(
     for name, value in (
         ("deadline", None if deadline is None else _number(deadline)),
         ("progress", None if progress is None else _progress(progress)),
+        ("pulse", None if told is None else pulse.dump(told)),
     ):
         if value is None:
             missing.append(name)

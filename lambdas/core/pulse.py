@@ -1,0 +1,70 @@
+"""What a service's worker tells of itself with a heartbeat, beside that it lives."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+MOST_VERSION: Final = 100
+"""Characters of a version; an image's digest has 71."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """A worker's own account, as of its last heartbeat.
+
+    ``version`` says what runs: an image's digest, or a hash of the command. ``gpu`` is the UUID of its GPU,
+    empty without one. ``at`` (epoch seconds) is when the worker last said how many requests it has ended
+    since its start, ``done``, and how many of these ended with an error, ``failed``; 0 where it says nothing.
+    ``rate`` are requests a second over the last minutes. ``gpu_use`` is the share of the last minute in which
+    its GPU was busy, in percent, None where nobody knows. ``xid`` is the last Xid of that GPU since the boot
+    after which it needs a reset or worse, 0 for none. ``starts`` counts the worker's starts since the boot.
+    """
+
+    version: str
+    gpu: str = ""
+    at: float = 0.0
+    done: int = 0
+    failed: int = 0
+    rate: float = 0.0
+    gpu_use: float | None = None
+    xid: int = 0
+    starts: int = 1
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for what no worker can tell."""
+        if len(self.version) > MOST_VERSION or len(self.gpu) > MOST_VERSION:
+            raise ValueError(f"version and gpu have at most {MOST_VERSION} characters")
+        numbers = (self.at, self.rate, 0.0 if self.gpu_use is None else self.gpu_use)
+        if not all(math.isfinite(number) and number >= 0 for number in numbers):
+            raise ValueError("times, rates and shares must be finite, 0 or more")
+        if not 0 <= self.failed <= self.done or self.xid < 0 or self.starts < 0:
+            raise ValueError(f"{self.failed} of {self.done} failed, Xid {self.xid}, {self.starts} starts")
+
+
+def dump(pulse: Pulse) -> dict[str, Any]:
+    """Return it as a value of DynamoDB's API."""
+    told: dict[str, Any] = {"version": {"S": pulse.version}, "gpu": {"S": pulse.gpu}}
+    for field in ("at", "done", "failed", "rate", "xid", "starts"):
+        told[field] = {"N": repr(getattr(pulse, field))}
+    if pulse.gpu_use is not None:
+        told["gpuUse"] = {"N": repr(pulse.gpu_use)}
+    return {"M": told}
+
+
+def parse(item: Mapping[str, Any]) -> Pulse | None:
+    """Return the pulse of a registry item; None where there is none, or one that makes no sense."""
+    try:
+        told = item["pulse"]["M"]
+        return Pulse(
+            version=told["version"]["S"],
+            gpu=told["gpu"]["S"],
+            at=float(told["at"]["N"]),
+            rate=float(told["rate"]["N"]),
+            gpu_use=float(told["gpuUse"]["N"]) if "gpuUse" in told else None,
+            **{field: int(told[field]["N"]) for field in ("done", "failed", "xid", "starts")},
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None

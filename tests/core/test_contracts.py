@@ -1,0 +1,59 @@
+"""What agent, health checker, queue watcher and controller write for each other comes back as it was."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lambdas.core import backlog, pulse, registry_item, wishes
+from lambdas.core.backlog import Backlog
+from lambdas.core.pulse import Pulse
+from lambdas.core.registry_item import Worker
+from lambdas.core.wishes import Wish
+
+_AMOUNTS = st.floats(0, 2e9)
+_COUNTS = st.integers(0, 2**40)
+_PULSES = st.builds(
+    lambda more, **told: Pulse(done=told["failed"] + more, **told),
+    more=_COUNTS,
+    version=st.text(max_size=pulse.MOST_VERSION),
+    gpu=st.text(max_size=40),
+    at=_AMOUNTS,
+    failed=_COUNTS,
+    rate=_AMOUNTS,
+    gpu_use=st.none() | st.floats(0, 100),
+    xid=st.integers(0, 200),
+    starts=_COUNTS,
+)
+
+
+@given(_PULSES, st.none() | _AMOUNTS)
+def test_a_pulse_stands_in_the_registry(told: Pulse, restart: float | None) -> None:
+    worker = Worker("ocr", "i-1", 0, 1.0, 2.0, "ready", pulse=told, restart=restart)
+    assert registry_item.parse(registry_item.dump(worker)) == worker
+    update = registry_item.heartbeat("i-1", 2.0, "ready", None, told=told)
+    assert pulse.parse({"pulse": update["ExpressionAttributeValues"][":pulse"]}) == told
+
+
+@pytest.mark.parametrize("wrong", [{"failed": 2, "done": 1}, {"rate": float("nan")}, {"version": "x" * 101}])
+def test_what_no_worker_can_tell_is_refused_and_counts_as_not_told(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        Pulse(**{"version": "1", **wrong})  # type: ignore[arg-type]
+    assert pulse.parse({"pulse": {"M": {"version": {"S": "1"}, "done": {"N": "many"}}}}) is None
+
+
+@given(st.builds(Backlog, *[_AMOUNTS, _COUNTS, _COUNTS, _AMOUNTS, _AMOUNTS, _AMOUNTS, _COUNTS]))
+def test_a_backlog_comes_back(seen: Backlog) -> None:
+    assert backlog.parse(backlog.dump("ocr", seen)) == seen
+
+
+def test_wishes_fit_into_a_parameter_whatever_they_say() -> None:
+    many = [Wish(f"i-{number:017x}", 1_900_000_000 - number, "x" * 100) for number in range(100)]
+    told = wishes.dump(many)
+    assert len(told.encode()) <= 4096
+    kept = wishes.parse(told)
+    assert {wish.instance for wish in kept} == {wish.instance for wish in many[-wishes.MOST :]}
+    assert wishes.parse(wishes.dump(kept)) == kept
+    with pytest.raises(ValueError, match="wishes cannot be read"):
+        wishes.parse('{"i-1": 5}')

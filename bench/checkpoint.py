@@ -36,18 +36,18 @@ class Part:
     framework: str
     script: str
     arguments: Sequence[str] = ()
-    share: float = 1.0
-    """Of the kills of each kind."""
+    at_random: bool = True
+    """Whether it is killed at random moments, too."""
 
 
 QUICK: Final = ("--each-write", "--option", "pause=0", "--option", "every=1e-9")
 PARTS: Final = (
     Part("keras", "keras", "train_keras"),
-    Part("keras, each write", "keras", "train_keras", (*QUICK, "--option", "validation=false"), 0),
+    Part("keras, each write", "keras", "train_keras", (*QUICK, "--option", "validation=false"), False),
     Part("torch", "torch", "train_torch"),
-    Part("torch, each write", "torch", "train_torch", QUICK, 0),
-    Part("torch, two ranks", "torch", "train_torch", ("--ranks", "2"), 0.5),
-    Part("transformers", "torch", "train_trainer", (), 0.5),
+    Part("torch, each write", "torch", "train_torch", QUICK, False),
+    Part("torch, two ranks", "torch", "train_torch", ("--ranks", "2")),
+    Part("transformers", "torch", "train_trainer"),
 )
 
 
@@ -64,10 +64,10 @@ def told_by(framework: str, script: str, *arguments: str | Path) -> dict[str, An
 
 def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
     """Play one part in rounds, each of a seed of its own; yield what each round counted."""
-    left = round(kills * part.share)
+    left = kills if part.at_random else 0
     for seed in range(max(1, -(-left // ROUND))):
         count = str(min(ROUND, left - seed * ROUND))
-        kinds = ("--terms", count, "--kills", count, "--seed", str(seed)) if part.share else ()
+        kinds = ("--terms", count, "--kills", count, "--seed", str(seed)) if part.at_random else ()
         with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
             told = told_by(part.framework, "kills", part.script, "--folder", folder, *kinds, *part.arguments)
         yield {"part": part.name, **told}

@@ -1,7 +1,7 @@
 """A code host on this machine: git over TLS, with an authority of its own, as a real one is spoken to.
 
-``git upload-pack`` answers, by the "smart" protocol (git's documentation, gitprotocol-http). Its name is that
-of a real host: who asks is led here by ``environment``, and checks the certificate as it would there.
+``git http-backend`` answers (git's documentation, git-http-backend); to fetch is all that it lets do. Its
+name is that of a real host: who asks is led here by ``environment``, and checks the certificate as there.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import datetime
-import gzip
 import hmac
 import ipaddress
 import os
@@ -21,7 +20,6 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -29,17 +27,28 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _HERE: Final = "127.0.0.1"
-_SERVICE: Final = "git-upload-pack"
+# Whoever made the repository may not be who serves it, and nobody's own settings matter.
+_TRUSTING: Final = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.directory",
+    "GIT_CONFIG_VALUE_0": "*",
+}
 # Whoever rehearses may have another clock than the git that looks at the certificates.
 _VALID: Final = tuple(datetime.datetime(year, 1, 1, tzinfo=datetime.UTC) for year in (2020, 2100))
 
 
 @dataclass(frozen=True, slots=True)
 class CodeHost:
-    """A running one: ``url`` ends without a slash, ``authority`` is the file with its root certificate."""
+    """A running one: ``url`` ends without a slash, ``authority`` is the file with its root certificate if any.
+
+    ``asked`` are the paths that were asked for, each with the authorisation that came along.
+    """
 
     url: str
-    authority: Path
+    authority: Path | None
+    asked: list[tuple[str, str]]
 
     def environment(self, stands_for: str, given: Mapping[str, str] | None = None) -> Mapping[str, str]:
         """Return what leads git here that asks for something below ``stands_for``, such as a host's URL.
@@ -52,7 +61,7 @@ class CodeHost:
         count = int(around.get("GIT_CONFIG_COUNT", "0"))
         return {
             **around,
-            "GIT_SSL_CAINFO": str(self.authority),
+            **({"GIT_SSL_CAINFO": str(self.authority)} if self.authority else {}),
             "GIT_CONFIG_COUNT": str(count + 1),
             f"GIT_CONFIG_KEY_{count}": f"url.{self.url}/.insteadOf",
             f"GIT_CONFIG_VALUE_{count}": f"{stands_for.rstrip('/')}/",
@@ -61,27 +70,27 @@ class CodeHost:
 
 
 @contextlib.contextmanager
-def serving(repositories: Path, certificates: Path, login: str = "") -> Iterator[CodeHost]:
-    """Serve the bare repositories below a folder to who knows ``login`` (``user:password``; empty: to all).
+def serving(repositories: Path, certificates: Path | None, login: str = "") -> Iterator[CodeHost]:
+    """Serve the repositories below a folder to who knows ``login`` (``user:password``; empty: to all).
 
-    ``certificates`` is an empty folder for keys and certificates.
+    ``certificates`` is an empty folder for keys and certificates; None: without TLS.
     """
-    authority = _certify(certificates)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificates / "host.pem", certificates / "host.key")
-
-    class Handler(_Handler):
-        root = repositories.resolve()
-        secret = base64.b64encode(login.encode()).decode() if login else ""
-
-    server = ThreadingHTTPServer((_HERE, 0), Handler)
+    asked: list[tuple[str, str]] = []
+    secret = f"Basic {base64.b64encode(login.encode()).decode()}" if login else ""
+    handler = type("Handler", (_Handler,), {"root": repositories, "secret": secret, "asked": asked})
+    server = ThreadingHTTPServer((_HERE, 0), handler)
     server.daemon_threads = True
-    # Not before it is read: a client that is slow at its handshake keeps nobody else waiting.
-    server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    scheme, authority = "http", None
+    if certificates is not None:
+        scheme, authority = "https", _certify(certificates)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificates / "host.pem", certificates / "host.key")
+        # Not before it is read: a client that is slow at its handshake keeps nobody else waiting.
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     thread = threading.Thread(target=server.serve_forever, name="code host", daemon=True)
     thread.start()
     try:
-        yield CodeHost(f"https://{_HERE}:{server.server_address[1]}", authority)
+        yield CodeHost(f"{scheme}://{_HERE}:{server.server_address[1]}", authority, asked)
     finally:
         server.shutdown()
         server.server_close()
@@ -89,71 +98,55 @@ def serving(repositories: Path, certificates: Path, login: str = "") -> Iterator
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Two requests make a fetch: what is there, and give me this."""
+    """Hands each request to git, as a web server does by CGI (RFC 3875)."""
 
     root: Path
-    secret = ""
+    secret: str
+    asked: list[tuple[str, str]]
 
     def do_GET(self) -> None:
         """Tell the references of a repository."""
-        url = urlsplit(self.path)
-        repository = self._repository(url.path, "/info/refs")
-        if parse_qs(url.query).get("service") != [_SERVICE]:
-            self.send_error(403, "only fetched from here")
-        elif repository is not None:
-            told = self._git(repository, "--advertise-refs")
-            line = f"# service={_SERVICE}\n"
-            self._answer(f"{len(line) + 4:04x}{line}0000".encode() + told, "advertisement")
+        self._answer(b"")
 
     def do_POST(self) -> None:
         """Give out a pack."""
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        if self.headers.get("Content-Encoding") == "gzip":
-            body = gzip.decompress(body)
-        repository = self._repository(self.path, f"/{_SERVICE}")
-        if repository is not None:
-            self._answer(self._git(repository, body=body), "result")
+        self._answer(self.rfile.read(int(self.headers["Content-Length"])))
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name is the base class's)
         """Say nothing: who fetches sees what went wrong."""
 
-    def _repository(self, path: str, ending: str) -> Path | None:
-        """Return the repository that is asked for; None once it was answered that there is none."""
-        given = self.headers.get("Authorization", "").removeprefix("Basic ")
-        if self.secret and not hmac.compare_digest(given, self.secret):
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="code"')
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-            return None
-        found = (self.root / path.removesuffix(ending).lstrip("/")).resolve()
-        if not path.endswith(ending) or self.root not in found.parents or not (found / "HEAD").is_file():
-            self.send_error(404, "no such repository")
-            return None
-        return found
-
-    def _git(self, repository: Path, *options: str, body: bytes = b"") -> bytes:
-        version = self.headers.get("Git-Protocol", "")
-        done = subprocess.run(  # noqa: S603
-            ["git", "upload-pack", "--stateless-rpc", *options, str(repository)],  # noqa: S607
+    def _answer(self, body: bytes) -> None:
+        path, _, query = self.path.partition("?")
+        shown = self.headers.get("Authorization", "")
+        self.asked.append((path, shown))
+        if self.secret and not hmac.compare_digest(shown, self.secret):
+            self._send(401, {"WWW-Authenticate": 'Basic realm="code"'}, b"")
+            return
+        request = {
+            "GIT_PROJECT_ROOT": str(self.root),
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "REQUEST_METHOD": self.command,
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+        }
+        done = subprocess.run(
+            ["git", "http-backend"],  # noqa: S607
             input=body,
             capture_output=True,
             check=False,  # what is wrong with a request stands in the answer
-            # Whoever made the repository may not be who serves it.
-            env={
-                **os.environ,
-                "GIT_PROTOCOL": version,
-                "GIT_CONFIG_COUNT": "1",
-                "GIT_CONFIG_KEY_0": "safe.directory",
-                "GIT_CONFIG_VALUE_0": "*",
-            },
+            env={**os.environ, **_TRUSTING, **request},
         )
-        return done.stdout
+        head, _, content = done.stdout.partition(b"\r\n\r\n")
+        headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if line)
+        self._send(int(headers.pop("Status", "200").split()[0]), headers, content)
 
-    def _answer(self, body: bytes, kind: str) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", f"application/x-{_SERVICE}-{kind}")
-        self.send_header("Cache-Control", "no-cache")
+    def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

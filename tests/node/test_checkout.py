@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.node.git_server import GitServer, git, repository
+from gpu_spot.nodes.code_host import CodeHost, serving
+from tests.node.repositories import git, repository
 from userdata.agent.config.model import Training
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
@@ -33,11 +35,19 @@ class AsMe(SystemHost):
         return super().run([a for a in argv if not a.startswith("--owner=")], stdin, environment)
 
 
+Serve = Callable[..., CodeHost]
+"""Serves the repositories below a folder of the test, without TLS, to who knows a login."""
+
+
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[GitServer]:
-    server = GitServer(tmp_path / "served", f"me:{SECRET}")
-    yield server
-    server.close()
+def serve(tmp_path: Path) -> Iterator[Serve]:
+    with contextlib.ExitStack() as running:
+        yield lambda name, login="": running.enter_context(serving(tmp_path / name, None, login))
+
+
+@pytest.fixture
+def server(serve: Serve) -> CodeHost:
+    return serve("served", f"me:{SECRET}")
 
 
 def job(address: str, revision: str) -> Training:
@@ -87,7 +97,7 @@ def test_it_is_handed_over_to_the_jobs_user_when_all_is_there(tmp_path: Path) ->
 
 
 def test_a_private_repository_opens_to_its_secret_which_stays_nowhere(
-    tmp_path: Path, server: GitServer, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, server: CodeHost, caplog: pytest.LogCaptureFixture
 ) -> None:
     revision = repository(tmp_path / "served" / "private", f="hidden")
     host, code = AsMe(), tmp_path / "code"
@@ -108,9 +118,9 @@ def test_a_private_repository_opens_to_its_secret_which_stays_nowhere(
 
 
 def test_submodules_come_at_their_commits_and_another_host_is_shown_nothing(
-    tmp_path: Path, server: GitServer
+    tmp_path: Path, server: CodeHost, serve: Serve
 ) -> None:
-    served, elsewhere = tmp_path / "served", GitServer(tmp_path / "elsewhere")
+    served, elsewhere = tmp_path / "served", serve("elsewhere")
     inner = repository(served / "inner", f="deep")
     pinned = repository(served / "lib", g="pinned")
     public = repository(tmp_path / "elsewhere" / "public", h="open")
@@ -139,12 +149,11 @@ def test_submodules_come_at_their_commits_and_another_host_is_shown_nothing(
     ]
     assert elsewhere.asked
     assert not [shown for _, shown in elsewhere.asked if shown]
-    elsewhere.close()
     checkout(AsMe(), replace(training, submodules=False), code, Credentials("me", SECRET))
     assert not list((code / "lib").iterdir())
 
 
-def test_a_submodule_cannot_name_a_place_of_this_machine(tmp_path: Path, server: GitServer) -> None:
+def test_a_submodule_cannot_name_a_place_of_this_machine(tmp_path: Path, server: CodeHost) -> None:
     repository(tmp_path / "local", f="of the host")
     main = tmp_path / "served" / "main"
     repository(main, f="main")
@@ -172,8 +181,10 @@ def test_another_secret_is_refused_and_not_shown(text: str) -> None:
     assert not text or text not in str(error.value)
 
 
-def test_another_host_that_asks_is_shown_nothing_either(tmp_path: Path, server: GitServer) -> None:
-    elsewhere = GitServer(tmp_path / "elsewhere", "a:b")
+def test_another_host_that_asks_is_shown_nothing_either(
+    tmp_path: Path, server: CodeHost, serve: Serve
+) -> None:
+    elsewhere = serve("elsewhere", "a:b")
     repository(tmp_path / "elsewhere" / "lib", h="closed")
     main = tmp_path / "served" / "main"
     repository(main, f="main")
@@ -182,6 +193,5 @@ def test_another_host_that_asks_is_shown_nothing_either(tmp_path: Path, server: 
     training = replace(job(f"{server.url}/main", repository(main)), submodules=True)
     with pytest.raises(AgentError, match="git: exit"):
         checkout(AsMe(), training, tmp_path / "code", Credentials("me", SECRET))
-    elsewhere.close()
     assert elsewhere.asked
     assert not [shown for _, shown in elsewhere.asked if shown]

@@ -41,7 +41,7 @@ _VALID: Final = tuple(datetime.datetime(year, 1, 1, tzinfo=datetime.UTC) for yea
 
 @dataclass(frozen=True, slots=True)
 class CodeHost:
-    """A running one: ``url`` ends without a slash, ``authority`` is the file with its root certificate if any.
+    """A running one: ``url`` ends without a slash, ``authority`` is its root certificate, if it has one.
 
     ``asked`` are the paths that were asked for, each with the authorisation that came along.
     """

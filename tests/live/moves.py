@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -41,20 +42,28 @@ ONE_BY_ONE: Closed = dict(zip(ZONES, (range(60, MINUTES), range(120, MINUTES), r
 FOR_AN_HOUR: Closed = dict(zip(ZONES, (range(60, MINUTES), range(30, 120), range(30, MINUTES)), strict=True))
 
 
+SPOT_ALONE: Mapping[str, Any] = {"training[0].capacity.fallback.enabled": False}
+
+
+@contextlib.contextmanager
+def research(
+    changed: Mapping[str, Any], profile: TrainingProfile | None = None
+) -> Iterator[tuple[World, Nodes, boot.BootData]]:
+    """The research stack with these settings changed, its nodes, and the boot data of its job."""
+    with living(load("research", changed)) as world, playing(world.clients, world.clock, profile) as nodes:
+        data = boot.parse(world.cloud.boot_data("resnet"))
+        assert data.agent.volume is not None
+        dataset.stand_in(world.clients, data.agent.volume.dataset)
+        yield world, nodes, data
+
+
 def played() -> dict[str, Any]:
     """Lose it three times, on spot alone, until it is done and gone.
 
     It starts in zone a, goes to b and to c, and waits for c. The first and the third loss are announced, the
     second is not.
     """
-    spot_alone = load("research", {"training[0].capacity.fallback.enabled": False})
-    with (
-        living(spot_alone) as world,
-        playing(world.clients, world.clock, TrainingProfile(steps=STEPS)) as nodes,
-    ):
-        data = boot.parse(world.cloud.boot_data("resnet"))
-        assert data.agent.volume is not None
-        dataset.stand_in(world.clients, data.agent.volume.dataset)
+    with research(SPOT_ALONE, TrainingProfile(steps=STEPS)) as (world, nodes, data):
         replay = market(world, nodes, Rules(seed=SEED, notice=0.5, warm_up_ticks=0), ONE_BY_ONE)
         ledger = replay.run()
         nodes.advance(START + MINUTES * 60)
@@ -74,11 +83,7 @@ def bridged() -> dict[str, Any]:
 
     That is bought once spot is refused, not at the notice.
     """
-    patient = load("research", {"training[0].capacity.fallback.knobs.shortageCost": 2.0})
-    with living(patient) as world, playing(world.clients, world.clock) as nodes:
-        data = boot.parse(world.cloud.boot_data("resnet"))
-        assert data.agent.volume is not None
-        dataset.stand_in(world.clients, data.agent.volume.dataset)
+    with research({"training[0].capacity.fallback.knobs.shortageCost": 2.0}) as (world, nodes, _):
         ledger = market(world, nodes, Rules(notice=1.0, warm_up_ticks=0), FOR_AN_HOUR).run()
         return {
             "moves": [to_json(move) for move in nodes.travels().moves],
@@ -91,14 +96,7 @@ def revised() -> dict[str, Any]:
 
     What `up` does then is done here by hand: a new template, the group, and at last ``config``.
     """
-    spot_alone = load("research", {"training[0].capacity.fallback.enabled": False})
-    with (
-        living(spot_alone) as world,
-        playing(world.clients, world.clock, TrainingProfile(steps=STEPS // 4)) as nodes,
-    ):
-        data = boot.parse(world.cloud.boot_data("resnet"))
-        assert data.agent.volume is not None
-        dataset.stand_in(world.clients, data.agent.volume.dataset)
+    with research(SPOT_ALONE, TrainingProfile(steps=STEPS // 4)) as (world, nodes, data):
         replay = market(world, nodes, Rules(warm_up_ticks=0), {zone: range(0) for zone in ZONES})
         asked: list[set[str]] = []
 

@@ -11,11 +11,9 @@ from gpu_spot import cli
 from gpu_spot.commands import jobs
 from gpu_spot.market.replay.ledger import Span
 from gpu_spot.market.rules import Rules
-from gpu_spot.nodes import boot, dataset
-from gpu_spot.nodes.group import playing
 from gpu_spot.nodes.process import TrainingProfile
-from tests.e2e.world import START, World, living, load
-from tests.live.moves import MINUTES, ZONES, market
+from tests.e2e.world import START, World
+from tests.live.moves import MINUTES, SPOT_ALONE, ZONES, market, research
 
 STEPS = 100
 STOP_AT, RESUME_AT, ENDS = 30, 60, 100
@@ -25,14 +23,7 @@ RESTLESS = {ZONES[0]: range(0), ZONES[1]: range(0), ZONES[2]: range(0, MINUTES, 
 
 def steered() -> dict[str, Any]:
     """Stop it after half an hour, resume it as long after that, and let it come to its end."""
-    spot_alone = load("research", {"training[0].capacity.fallback.enabled": False})
-    with (
-        living(spot_alone) as world,
-        playing(world.clients, world.clock, TrainingProfile(steps=STEPS)) as nodes,
-    ):
-        data = boot.parse(world.cloud.boot_data("resnet"))
-        assert data.agent.volume is not None
-        dataset.stand_in(world.clients, data.agent.volume.dataset)
+    with research(SPOT_ALONE, TrainingProfile(steps=STEPS)) as (world, nodes, _):
         replay = market(world, nodes, Rules(warm_up_ticks=0, notice=1.0), RESTLESS)
         states, alive, said = dict[int, str](), dict[int, int](), dict[str, str]()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.components.capacity import overrides
 from infra.schema.capacity import AllocationStrategy
-from lambdas.core import names, policies
+from lambdas.core import names
 from tests.infra.declared import ROOT, Run, run, shipped, variant
 
 FLEET_FILE = ROOT / "Pulumi.fleet.yaml"
@@ -78,27 +78,15 @@ def test_its_instances_carry_the_tags_by_which_the_controller_finds_them() -> No
 
 
 def test_the_controller_finds_it_by_its_request_id() -> None:
-    known = shipped("fleet")
-    assert json.loads(known.the("Parameter", "inference-config")["insecureValue"]) == {
+    of_fleet, of_mix = (
+        json.loads(shipped(stack).the("Parameter", "inference-config")["insecureValue"])
+        for stack in ("fleet", "dev")
+    )
+    assert of_fleet == {
+        **of_mix,
         "kind": "spot-fleet",
         "primary": "gpu-spot-fleet-inference-primary-id",
         "fallback": "gpu-spot-fleet-inference-fallback",
-        "base": 0,
-        "spotPercentage": 100,
-        "max": 16,
-        "slots": {"g6.xlarge": 1, "g5.xlarge": 1, "g4dn.xlarge": 1, "g6e.xlarge": 1},
-        "drainSeconds": 0,
-        "breakBeforeMake": False,
-        "policy": {"name": policies.DEFAULT, "knobs": {}},
-        "run": "",
-        "dataset": "",
-        "preparedBy": "",
-        "byZone": False,
-        "deadline": 0.0,
-        "reserved": 0,
-        "block": "",
-        "zones": ["us-west-2a", "us-west-2b", "us-west-2c"],
-        "onDemandPrices": dict.fromkeys(("g6.xlarge", "g5.xlarge", "g4dn.xlarge", "g6e.xlarge"), 0.8048),
     }
 
 

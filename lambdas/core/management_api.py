@@ -63,6 +63,7 @@ def of_broker(url: str, management: str = "") -> ManagementApi:
         broker = urlsplit(url.strip())
         host, user, password = broker.hostname, unquote(broker.username or ""), unquote(broker.password or "")
         scheme, port = _PORTS[broker.scheme]
+        _ = broker.port  # raises for what is no number
         own = urlsplit(management)
         if management:
             host, scheme = own.hostname, own.scheme

@@ -16,9 +16,11 @@ from infra.components.control.state import State, StateArgs
 from infra.components.identity.previews import Previews, PreviewsArgs
 from infra.components.monitoring.broker_alarms import WatchedBroker
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
+from infra.components.monitoring.queue_alarms import QueueBounds
 from infra.components.monitoring.tensorboard import TensorBoard, TensorBoardArgs
 from infra.components.network.network import Network, NetworkArgs
 from infra.components.queue.broker import Broker, BrokerArgs, broker_name
+from infra.components.queue.watcher import QueueWatcher, QueueWatcherArgs
 from infra.components.storage.storage import Storage, StorageArgs
 from infra.schema import Service, Settings, Training
 from infra.scope import Scope
@@ -59,9 +61,8 @@ def declare() -> None:
     storage = _storage(settings, scope, network)
     store = AgentStore(scope.name("agent"), AgentStoreArgs(scope))
     brokers = _brokers(settings, scope, network)
-    around = workload.Surroundings(
-        scope, network, state, storage, store, settings.log_retention_days, _queues(settings, brokers)
-    )
+    queues = _queues(settings, brokers)
+    around = workload.Surroundings(scope, network, state, storage, store, settings.log_retention_days, queues)
     groups = {
         work.name: workload.capacity_group(work, around)
         for work in (
@@ -83,12 +84,25 @@ def declare() -> None:
             ready_after=list(groups.values()),
         ),
     )
+    if queues:
+        reading = [service for service in settings.services if service.name in queues]
+        QueueWatcher(
+            scope.name("queues"),
+            QueueWatcherArgs(scope, reading, queues, network, state, settings.log_retention_days),
+        )
     jobs = {entry.name: entry.has_volume for entry in entries if isinstance(entry, Training)}
     deadlines = {job.name for job in settings.jobs if job.deadline}
     monitoring = Monitoring(
         scope.name("monitoring"),
         MonitoringArgs(
-            scope, settings.monitoring, kept, jobs, deadlines, controller, _watched(settings, brokers)
+            scope,
+            settings.monitoring,
+            kept,
+            jobs,
+            deadlines,
+            controller,
+            _watched(settings, brokers),
+            _bounds(settings),
         ),
     )
     _tensorboard(settings, scope, network, storage)
@@ -172,9 +186,18 @@ def _queues(settings: Settings, brokers: dict[str, Broker]) -> dict[str, pulumi.
 def _watched(settings: Settings, brokers: dict[str, Broker]) -> list[WatchedBroker]:
     """Return what the alarms must know of the brokers."""
     return [
-        WatchedBroker(service.name, brokers[service.name].name, service.queue.most)
+        WatchedBroker(service.name, brokers[service.name].name)
         for service in settings.services
-        if service.queue is not None and service.name in brokers
+        if service.name in brokers
+    ]
+
+
+def _bounds(settings: Settings) -> list[QueueBounds]:
+    """Return what the alarms must know of all queues."""
+    return [
+        QueueBounds(service.name, service.queue.most, service.queue.oldest_seconds)
+        for service in settings.services
+        if service.queue is not None
     ]
 
 

@@ -19,6 +19,7 @@ from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
 from infra.components.monitoring.tensorboard import TensorBoard, TensorBoardArgs
 from infra.components.network.network import Network, NetworkArgs
 from infra.components.queue.broker import Broker, BrokerArgs, broker_name
+from infra.components.queue.watcher import QueueWatcher, QueueWatcherArgs
 from infra.components.storage.storage import Storage, StorageArgs
 from infra.schema import Service, Settings, Training
 from infra.scope import Scope
@@ -59,9 +60,8 @@ def declare() -> None:
     storage = _storage(settings, scope, network)
     store = AgentStore(scope.name("agent"), AgentStoreArgs(scope))
     brokers = _brokers(settings, scope, network)
-    around = workload.Surroundings(
-        scope, network, state, storage, store, settings.log_retention_days, _queues(settings, brokers)
-    )
+    queues = _queues(settings, brokers)
+    around = workload.Surroundings(scope, network, state, storage, store, settings.log_retention_days, queues)
     groups = {
         work.name: workload.capacity_group(work, around)
         for work in (
@@ -83,6 +83,12 @@ def declare() -> None:
             ready_after=list(groups.values()),
         ),
     )
+    if queues:
+        reading = [service for service in settings.services if service.name in queues]
+        QueueWatcher(
+            scope.name("queues"),
+            QueueWatcherArgs(scope, reading, queues, network, state, settings.log_retention_days),
+        )
     jobs = {entry.name: entry.has_volume for entry in entries if isinstance(entry, Training)}
     deadlines = {job.name for job in settings.jobs if job.deadline}
     monitoring = Monitoring(

@@ -17,7 +17,10 @@ AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
 MAY_IMPORT: dict[str, set[str]] = {
     "infra": {
         "userdata",
-        *(f"lambdas.core.{part}" for part in ("group_config", "names", "policies", "warm_pool")),
+        *(
+            f"lambdas.core.{part}"
+            for part in ("group_config", "names", "policies", "warm_pool", "watched_queue")
+        ),
         *("pulumi", "pulumi_aws", "pydantic"),
     },
     "lambdas.core": set(),

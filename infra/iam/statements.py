@@ -211,11 +211,7 @@ def controller(
     """
     parameters = names.parameter_root(scope.stack)
     allowed = [
-        Statement(
-            "WriteLog",
-            ["logs:CreateLogStream", "logs:PutLogEvents"],
-            [pulumi.Output.concat(log_group_arn, ":*")],
-        ),
+        write_log(log_group_arn),
         Statement(
             "ReceiveWakeUps",
             [
@@ -319,6 +315,15 @@ def _move_fleets(scope: Scope) -> list[Statement]:
             _tagged({names.TAG_STACK: scope.stack, names.TAG_SIDE: "primary"}),
         ),
     ]
+
+
+def write_log(log_group_arn: pulumi.Input[str]) -> Statement:
+    """What every function may do: write into its own log group."""
+    return Statement(
+        "WriteLog",
+        ["logs:CreateLogStream", "logs:PutLogEvents"],
+        [pulumi.Output.concat(log_group_arn, ":*")],
+    )
 
 
 def queue(queue_arn: pulumi.Input[str], rule_arns: Sequence[pulumi.Input[str]]) -> list[Statement]:

@@ -36,16 +36,24 @@ class OwnBroker(NamedTuple):
 
 
 class ExistingBroker(Model):
-    """A broker that is there: ``secret`` names the secret with its URL, ``amqps://user:password@host:port``."""
+    """A broker that is there: ``secret`` names the secret with its URL, ``amqps://user:password@host:port``.
+
+    ``management_url`` is where its management API is: left out, port 443 of a broker of Amazon MQ, 15671 of
+    another.
+    """
 
     secret: limits.SecretName
+    management_url: (
+        Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[\w./-]*)?$")] | None
+    ) = None
 
 
 class Queue(Model):
     """The queue that a service's workers read, as ``spot_work`` declares it.
 
     ``name`` is the service's where it is left out; ``tries`` and ``most`` are ``spot_work``'s: how often a
-    task may be begun, and how many may wait (0: no limit).
+    task may be begun, and how many may wait (0: no limit). An alarm rings when a task has waited for
+    ``oldest_seconds``.
 
     With ``existing`` nothing is declared. Else the stack has a broker of Amazon MQ: private, reached by the
     workers and by ``callers``. A cluster has three nodes in as many zones; a single one is away while AWS
@@ -57,6 +65,7 @@ class Queue(Model):
     name: limits.QueueName | None = None
     tries: limits.Tries = 20
     most: limits.MostWaiting = 100_000
+    oldest_seconds: Annotated[int, Field(ge=60, le=604_800)] = 900
     engine_version: EngineVersion | None = Field(default_factory=lambda given: _unless_existing(given, "4.2"))
     deployment: BrokerMode | None = Field(default_factory=lambda given: _unless_existing(given, "single"))
     instance_type: str | None = None

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Final
 
 from lambdas.core import names
+
+KEPT_SECONDS: Final = 604_800
+"""Who has no queue any more has no row of it after a week."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +43,8 @@ def key(group: str) -> dict[str, Any]:
 
 def dump(group: str, backlog: Backlog) -> dict[str, Any]:
     """Return the whole item."""
-    return {**key(group), **{f.name: {"N": repr(getattr(backlog, f.name))} for f in fields(Backlog)}}
+    told = {f.name: {"N": repr(getattr(backlog, f.name))} for f in fields(Backlog)}
+    return {**key(group), **told, names.REGISTRY_TTL: {"N": str(int(backlog.at) + KEPT_SECONDS)}}
 
 
 def parse(item: Mapping[str, Any]) -> Backlog:

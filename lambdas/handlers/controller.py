@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 
 import boto3
 from aws_lambda_powertools import Logger
-from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
@@ -22,6 +21,7 @@ from lambdas.core.events import Event, Wake, parse
 from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.model import Action, Alarm, Market, SetDesired, Side
 from lambdas.core.policies import by_deadline
+from lambdas.handlers.metrics import emit
 
 _CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10)
 _QUEUE = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
@@ -113,7 +113,7 @@ def _report(outcome: GroupOutcome) -> None:
         said = "group not looked after" if outcome.decision is None else "action failed"
         logger.error(said, extra={"group": outcome.group, "looks": outcome.looks}, exc_info=error)
     if outcome.errors:
-        _emit(outcome.group, {"ControllerErrors": 1})
+        emit(outcome.group, {"ControllerErrors": 1})
     if outcome.decision is None:
         return
     decision = outcome.decision
@@ -148,7 +148,7 @@ def _report(outcome: GroupOutcome) -> None:
             )
     for trouble in outcome.troubles:
         logger.warning("not all was read", extra={"group": outcome.group, "trouble": trouble})
-    _emit(outcome.group, gauges(outcome, facts))
+    emit(outcome.group, gauges(outcome, facts))
 
 
 def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, int]:
@@ -186,12 +186,3 @@ def describe(action: Action) -> dict[str, Any]:
     """Return an action as a flat record for the log."""
     fields = {name: getattr(action, name) for name in action.__slots__}
     return {"action": type(action).__name__, **fields}
-
-
-def _emit(group: str, values: Mapping[str, int]) -> None:
-    metrics = EphemeralMetrics(namespace=names.METRIC_NAMESPACE)
-    metrics.add_dimension(name="group", value=group)
-    metrics.add_dimension(name="stack", value=os.environ[names.ENV_STACK])
-    for name, value in values.items():
-        metrics.add_metric(name, MetricUnit.Count, value)
-    metrics.flush_metrics()

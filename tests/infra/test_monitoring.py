@@ -12,6 +12,7 @@ import pytest
 from lambdas.aws.controller import GroupOutcome
 from lambdas.core import names
 from lambdas.handlers import controller
+from lambdas.handlers.metrics import emit
 from tests.infra.declared import run, shipped, variant
 from userdata.agent.config.model import Metrics
 from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
@@ -24,8 +25,8 @@ def sent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     """Dimensions by name of all metrics that the handler sends in the function's declared environment."""
     for name, value in shipped("dev").the("Function", "controller")["environment"]["variables"].items():
         monkeypatch.setenv(name, value)
-    controller._emit("inference", controller.gauges(GroupOutcome("inference"), FACTS))
-    controller._emit("inference", {"ControllerErrors": 1})
+    emit("inference", controller.gauges(GroupOutcome("inference"), FACTS))
+    emit("inference", {"ControllerErrors": 1})
     found: dict[str, dict[str, str]] = {}
     for line in capsys.readouterr().out.splitlines():
         entry = json.loads(line)

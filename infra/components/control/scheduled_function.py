@@ -1,0 +1,120 @@
+"""A helper function that runs each minute, and what it needs to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.archives import functions as archive
+from infra.components.identity.identity import FunctionIdentity, FunctionIdentityArgs
+from infra.iam import statements
+from infra.scope import Scope
+from lambdas.core import names
+
+
+@dataclass(frozen=True)
+class ScheduledFunctionArgs:
+    """``short`` names the function within the stack; it takes ``timeout`` seconds at most, below 60.
+
+    ``service`` is what it calls itself in logs and metrics, ``allowed`` what it may do beside writing its
+    log. With ``subnet_ids`` it runs in a VPC, with ``security_group_ids``. ``ready_after``: what must exist
+    before it first runs.
+    """
+
+    scope: Scope
+    short: str
+    description: str
+    handler: str
+    service: str
+    timeout: int
+    log_retention_days: int
+    allowed: Sequence[statements.Statement]
+    environment: Mapping[str, pulumi.Input[str]]
+    subnet_ids: Collection[pulumi.Input[str]] = ()
+    security_group_ids: Collection[pulumi.Input[str]] = ()
+    ready_after: list[pulumi.Resource] = field(default_factory=list)
+
+
+class ScheduledFunction(pulumi.ComponentResource):
+    """Produces: log group, identity, function, its schedule and the permission of that."""
+
+    function_name: pulumi.Output[str]
+    log_group_name: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: ScheduledFunctionArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Declare the function."""
+        super().__init__("gpu-spot:infra:ScheduledFunction", name, None, opts)
+        scope, child = args.scope, pulumi.ResourceOptions(parent=self)
+        full = scope.name(args.short)
+        # Ours, before the function runs: Lambda would make one that keeps its events for ever.
+        log = aws.cloudwatch.LogGroup(
+            full,
+            retention_in_days=args.log_retention_days,
+            kms_key_id=scope.kms_key_arn,
+            tags=scope.tags(full),
+            opts=child,
+        )
+        allowed = [statements.write_log(log.arn), *args.allowed]
+        identity = FunctionIdentity(full, FunctionIdentityArgs(scope, args.short, allowed), child)
+        function = aws.lambda_.Function(
+            full,
+            description=args.description,
+            runtime=aws.lambda_.Runtime.PYTHON3D13,
+            architectures=["x86_64"],
+            handler=args.handler,
+            code=archive.build(),
+            kms_key_arn=scope.kms_key_arn,
+            role=identity.role_arn,
+            timeout=args.timeout,
+            memory_size=256,
+            environment=aws.lambda_.FunctionEnvironmentArgs(
+                variables={
+                    names.ENV_STACK: scope.stack,
+                    "POWERTOOLS_SERVICE_NAME": args.service,
+                    "POWERTOOLS_METRICS_NAMESPACE": names.METRIC_NAMESPACE,
+                    **args.environment,
+                }
+            ),
+            vpc_config=aws.lambda_.FunctionVpcConfigArgs(
+                subnet_ids=list(args.subnet_ids), security_group_ids=list(args.security_group_ids)
+            )
+            if args.subnet_ids
+            else None,
+            logging_config=aws.lambda_.FunctionLoggingConfigArgs(log_format="JSON", log_group=log.name),
+            tags=scope.tags(full),
+            opts=child,
+        )
+        self._each_minute(full, scope, function, args.ready_after)
+        self.function_name, self.log_group_name = function.name, log.name
+        self.register_outputs({"function": self.function_name, "logGroup": self.log_group_name})
+
+    def _each_minute(
+        self, full: str, scope: Scope, function: aws.lambda_.Function, after: list[pulumi.Resource]
+    ) -> None:
+        child = pulumi.ResourceOptions(parent=self)
+        rule = aws.cloudwatch.EventRule(
+            full,
+            description=f"Runs {full} each minute",
+            schedule_expression="rate(1 minute)",
+            tags=scope.tags(full),
+            opts=child,
+        )
+        permission = aws.lambda_.Permission(
+            full,
+            action="lambda:InvokeFunction",
+            function=function.name,
+            principal="events.amazonaws.com",
+            source_arn=rule.arn,
+            opts=child,
+        )
+        aws.cloudwatch.EventTarget(
+            full,
+            rule=rule.name,
+            arn=function.arn,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[permission, *after]),
+        )

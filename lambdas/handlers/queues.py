@@ -1,0 +1,70 @@
+"""Lambda entry point of the queue watcher: each minute one look at every queue of the stack."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final, Protocol
+
+import boto3
+from aws_lambda_powertools import Logger
+from botocore.config import Config
+
+from lambdas.aws.queues import Outcome, QueueWatcher, build
+from lambdas.core import names, watched_queue
+from lambdas.core.backlog import Backlog
+from lambdas.handlers.metrics import emit
+
+_CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=2, read_timeout=3)
+_SPARE_SECONDS: Final = 8.0
+"""Of the function's time, for calls of AWS that hang at the end."""
+
+logger = Logger(service="gpu-spot-queues")
+
+
+class LambdaContext(Protocol):
+    """What the handler reads of Lambda's context."""
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return how long this invocation may still take."""
+        ...
+
+
+def handler(event: object, context: LambdaContext) -> None:
+    """Look at every queue; a queue that cannot be seen is told in the log and in a metric, and no error."""
+    for outcome in _watcher().run(context.get_remaining_time_in_millis() / 1000 - _SPARE_SECONDS):
+        _report(outcome)
+
+
+@cache
+def _watcher() -> QueueWatcher:
+    make: Callable[..., Any] = boto3.client
+    return build(
+        lambda service: make(service, config=_CLIENT),
+        watched_queue.parse(os.environ[names.ENV_QUEUES]),
+        os.environ[names.ENV_REGISTRY_TABLE],
+        time.time,
+    )
+
+
+def _report(outcome: Outcome) -> None:
+    queue = outcome.queue
+    if outcome.trouble:
+        told = {"group": queue.group, "queue": queue.name, "reason": outcome.trouble}
+        logger.error("queue not seen", extra=told)
+    gauges = {} if outcome.backlog is None else gauges_of(outcome.backlog)
+    emit(queue.group, {names.METRIC_QUEUE_UNSEEN: int(bool(outcome.trouble)), **gauges})
+
+
+def gauges_of(backlog: Backlog) -> dict[str, float]:
+    """Return a backlog as metrics."""
+    return {
+        names.METRIC_QUEUE_READY: backlog.ready,
+        names.METRIC_QUEUE_TAKEN: backlog.taken,
+        names.METRIC_QUEUE_OLDEST: backlog.oldest,
+        names.METRIC_QUEUE_ARRIVING: backlog.arriving,
+        names.METRIC_QUEUE_LEAVING: backlog.leaving,
+        names.METRIC_QUEUE_READERS: backlog.readers,
+    }

@@ -1,0 +1,114 @@
+"""What RabbitMQ's management API answers, and what is made of it; tests/real asks a real one."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lambdas.core.management_api import ManagementApi, counts, of_broker
+from lambdas.core.queue_history import Counts
+
+# Of RabbitMQ 3.10.8: 100 published, a reader that acknowledges every other one of ten.
+BUSY: dict[str, Any] = {
+    "consumers": 1,
+    "message_stats": {"ack": 3, "publish": 100},
+    "messages_ready": 92,
+    "messages_unacknowledged": 5,
+    "state": "running",
+}
+JUST_STARTED: list[Any] = []
+STARTED = {"consumers": 0, "messages_ready": 97, "messages_unacknowledged": 0, "state": "running"}
+WITHOUT_COLLECTOR = {"state": "live"}
+
+
+def read(answer: Any, status: int = 200) -> Counts:
+    return counts(status, json.dumps(answer).encode())
+
+
+def test_counts_are_read() -> None:
+    assert read(BUSY) == Counts(ready=92, taken=5, readers=1, published=100, ended=3)
+
+
+def test_before_the_first_message_after_a_start_there_are_no_totals() -> None:
+    assert read(STARTED) == Counts(97, 0, 0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "says"),
+    [
+        (200, JUST_STARTED, "tells no length: the broker has just started"),
+        (200, WITHOUT_COLLECTOR, "metrics collector is disabled"),
+        (200, {**BUSY, "state": "minority"}, "the queue is minority"),
+        (200, {**BUSY, "messages_ready": None}, "messages_ready is 'None'"),
+        (200, {**BUSY, "messages_ready": True}, "messages_ready is 'True'"),
+        (200, {**BUSY, "messages_unacknowledged": -1}, "messages_unacknowledged is '-1'"),
+        (200, {**STARTED, "consumers": "1"}, "consumers is '1'"),
+        (200, {**BUSY, "message_stats": []}, "message_stats is no object"),
+        (200, {**BUSY, "message_stats": {"publish": 1.5}}, "publish is '1.5'"),
+        (401, {"error": "not_authorized"}, "refuses the secret's user"),
+        (403, {}, "may not ask"),
+        (404, {"error": "Object Not Found"}, "no such queue"),
+        (503, "", "status 503"),
+        (301, "", "status 301"),
+    ],
+)
+def test_what_tells_no_number_is_one_line_and_no_zero(status: int, answer: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as told:
+        read(answer, status)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html><body>Gateway\nTimeout</body></html>", b"\xff\xfe", b"[" * 9999]
+)
+def test_what_is_no_json_is_told(body: bytes) -> None:
+    with pytest.raises(ValueError, match="answers no JSON"):
+        counts(200, body)
+
+
+@settings(max_examples=100)
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda s: st.lists(s) | st.dictionaries(st.sampled_from(list(BUSY)), s),
+    )
+)
+def test_nonsense_is_refused_or_read_but_never_fails_otherwise(answer: Any) -> None:
+    with contextlib.suppress(ValueError):
+        read(answer)
+
+
+@pytest.mark.parametrize(
+    ("url", "management", "shown", "vhost"),
+    [
+        ("amqps://u:p@b-1.mq.us-west-2.on.aws:5671", "", "https://b-1.mq.us-west-2.on.aws:443", "/"),
+        ("amqps://u:p@b-1.mq.amazonaws.com.cn:5671/", "", "https://b-1.mq.amazonaws.com.cn:443", "/"),
+        ("amqps://u:p@rabbit.example.com:5671/ocr", "", "https://rabbit.example.com:15671", "ocr"),
+        ("amqp://u:p@rabbit/%2Fteam", "", "http://rabbit:15672", "/team"),
+        ("amqps://u:p@rabbit?heartbeat=9", "https://console/mq/", "https://console:443/mq", "/"),
+        ("amqps://u:p@rabbit\n", "http://127.0.0.1:8080", "http://127.0.0.1:8080", "/"),
+    ],
+)
+def test_where_it_is_follows_from_the_brokers_url(url: str, management: str, shown: str, vhost: str) -> None:
+    api = of_broker(url, management)
+    assert (repr(api), api.vhost, api.user, api.password) == (shown, vhost, "u", "p")
+
+
+def test_names_are_quoted_in_the_path() -> None:
+    api = ManagementApi("https", "rabbit", 443, "/mq", "u", "p", "/")
+    assert api.queue("pages a/b").startswith("/mq/api/queues/%2F/pages%20a%2Fb?columns=state,")
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "nonsense", "https://u:secret@b", "amqps://b", "amqps://u@b", "amqps://u:secret@b:port", "{}"],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(ValueError, match="the broker's URL") as told:
+        of_broker(url)
+    assert "secret" not in str(told.value)

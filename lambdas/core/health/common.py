@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lambdas.core.health.model import FAMILY, ON_PREMISES, ORIGINS, Host, Kind, Sight
+from lambdas.core import names
+from lambdas.core.health.model import FAMILY, ORIGINS, Host, Kind, Sight
 from lambdas.core.health.signs import Signs
 
 FEWEST: Final = 2
@@ -50,7 +51,8 @@ def held_at(keys: Iterable[str]) -> frozenset[str]:
     found: set[str] = set()
     for key in keys:
         if key.startswith(f"{COMMON}/"):
-            found.update((ON_PREMISES,) if key.endswith(f"/{ON_PREMISES}") else ORIGINS)
+            site = names.ORIGIN_ON_PREMISES
+            found.update((site,) if key.endswith(f"/{site}") else ORIGINS)
     return frozenset(found)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from lambdas.core import names
 from lambdas.core.health.common import REGISTRY, Cause
 from lambdas.core.health.memory import MOST_INCIDENTS, Memory, Open
 from lambdas.core.health.model import FAMILY, Finding, Host, Kind, Sight, Step
@@ -96,14 +97,13 @@ def follow(
 def _alone(
     findings: Iterable[Finding], hosts: Mapping[str, Host], families: set[str]
 ) -> Iterator[tuple[str, str]]:
-    by_kind: dict[tuple[Kind, bool], list[str]] = {}
+    by_kind: dict[tuple[Kind, str], list[str]] = {}
     for finding in findings:
         if FAMILY.get(finding.kind) not in families:
-            place = finding.kind, hosts[finding.host].on_premises
+            place = finding.kind, hosts[finding.host].origin
             by_kind.setdefault(place, []).append(finding.host)
-    for (kind, on_premises), ill in by_kind.items():
-        where = "on-premises" if on_premises else "aws"
-        yield f"{kind}/{where}", f"{_named(ill)}: {_SAYS[kind]}. Nothing is done about that but by people."
+    for (kind, origin), ill in by_kind.items():
+        yield f"{kind}/{origin}", f"{_named(ill)}: {_SAYS[kind]}. Nothing is done about that but by people."
 
 
 def _of_cause(cause: Cause) -> str:
@@ -112,7 +112,9 @@ def _of_cause(cause: Cause) -> str:
             "no worker of the whole stack is heard: that is the registry or the network, not the workers. "
             "Nothing is restarted or replaced."
         )
-    of = {"aws": "instances", "on-premises": "machines on premises"}.get(cause.where, f"with {cause.where}")
+    of = {names.ORIGIN_AWS: "instances", names.ORIGIN_ON_PREMISES: "machines on premises"}.get(
+        cause.where, f"with {cause.where}"
+    )
     return (
         f"{cause.hosts} of {cause.population} {of} {_SHOWS[cause.family]}: one cause, not each of them. "
         f"Nothing is restarted or replaced while it lasts. {_ADVICE[cause.family]}"

@@ -51,10 +51,8 @@ def decide(sight: Sight, settings: HealthSettings, memory: Memory) -> Decision:
     treatment = treat(sight, signs.findings, settings, memory, held)
     hosts = {host.id: host for host in sight.hosts}
     incidents, over = follow(memory, opened(sight, found, treatment, settings, hosts), now)
-    asked = {f"{r.instance}/{r.slot}" for r in treatment.restarts}
     memory = replace(
         memory,
-        watches={k: w for k, w in signs.watches.items() if k.partition(":")[2] not in asked},
         treated=treatment.treated,
         log=treatment.log,
         incidents=incidents,

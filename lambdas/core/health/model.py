@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from lambdas.core import names
 from lambdas.core.backlog import Backlog
 from lambdas.core.registry_item import Worker
 
@@ -17,9 +18,7 @@ FRESH_SECONDS: Final = 90.0
 """A heartbeat older than that is suspect, three of 30 s missed: the controller counts it as missing."""
 SKEW_SECONDS: Final = 30.0
 """By so much a worker's clock may be ahead."""
-AWS: Final = "aws"
-ON_PREMISES: Final = "on-premises"
-ORIGINS: Final = (AWS, ON_PREMISES)
+ORIGINS: Final = (names.ORIGIN_AWS, names.ORIGIN_ON_PREMISES)
 BACKLOG_SECONDS: Final = 180.0
 """What is told of a queue is believed for so long: its watcher writes each minute."""
 
@@ -85,7 +84,7 @@ class Host:
     @property
     def origin(self) -> str:
         """Where it is, as metrics name it."""
-        return ON_PREMISES if self.on_premises else AWS
+        return names.ORIGIN_ON_PREMISES if self.on_premises else names.ORIGIN_AWS
 
     @property
     def versions(self) -> frozenset[str]:

@@ -17,6 +17,7 @@ from infra.components.control.state import State, StateArgs
 from infra.components.identity.previews import Previews, PreviewsArgs
 from infra.components.monitoring.broker_alarms import WatchedBroker
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
+from infra.components.monitoring.queue_alarms import QueueBounds
 from infra.components.monitoring.tensorboard import TensorBoard, TensorBoardArgs
 from infra.components.network.network import Network, NetworkArgs
 from infra.components.queue.broker import Broker, BrokerArgs, broker_name
@@ -95,7 +96,14 @@ def declare() -> None:
     monitoring = Monitoring(
         scope.name("monitoring"),
         MonitoringArgs(
-            scope, settings.monitoring, kept, jobs, deadlines, controller, _watched(settings, brokers)
+            scope,
+            settings.monitoring,
+            kept,
+            jobs,
+            deadlines,
+            controller,
+            _watched(settings, brokers),
+            _bounds(settings),
         ),
     )
     _health(settings, scope, state, monitoring, list(groups.values()))
@@ -195,9 +203,18 @@ def _queues(settings: Settings, brokers: dict[str, Broker]) -> dict[str, pulumi.
 def _watched(settings: Settings, brokers: dict[str, Broker]) -> list[WatchedBroker]:
     """Return what the alarms must know of the brokers."""
     return [
-        WatchedBroker(service.name, brokers[service.name].name, service.queue.most)
+        WatchedBroker(service.name, brokers[service.name].name)
         for service in settings.services
-        if service.queue is not None and service.name in brokers
+        if service.name in brokers
+    ]
+
+
+def _bounds(settings: Settings) -> list[QueueBounds]:
+    """Return what the alarms must know of all queues."""
+    return [
+        QueueBounds(service.name, service.queue.most, service.queue.oldest_seconds)
+        for service in settings.services
+        if service.queue is not None
     ]
 
 

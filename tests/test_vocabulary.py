@@ -20,6 +20,7 @@ ONE_THING_AND_ITS_SCHEMA = {
     "Notice": {"userdata.agent.work.notice", "spot_training.notice"},
     "Previews": {"infra.schema.operations", "infra.components.identity.previews"},
     "Python": {"infra.schema.training", "userdata.agent.config.model"},
+    "QueueWatcher": {"infra.components.queue.watcher", "lambdas.aws.queues"},
     "Queue": {"infra.schema.queue", "userdata.agent.config.model", "spot_work.queues"},
     "Repository": {"infra.schema.operations", "infra.components.storage.repository"},
     "Service": {"infra.schema.service", "userdata.agent.config.model"},

@@ -129,6 +129,7 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
         "lambda:GetFunction",
         "lambda:TagResource",
     ),
+    "aws:lambda/permission:Permission": ("lambda:AddPermission", "lambda:GetPolicy"),
     "aws:mq/broker:Broker": (
         "ec2:CreateNetworkInterface",
         "ec2:CreateVpcEndpoint",

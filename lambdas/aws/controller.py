@@ -21,6 +21,7 @@ from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings, Parame
 from lambdas.aws.side import CapacityService, GoneError, NotPlacedError
 from lambdas.aws.spot_fleet import SpotFleetService
 from lambdas.aws.spot_prices import SpotPrices
+from lambdas.core import costs
 from lambdas.core.availability import Decision, decide
 from lambdas.core.events import Event
 from lambdas.core.memory import note, untaken
@@ -58,7 +59,7 @@ class GroupOutcome:
     With a decision, ``errors`` are what went wrong while it was carried out. ``causes`` is how many causes
     of alarms stand, ``looks`` how often the group was looked at. ``troubles`` are what could not be read,
     made no sense, or was refused where it was wanted, and did not keep it from going on; ``is_partial`` that
-    a read failed.
+    a read failed. ``cost`` is None where a price is not known.
     """
 
     group: str
@@ -69,6 +70,7 @@ class GroupOutcome:
     is_partial: bool = False
     errors: tuple[Exception, ...] = ()
     looks: int = 1
+    cost: costs.HourlyCost | None = None
 
     @property
     def error(self) -> Exception | None:
@@ -174,6 +176,7 @@ class Controller:
             troubles=(*observation.troubles, *elsewhere),
             is_partial=observation.is_partial,
             errors=tuple(errors),
+            cost=costs.hourly(observation, settings.on_demand_prices),
         )
 
     def _unmark(self, name: str, failures: Sequence[Failure], claimed: Remembered) -> list[Exception]:

@@ -10,7 +10,7 @@ from lambdas.aws.queues_rabbitmq import RabbitMq
 from lambdas.core import backlog as rows
 from lambdas.core import names, queue_history
 from lambdas.core.backlog import Backlog
-from lambdas.core.queue_history import History
+from lambdas.core.queue_history import QueueHistory
 from lambdas.core.watched_queue import WatchedQueue
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ class Reader(Protocol):
     """Looks at queues of one kind."""
 
     def look(
-        self, queue: WatchedQueue, past: History, at: float, seconds: float
-    ) -> tuple[Backlog | None, History]:
+        self, queue: WatchedQueue, past: QueueHistory, at: float, seconds: float
+    ) -> tuple[Backlog | None, QueueHistory]:
         """Return how a queue stands at ``at`` and what to remember until the next look.
 
         None where that cannot be said yet. Takes about ``seconds`` at most; raises any exception where the
@@ -37,7 +37,7 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QueueOutcome:
     """What a look at a queue came to; without ``backlog`` nothing was written, and ``trouble`` says why.
 
     Both are missing after a first look, from which nothing follows yet.
@@ -58,7 +58,7 @@ class QueueWatcher:
     table: str
     clock: Callable[[], float]
 
-    def run(self, seconds: float) -> list[Outcome]:
+    def run(self, seconds: float) -> list[QueueOutcome]:
         """Look at every queue, within ``seconds``: each has its share, and another is first each minute."""
         ends_at = self.clock() + seconds
         first = int(self.clock() // 60) % len(self.queues) if self.queues else 0
@@ -71,9 +71,9 @@ class QueueWatcher:
                 seen = self._look(queue, min(share, _MOST_SECONDS))
             except Exception as error:  # whatever it is: told, and the others are looked at
                 line = " ".join(str(error).split())
-                outcomes.append(Outcome(queue, trouble=line or type(error).__name__))
+                outcomes.append(QueueOutcome(queue, trouble=line or type(error).__name__))
             else:
-                outcomes.append(Outcome(queue, seen))
+                outcomes.append(QueueOutcome(queue, seen))
         return outcomes
 
     def _look(self, queue: WatchedQueue, seconds: float) -> Backlog | None:
@@ -90,18 +90,18 @@ class QueueWatcher:
             self.dynamodb.put_item(TableName=self.table, Item=rows.dump(queue.group, seen))
         return seen
 
-    def _remembered(self, queue: WatchedQueue) -> History:
+    def _remembered(self, queue: WatchedQueue) -> QueueHistory:
         """Return the history; an empty one where it cannot be read, or is of a queue before this one."""
         answer = self.dynamodb.get_item(TableName=self.table, Key=_key(queue.group), ConsistentRead=True)
         item = answer.get("Item", {})
         if item.get("of") != {"S": _identity(queue)}:
-            return History()
+            return QueueHistory()
         try:
             return queue_history.parse(item["text"]["S"])
         except (KeyError, ValueError):
-            return History()
+            return QueueHistory()
 
-    def _remember(self, queue: WatchedQueue, history: History) -> None:
+    def _remember(self, queue: WatchedQueue, history: QueueHistory) -> None:
         item: dict[str, Any] = {
             **_key(queue.group),
             "of": {"S": _identity(queue)},

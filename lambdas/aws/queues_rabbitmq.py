@@ -12,7 +12,7 @@ from typing import Any, Final
 from lambdas.core import management_api, queue_history
 from lambdas.core.backlog import Backlog
 from lambdas.core.management_api import ManagementApi
-from lambdas.core.queue_history import History
+from lambdas.core.queue_history import QueueHistory
 from lambdas.core.watched_queue import WatchedQueue
 
 _MOST_BYTES: Final = 1_000_000
@@ -32,8 +32,8 @@ class RabbitMq:
     _urls: dict[str, str] = field(default_factory=dict)
 
     def look(
-        self, queue: WatchedQueue, past: History, at: float, seconds: float
-    ) -> tuple[Backlog | None, History]:
+        self, queue: WatchedQueue, past: QueueHistory, at: float, seconds: float
+    ) -> tuple[Backlog | None, QueueHistory]:
         """Return how a queue stands; raise ``ValueError`` or what the network and AWS raise."""
         ends_at = time.monotonic() + seconds
         was_known = queue.place in self._urls

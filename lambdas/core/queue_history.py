@@ -43,7 +43,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class QueueHistory:
     """What is remembered between two looks: the last one, and the totals of those before.
 
     ``at`` (epoch seconds) is None before the first look. ``marks`` are pairs of a time and how many had been
@@ -57,14 +57,14 @@ class History:
     marks: tuple[tuple[float, int], ...] = ()
 
 
-def look(past: History, counts: Counts, at: float) -> tuple[Backlog | None, History]:
+def look(past: QueueHistory, counts: Counts, at: float) -> tuple[Backlog | None, QueueHistory]:
     """Return how the queue stands and what to remember of it.
 
     None where nothing can be said of rates yet: at the first look, and at the first one after the broker
     began to count anew, which it does when it starts.
     """
     if past.at is None or at <= past.at or counts.published < past.published or counts.ended < past.ended:
-        return None, History(at, counts.published, counts.ended, 0.0, ((at, counts.published),))
+        return None, QueueHistory(at, counts.published, counts.ended, 0.0, ((at, counts.published),))
     elapsed = at - past.at
     # Length and totals are some seconds apart in the broker, and a burst between them would look old. What
     # waits now is no older than what waited then, and the time since.
@@ -86,7 +86,7 @@ def look(past: History, counts: Counts, at: float) -> tuple[Backlog | None, Hist
     return backlog, replace(history, marks=_thinned(marks, at))
 
 
-def _waits_since(past: History, counts: Counts, at: float) -> float:
+def _waits_since(past: QueueHistory, counts: Counts, at: float) -> float:
     if not counts.ready:
         return 0.0
     before = counts.published - counts.ready
@@ -103,16 +103,16 @@ def _thinned(marks: list[tuple[float, int]], at: float) -> tuple[tuple[float, in
     return tuple(kept[-_MOST_MARKS:])
 
 
-def dumps(history: History) -> str:
+def dumps(history: QueueHistory) -> str:
     """Return the history as text."""
     return json.dumps(astuple(history), separators=(",", ":"))
 
 
-def parse(text: str) -> History:
+def parse(text: str) -> QueueHistory:
     """Read a history; raise ``ValueError`` for one that makes no sense."""
     try:
         at, published, ended, oldest, marks = json.loads(text)
-        read = History(
+        read = QueueHistory(
             None if at is None else float(at),
             int(published),
             int(ended),

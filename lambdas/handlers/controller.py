@@ -7,7 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import boto3
 from aws_lambda_powertools import Logger
@@ -21,6 +21,7 @@ from lambdas.core.events import Event, Wake, parse
 from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.model import Action, Alarm, Market, SetDesired, Side
 from lambdas.core.policies import by_deadline
+from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
 _CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10)
@@ -31,14 +32,6 @@ _SPARE_SECONDS: Final = 10.0
 """Of the function's time, for metrics and for messages that go back."""
 
 logger = Logger(service="gpu-spot-controller")
-
-
-class LambdaContext(Protocol):
-    """What the handler reads of Lambda's context."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Return how long this invocation may still take."""
-        ...
 
 
 def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dict[str, str]]]:
@@ -151,8 +144,8 @@ def _report(outcome: GroupOutcome) -> None:
     emit(outcome.group, gauges(outcome, facts))
 
 
-def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, int]:
-    """Return a pass's metrics of a group that was looked after, counts all."""
+def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:
+    """Return a pass's metrics of a group that was looked after: counts, and what it costs."""
     told = ("target", "ready", "spot", "on_demand", "doomed", "above_maximum")
     return {
         **{name.title().replace("_", ""): facts[name] for name in told},
@@ -160,6 +153,7 @@ def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, int]:
         "AlarmCauses": outcome.causes,
         "Troubles": len(outcome.troubles),
         **_of_deadline(outcome),
+        **_money(outcome),
     }
 
 
@@ -180,6 +174,16 @@ def _of_deadline(outcome: GroupOutcome) -> dict[str, int]:
     if decision is None or decision.situation.group.deadline is None:
         return {}
     return {names.METRIC_DEADLINE: len(decision.memory.alarmed.intersection(by_deadline.ALARMS))}
+
+
+def _money(outcome: GroupOutcome) -> dict[str, float]:
+    """Return what a group costs; nothing where nobody knows."""
+    if outcome.cost is None:
+        return {}
+    return {
+        names.METRIC_HOURLY_COST: outcome.cost.paid,
+        names.METRIC_HOURLY_COST_ON_DEMAND: outcome.cost.on_demand,
+    }
 
 
 def describe(action: Action) -> dict[str, Any]:

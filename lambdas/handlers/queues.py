@@ -6,15 +6,16 @@ import os
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import boto3
 from aws_lambda_powertools import Logger
 from botocore.config import Config
 
-from lambdas.aws.queues import Outcome, QueueWatcher, build
+from lambdas.aws.queues import QueueOutcome, QueueWatcher, build
 from lambdas.core import names, watched_queue
 from lambdas.core.backlog import Backlog
+from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
 _CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=2, read_timeout=3)
@@ -22,14 +23,6 @@ _SPARE_SECONDS: Final = 8.0
 """Of the function's time, for calls of AWS that hang at the end."""
 
 logger = Logger(service="gpu-spot-queues")
-
-
-class LambdaContext(Protocol):
-    """What the handler reads of Lambda's context."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Return how long this invocation may still take."""
-        ...
 
 
 def handler(event: object, context: LambdaContext) -> None:
@@ -49,7 +42,7 @@ def _watcher() -> QueueWatcher:
     )
 
 
-def _report(outcome: Outcome) -> None:
+def _report(outcome: QueueOutcome) -> None:
     queue = outcome.queue
     if outcome.trouble:
         told = {"group": queue.group, "queue": queue.name, "reason": outcome.trouble}

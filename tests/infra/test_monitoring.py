@@ -11,6 +11,7 @@ import pytest
 
 from lambdas.aws.controller import GroupOutcome
 from lambdas.core import names
+from lambdas.core.costs import HourlyCost
 from lambdas.handlers import controller
 from lambdas.handlers.metrics import emit
 from tests.infra.declared import run, shipped, variant
@@ -25,7 +26,7 @@ def sent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     """Dimensions by name of all metrics that the handler sends in the function's declared environment."""
     for name, value in shipped("dev").the("Function", "controller")["environment"]["variables"].items():
         monkeypatch.setenv(name, value)
-    emit("inference", controller.gauges(GroupOutcome("inference"), FACTS))
+    emit("inference", controller.gauges(GroupOutcome("inference", cost=HourlyCost(1.0, 2.0)), FACTS))
     emit("inference", {"ControllerErrors": 1})
     found: dict[str, dict[str, str]] = {}
     for line in capsys.readouterr().out.splitlines():
@@ -83,9 +84,12 @@ def test_the_dashboard_draws_what_the_controller_sends(sent: dict[str, dict[str,
         line
         for widget in dashboard()["widgets"]
         for line in widget["properties"].get("metrics", [])
-        if line[0] == names.METRIC_NAMESPACE and not line[1].startswith("nvidia_smi_")
+        if line[0] == names.METRIC_NAMESPACE and "controller" in line
     ]
-    assert {line[1] for line in drawn} == {"Target", "Ready", "Spot", "OnDemand", "Doomed", "Shortage"}
+    assert {line[1] for line in drawn} == {
+        *("Target", "Ready", "Spot", "OnDemand", "Doomed", "Shortage"),
+        *("HourlyCost", "HourlyCostOnDemand"),
+    }
     for _, metric, *dimensions, _options in drawn:
         assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == sent[metric]
 
@@ -99,7 +103,7 @@ def test_the_dashboard_draws_what_the_agent_sends() -> None:
         line
         for widget in dashboard()["widgets"]
         for line in widget["properties"].get("metrics", [])
-        if line[1].startswith("nvidia_smi_")
+        if len(line) > 1 and line[1].startswith("nvidia_smi_")
     ]
     assert drawn
     for _, metric, *dimensions, _options in drawn:

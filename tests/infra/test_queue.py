@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 
 from infra.broker_types import TYPES, check
-from infra.components.monitoring.broker_alarms import WatchedBroker, alarms
+from infra.components.monitoring.queue_alarms import QueueBounds, alarms
 from infra.settings import SettingsError, load_settings
+from lambdas.core import names, watched_queue
+from lambdas.core.backlog import Backlog
+from lambdas.core.watched_queue import WatchedQueue
+from lambdas.handlers.queues import gauges_of
 from pulumi_on_moto import changes, deploy, load, sandbox
 from tests.apart import apart
 from tests.infra import program
-from tests.infra.declared import DEV, ROOT, Run, variant
+from tests.infra.declared import DEV, ROOT, Run, shipped, variant
 from tests.infra.queues import EXISTING, OWN, stack
 
 NAME = "gpu-spot-dev-inference-mq"
@@ -148,7 +152,7 @@ def test_an_existing_broker_is_not_made(existing: Run) -> None:
     kinds = {one["type"].rpartition(":")[2] for one in existing.declared}
     assert not kinds & {"Broker", "Secret", "SecretVersion"}
     assert "queues" not in existing.exports
-    assert not [name for name in existing.of("MetricAlarm") if "-queue-" in name]
+    assert queue_alarms(existing).keys() == {"deep", "old", "unread", "unseen"}
 
 
 def test_how_the_queue_is_declared_reaches_the_workers(tmp_path: Path) -> None:
@@ -177,31 +181,90 @@ def test_whoever_previews_may_draw_a_password(cluster: Run) -> None:
     assert ["secretsmanager:GetRandomPassword"] in [one["Action"] for one in policy["Statement"]]
 
 
+def queue_alarms(of: Run) -> dict[str, dict[str, Any]]:
+    return {name.rpartition("-")[2]: one for name, one in of.of("MetricAlarm").items() if "-queue-" in name}
+
+
+def asked(alarm: dict[str, Any]) -> list[str]:
+    return [query["metric"]["metricName"] for query in alarm["metricQueries"] if "metric" in query]
+
+
 def test_alarms_ask_for_metrics_of_this_broker(own: Run) -> None:
-    found = {name.rpartition("-")[2]: one for name, one in own.of("MetricAlarm").items() if "-queue-" in name}
-    assert found.keys() == {"deep", "disk", "down", "memory", "unread"}
+    found = queue_alarms(own)
+    assert found.keys() == {"deep", "disk", "down", "memory", "old", "unread", "unseen"}
     of = {"Broker": f"{NAME}-0123456"}
-    assert found["deep"]["dimensions"] == found["down"]["dimensions"] == of
-    assert (found["deep"]["metricName"], found["deep"]["threshold"]) == ("MessageReadyCount", 80_000)
+    assert found["down"]["dimensions"] == of
     # Silence alone rings: no number of connections is below none.
     down = found["down"]
     assert (down["treatMissingData"], down["threshold"]) == ("breaching", 0)
     assert down["comparisonOperator"] == "LessThanThreshold"
-    asked = {
-        name: [query["metric"]["metricName"] for query in one["metricQueries"] if "metric" in query]
-        for name, one in found.items()
-        if "metricQueries" in one
-    }
-    assert asked == {
-        "disk": ["RabbitMQDiskFree", "RabbitMQDiskFreeLimit"],
-        "memory": ["RabbitMQMemUsed", "RabbitMQMemLimit"],
-        "unread": ["ConsumerCount", "MessageReadyCount"],
-    }
-    for name in asked:
+    assert asked(found["disk"]) == ["RabbitMQDiskFree", "RabbitMQDiskFreeLimit"]
+    assert asked(found["memory"]) == ["RabbitMQMemUsed", "RabbitMQMemLimit"]
+    for name in ("disk", "memory"):
         *parts, result = found[name]["metricQueries"]
         assert all(query["metric"]["dimensions"] == of for query in parts)
         assert result["returnData"] is True
         assert {"value", "other"} >= {query["id"] for query in parts}
+
+
+@pytest.mark.parametrize("which", ["own", "existing"])
+def test_alarms_of_the_queue_ask_for_what_the_watcher_sends(
+    which: str, request: pytest.FixtureRequest
+) -> None:
+    of: Run = request.getfixturevalue(which)
+    found = queue_alarms(of)
+    sent = gauges_of(Backlog(1.0, 1, 1, 1.0, 1.0, 1.0, 1)).keys() | {names.METRIC_QUEUE_UNSEEN}
+    variables = of.the("Function", "queues")["environment"]["variables"]
+    group = {"group": "inference", "stack": "dev", "service": variables["POWERTOOLS_SERVICE_NAME"]}
+    for name in ("old", "unseen", "deep"):
+        assert found[name]["dimensions"] == group
+        assert found[name]["namespace"] == variables["POWERTOOLS_METRICS_NAMESPACE"]
+        assert found[name]["metricName"] in sent
+    assert asked(found["unread"]) == ["QueueReaders", "QueueReady"]
+    assert all(query["metric"]["dimensions"] == group for query in found["unread"]["metricQueries"][:2])
+    assert found["unseen"]["treatMissingData"] == "breaching"
+    assert (found["old"]["threshold"], found["deep"]["threshold"]) == (900, 80_000)
+
+
+def test_the_watcher_is_where_workers_are_and_knows_every_queue(own: Run, existing: Run) -> None:
+    for of, secret in ((own, NAME), (existing, "queues/ocr")):
+        function = of.the("Function", "queues")
+        assert function["vpcConfig"]["securityGroupIds"] == ["gpu-spot-dev-workers-id"]
+        private = [f"gpu-spot-dev-private-us-west-2{letter}-id" for letter in "abc"]
+        assert function["vpcConfig"]["subnetIds"] == private
+        [queue] = watched_queue.parse(function["environment"]["variables"][names.ENV_QUEUES])
+        assert queue == WatchedQueue("inference", "rabbitmq", "inference", secret)
+    assert own.the("EventRule", "queues")["scheduleExpression"] == "rate(1 minute)"
+    [permission] = own.of("Permission").values()
+    assert permission["principal"] == "events.amazonaws.com"
+    assert permission["sourceArn"] == "arn:gpu-spot-dev-queues"
+
+
+def test_the_watcher_may_read_its_secrets_and_keep_rows_of_queues_and_no_more(cluster: Run) -> None:
+    policy = json.loads(cluster.the("RolePolicy", "queues-function")["policy"])["Statement"]
+    found = {one["Sid"]: one for one in policy}
+    assert {action for one in policy if one["Effect"] == "Allow" for action in one["Action"]} >= {
+        "dynamodb:GetItem",
+        "dynamodb:PutItem",
+        "secretsmanager:GetSecretValue",
+    }
+    assert found["KeepQueues"]["Condition"] == {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["*@queue"]}
+    }
+    secret = "arn:aws:secretsmanager:us-west-2:123456789012:secret:gpu-spot-prod-inference-mq-??????"
+    assert found["ReadQueueSecrets"]["Resource"] == [secret]
+    denied = found["OnlyLambdaInTheNetwork"]
+    assert denied["Effect"] == "Deny"
+    assert denied["Action"] == found["BeInTheNetwork"]["Action"]
+    own = "arn:aws:lambda:us-west-2:123456789012:function:gpu-spot-prod-queues"
+    assert own in denied["Condition"]["ArnEquals"]["lambda:SourceFunctionArn"]
+    assert set(found) == {
+        *("WriteLog", "KeepQueues", "BeInTheNetwork", "OnlyLambdaInTheNetwork", "ReadQueueSecrets", "UseKey")
+    }
+
+
+def test_a_stack_without_queues_has_no_watcher() -> None:
+    assert "gpu-spot-dev-queues" not in shipped("dev").of("Function")
 
 
 def test_every_alarm_of_a_broker_has_a_line_in_the_runbook(own: Run) -> None:
@@ -212,8 +275,8 @@ def test_every_alarm_of_a_broker_has_a_line_in_the_runbook(own: Run) -> None:
 
 
 def test_a_queue_without_a_limit_has_no_alarm_for_it() -> None:
-    assert "ocr-queue-deep" not in {one.name for one in alarms(WatchedBroker("ocr", "b", 0))}
-    assert "ocr-queue-deep" in {one.name for one in alarms(WatchedBroker("ocr", "b", 1))}
+    assert "ocr-queue-deep" not in {one.name for one in alarms("dev", QueueBounds("ocr", 0, 60))}
+    assert "ocr-queue-deep" in {one.name for one in alarms("dev", QueueBounds("ocr", 1, 60))}
 
 
 def test_every_pair_in_the_table_is_allowed_and_no_other() -> None:
@@ -290,6 +353,12 @@ def refusal(queue: dict[str, Any], **service: Any) -> str:
         ({**EXISTING, "instanceType": "mq.m7g.large"}, "instanceType", "beside existing"),
         ({**EXISTING, "maintenance": {}}, "maintenance", "beside existing"),
         ({**EXISTING, "callers": ["10.0.0.0/8"]}, "callers", "beside existing"),
+        ({**OWN, "oldestSeconds": 59}, "oldestSeconds", "59"),
+        (
+            {"kind": "rabbitmq", "existing": {"secret": "a", "managementUrl": "http://b"}},
+            "existing.managementUrl",
+            "http://b",
+        ),
         ({**OWN, "callers": ["10.0.0.1/8"]}, "callers", "not an IPv4 network"),
         ({**OWN, "callers": ["0.0.0.0/0"]}, "callers", "not for private use"),
         ({**OWN, "callers": ["10.0.0.0/8"] * 2}, "callers", "stands twice"),

@@ -74,3 +74,10 @@ def test_prices_that_are_no_longer_known_are_forgotten(priced: FakeAws) -> None:
     seen(priced)
     priced.parameters[f"{ROOT}/inference/config"] = config()
     assert seen(priced, NOW + 60) == UNKNOWN_SPOT_PRICE
+
+
+def test_what_the_group_costs_is_told_with_its_other_numbers(priced: FakeAws) -> None:
+    priced.add_instance("primary", "i-dear", spot=False, launched=NOW - 600, heartbeat=NOW)
+    cost = only(controller(priced).run()).cost
+    assert cost is not None
+    assert (cost.paid, cost.on_demand) == (3.0, 5.0)

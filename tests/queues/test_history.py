@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lambdas.core.backlog import Backlog
-from lambdas.core.queue_history import Counts, History, dumps, look, parse
+from lambdas.core.queue_history import Counts, QueueHistory, dumps, look, parse
 
 MINUTE = 60.0
 
@@ -49,7 +49,7 @@ class Queue:
         return Counts(len(self.ready), len(self.taken), 1, self.published, self.ended)
 
 
-def seen(past: History, queue: Queue, at: float) -> tuple[Backlog, History]:
+def seen(past: QueueHistory, queue: Queue, at: float) -> tuple[Backlog, QueueHistory]:
     backlog, history = look(past, queue.counts(), at)
     assert backlog is not None
     return backlog, history
@@ -59,7 +59,7 @@ def seen(past: History, queue: Queue, at: float) -> tuple[Backlog, History]:
 @given(st.integers(0, 2**32), st.sampled_from((0.2, 1.0, 3.0)))
 def test_it_never_says_that_a_request_waits_longer_than_the_oldest_does(seed: int, load: float) -> None:
     """In whatever order messages are taken, given back and thrown away."""
-    random, queue, history = Random(seed), Queue(), History()
+    random, queue, history = Random(seed), Queue(), QueueHistory()
     for minute in range(40):
         at = minute * MINUTE
         for second in range(0, 60, 10):
@@ -78,7 +78,7 @@ def test_it_never_says_that_a_request_waits_longer_than_the_oldest_does(seed: in
 
 @pytest.mark.parametrize("rate", [1, 7])
 def test_in_a_queue_that_stands_it_is_right_to_a_look_and_a_tenth(rate: int) -> None:
-    queue, history = Queue(), History()
+    queue, history = Queue(), QueueHistory()
     for minute in range(24 * 60):
         at = minute * MINUTE
         queue.publish(at + 30, rate)
@@ -93,7 +93,7 @@ def test_in_a_queue_that_stands_it_is_right_to_a_look_and_a_tenth(rate: int) -> 
 
 
 def test_days_of_standing_still_are_remembered_in_few_looks() -> None:
-    queue, history = Queue(), History()
+    queue, history = Queue(), QueueHistory()
     queue.publish(0.0, 5)
     for minute in range(1, 3 * 24 * 60):
         queue.publish(minute * MINUTE)
@@ -105,7 +105,7 @@ def test_days_of_standing_still_are_remembered_in_few_looks() -> None:
 
 def test_rates_are_of_the_time_between_two_looks() -> None:
     queue = Queue()
-    _, history = look(History(), queue.counts(), 0.0)
+    _, history = look(QueueHistory(), queue.counts(), 0.0)
     queue.publish(10.0, 90)
     queue.take(60)
     queue.end(30)
@@ -116,7 +116,7 @@ def test_rates_are_of_the_time_between_two_looks() -> None:
 def test_a_first_look_and_one_after_the_brokers_start_say_nothing() -> None:
     queue = Queue()
     queue.publish(0.0, 100)
-    backlog, history = look(History(), queue.counts(), MINUTE)
+    backlog, history = look(QueueHistory(), queue.counts(), MINUTE)
     assert backlog is None
     _, history = seen(history, queue, 2 * MINUTE)
     started = Counts(100, 0, 1, 3, 0)  # counts from nothing, and still has all of them
@@ -128,7 +128,7 @@ def test_a_first_look_and_one_after_the_brokers_start_say_nothing() -> None:
 
 
 def test_a_burst_that_is_in_the_length_before_it_is_in_the_totals_is_not_old() -> None:
-    queue, history = Queue(), History()
+    queue, history = Queue(), QueueHistory()
     for minute in range(60):
         queue.publish(minute * MINUTE, 1_000)
         queue.take(1_000)
@@ -142,7 +142,7 @@ def test_a_burst_that_is_in_the_length_before_it_is_in_the_totals_is_not_old() -
 
 def test_an_empty_queue_waits_for_nothing() -> None:
     queue = Queue()
-    _, history = look(History(), queue.counts(), 0.0)
+    _, history = look(QueueHistory(), queue.counts(), 0.0)
     queue.publish(1.0, 9)
     _, history = seen(history, queue, MINUTE)
     queue.take(9)
@@ -154,7 +154,7 @@ def test_an_empty_queue_waits_for_nothing() -> None:
 
 
 def test_a_clock_that_goes_back_begins_anew() -> None:
-    _, history = look(History(), Counts(1, 0, 0, 1, 0), 100.0)
+    _, history = look(QueueHistory(), Counts(1, 0, 0, 1, 0), 100.0)
     assert look(history, Counts(1, 0, 0, 2, 0), 100.0)[0] is None
 
 

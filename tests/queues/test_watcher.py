@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from lambdas.aws.queues import Outcome, QueueWatcher, build
+from lambdas.aws.queues import QueueOutcome, QueueWatcher, build
 from lambdas.aws.queues_rabbitmq import RabbitMq
 from lambdas.core import backlog, names, watched_queue
 from lambdas.core.backlog import Backlog
@@ -113,7 +113,7 @@ class Place:
         clients = {"dynamodb": self.dynamodb, "secretsmanager": self.secrets}
         return build(clients.__getitem__, queues, TABLE, lambda: self.now)
 
-    def minute(self, watcher: QueueWatcher, seconds: float = 5.0) -> Outcome:
+    def minute(self, watcher: QueueWatcher, seconds: float = 5.0) -> QueueOutcome:
         self.now += 60
         [outcome] = watcher.run(seconds)
         return outcome
@@ -135,7 +135,7 @@ def queue(api: Api, group: str = "ocr") -> WatchedQueue:
 
 def test_a_look_is_a_row_from_the_second_minute_on(place: Place, api: Api) -> None:
     watcher = place.watcher(queue(api))
-    assert place.minute(watcher) == Outcome(queue(api))
+    assert place.minute(watcher) == QueueOutcome(queue(api))
     assert place.row() is None
     api.tell({**BUSY, "messages_ready": 122, "message_stats": {"ack": 33, "publish": 160}})
     outcome = place.minute(watcher)
@@ -156,7 +156,7 @@ def test_a_new_copy_of_the_function_goes_on_where_the_last_one_was(place: Place,
 def test_another_queue_has_no_history_of_the_one_before(place: Place, api: Api) -> None:
     place.minute(place.watcher(queue(api)))
     other = WatchedQueue("ocr", "rabbitmq", "words", SECRET, api.address)
-    assert place.minute(place.watcher(other)) == Outcome(other)
+    assert place.minute(place.watcher(other)) == QueueOutcome(other)
 
 
 def test_a_history_that_makes_no_sense_is_begun_anew(place: Place, api: Api) -> None:
@@ -165,7 +165,7 @@ def test_a_history_that_makes_no_sense_is_begun_anew(place: Place, api: Api) -> 
     key = {**backlog.key("ocr"), names.REGISTRY_SORT_KEY: {"S": "history"}}
     [item] = [place.dynamodb.get_item(TableName=TABLE, Key=key)["Item"]]
     place.dynamodb.put_item(TableName=TABLE, Item={**item, "text": {"S": "nonsense"}})
-    assert place.minute(watcher) == Outcome(queue(api))
+    assert place.minute(watcher) == QueueOutcome(queue(api))
     assert place.minute(watcher).backlog is not None
 
 
@@ -207,7 +207,7 @@ def test_after_ten_minutes_without_a_broker_it_goes_on(place: Place, api: Api) -
     assert outcome.backlog is not None
     assert outcome.backlog.oldest == 660.0
     api.tell(STARTED)  # it was the broker that had been away
-    assert place.minute(watcher) == Outcome(queue(api))
+    assert place.minute(watcher) == QueueOutcome(queue(api))
 
 
 def test_a_broker_that_hangs_or_drips_takes_no_more_than_its_share(place: Place, api: Api) -> None:
@@ -269,7 +269,7 @@ def test_a_secret_that_is_no_url_is_told_until_it_is_one(
     watcher = place.watcher(queue(api))
     assert says in place.minute(watcher).trouble
     place.secrets.put_secret_value(SecretId=SECRET, SecretString="amqps://ocr:first@rabbit")
-    assert place.minute(watcher) == Outcome(queue(api))
+    assert place.minute(watcher) == QueueOutcome(queue(api))
 
 
 def test_a_secret_that_may_not_be_read_is_told(place: Place, api: Api) -> None:
@@ -326,7 +326,7 @@ def test_a_broker_is_believed_only_with_its_certificate(place: Place, tmp_path: 
         assert not api.asked
         trusting = RabbitMq(place.secrets, ssl.create_default_context(cafile=str(tmp_path / "certificate")))
         watcher = QueueWatcher([there], {"rabbitmq": trusting}, place.dynamodb, TABLE, lambda: place.now)
-        assert place.minute(watcher) == Outcome(there)
+        assert place.minute(watcher) == QueueOutcome(there)
 
 
 def test_the_handler_tells_each_queue_in_metrics_and_each_trouble_in_a_line(

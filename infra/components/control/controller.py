@@ -20,8 +20,7 @@ _TIMEOUT: Final = 60
 _VISIBILITY: Final = 6 * _TIMEOUT
 """At least six times the function's timeout (Lambda guide, "Configuring a queue to use with Lambda")."""
 
-SERVICE: Final = "controller"
-"""What the function calls itself in logs and, as a dimension, in metrics."""
+SERVICE: Final = names.SERVICE_CONTROLLER
 
 
 @dataclass(frozen=True)

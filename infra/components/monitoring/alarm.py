@@ -41,6 +41,11 @@ class AlarmSpec:
     expression: str = ""
 
 
+def group_dimensions(stack: str, group: str, service: str) -> dict[str, str]:
+    """Return the dimensions under which the function ``service`` reports a group."""
+    return {"group": group, "stack": stack, "service": service}
+
+
 def declare(
     scope: Scope, topic_arn: pulumi.Input[str], alarm: AlarmSpec, parent: pulumi.Resource
 ) -> aws.cloudwatch.MetricAlarm:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 
 import pulumi
 
-from infra.components.monitoring.alarm import FIVE_MINUTES, MINUTE, AlarmSpec, Inputs, declare
+from infra.components.monitoring.alarm import (
+    FIVE_MINUTES,
+    MINUTE,
+    AlarmSpec,
+    Inputs,
+    declare,
+    group_dimensions,
+)
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -67,11 +74,6 @@ def alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
     for group in args.groups:
         stack = args.scope.stack
         yield from _of_group(stack, group, group_dimensions(stack, group.name, args.service))
-
-
-def group_dimensions(stack: str, group: str, service: str) -> dict[str, str]:
-    """Return the dimensions under which the controller reports a group."""
-    return {"group": group, "stack": stack, "service": service}
 
 
 def _of_function(function: pulumi.Input[str]) -> Iterator[AlarmSpec]:

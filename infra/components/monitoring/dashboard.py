@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import pulumi
 
-from infra.components.monitoring.alarms import group_dimensions
+from infra.components.monitoring.alarm import group_dimensions
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -19,15 +19,22 @@ def body(
     scope: Scope,
     groups: Mapping[str, bool],
     *,
+    services: Collection[str] = (),
+    queues: Collection[str] = (),
     function: pulumi.Input[str],
     service: str,
     log_group: pulumi.Input[str],
 ) -> dict[str, Any]:
     """Return the dashboard's body; ``groups`` says whose GPUs are NVIDIA's, for others there is no plot.
 
-    Outputs stay outputs: only values hang on them, never the layout.
+    Those that are ``services`` have a second row, with more in it where they have ``queues``. Outputs stay
+    outputs: only values hang on them, never the layout.
     """
-    rows = [_group_row(scope, group, service, is_nvidia) for group, is_nvidia in groups.items()]
+    rows = []
+    for group, is_nvidia in groups.items():
+        rows.append(_group_row(scope, group, service, is_nvidia))
+        if group in services:
+            rows.append(_service_row(scope, group, service, has_queue=group in queues))
     rows.append(_controller_row(scope, function, log_group))
     return {
         "start": "-PT6H",
@@ -66,6 +73,53 @@ def _group_row(scope: Scope, group: str, service: str, is_nvidia: bool) -> list[
     return [*row, _plot(scope, f"{group}: GPUs", gpus)] if is_nvidia else row
 
 
+def _service_row(scope: Scope, group: str, controller: str, *, has_queue: bool) -> list[dict[str, Any]]:
+    """Return what a service's users feel, who works for them, and what it costs."""
+
+    def line(function: str, metric: str, label: str, *more: str, **options: Any) -> list[Any]:
+        of = [part for pair in group_dimensions(scope.stack, group, function).items() for part in pair]
+        return [names.METRIC_NAMESPACE, metric, *of, *more, {"stat": "Average", "label": label, **options}]
+
+    def queue(metric: str, label: str, **options: Any) -> list[Any]:
+        return line(names.SERVICE_QUEUES, metric, label, **options)
+
+    requests = [
+        _plot(
+            scope,
+            f"{group}: requests a second",
+            [queue(names.METRIC_QUEUE_ARRIVING, "come"), queue(names.METRIC_QUEUE_LEAVING, "are done")],
+        ),
+        _plot(
+            scope,
+            f"{group}: requests that wait, and the oldest",
+            [
+                queue(names.METRIC_QUEUE_READY, "wait", stat="Maximum"),
+                queue(names.METRIC_QUEUE_TAKEN, "with workers", stat="Maximum"),
+                queue(names.METRIC_QUEUE_OLDEST, "oldest at least, s", stat="Maximum", yAxis="right"),
+            ],
+        ),
+    ]
+    workers = [
+        line(names.SERVICE_HEALTH, metric, f"{state}, {origin}", names.ORIGIN, origin, stat="Maximum")
+        for origin in (names.ORIGIN_AWS, names.ORIGIN_ON_PREMISES)
+        for metric, state in (
+            (names.METRIC_WORKERS_READY, "ready"),
+            (names.METRIC_WORKERS_DRAINING, "draining"),
+            (names.METRIC_WORKERS_SILENT, "silent"),
+        )
+    ]
+    money = [
+        line(controller, names.METRIC_HOURLY_COST, "paid", id="paid"),
+        line(controller, names.METRIC_HOURLY_COST_ON_DEMAND, "all on-demand", id="whole"),
+        [{"expression": "100 * paid / whole", "label": "share, %", "id": "share", "yAxis": "right"}],
+    ]
+    return [
+        *(requests if has_queue else ()),
+        _plot(scope, f"{group}: workers", workers),
+        _plot(scope, f"{group}: US dollars an hour", money),
+    ]
+
+
 def _controller_row(
     scope: Scope, function: pulumi.Input[str], log_group: pulumi.Input[str]
 ) -> list[dict[str, Any]]:
@@ -102,7 +156,7 @@ def _plot(scope: Scope, title: str, lines: list[list[Any]], *, stacked: bool = F
             "view": "timeSeries",
             "stacked": stacked,
             "period": 60,
-            "yAxis": {"left": {"min": 0}},
+            "yAxis": {"left": {"min": 0}, "right": {"min": 0}},
             "metrics": lines,
         },
     }

@@ -10,9 +10,10 @@ import pulumi_aws as aws
 
 from infra import schema
 from infra.components.control.controller import SERVICE, Controller
-from infra.components.monitoring import broker_alarms, dashboard
+from infra.components.monitoring import broker_alarms, dashboard, queue_alarms
 from infra.components.monitoring.alarms import Alarms, AlarmsArgs, Watched
 from infra.components.monitoring.broker_alarms import WatchedBroker
+from infra.components.monitoring.queue_alarms import QueueBounds
 from infra.iam import statements
 from infra.scope import Scope
 from lambdas.core import names
@@ -32,6 +33,7 @@ class MonitoringArgs:
     deadlines: Collection[str]
     controller: Controller
     brokers: Sequence[WatchedBroker] = ()
+    queues: Sequence[QueueBounds] = ()
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -70,7 +72,10 @@ class Monitoring(pulumi.ComponentResource):
                 service=SERVICE,
                 queue=controller.wake_ups.queue_name,
                 dead_letters=controller.wake_ups.dead_letter_name,
-                more=tuple(spec for broker in args.brokers for spec in broker_alarms.alarms(broker)),
+                more=(
+                    *(spec for broker in args.brokers for spec in broker_alarms.alarms(broker)),
+                    *(spec for queue in args.queues for spec in queue_alarms.alarms(scope.stack, queue)),
+                ),
             ),
             self._child,
         )
@@ -81,6 +86,8 @@ class Monitoring(pulumi.ComponentResource):
                 dashboard.body(
                     scope,
                     {name: capacity.is_nvidia for name, capacity in args.capacities.items()},
+                    services=args.capacities.keys() - args.jobs.keys(),
+                    queues=[queue.service for queue in args.queues],
                     function=controller.function_name,
                     service=SERVICE,
                     log_group=controller.log_group_name,

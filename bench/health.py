@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lambdas.aws.health import Outcome
+from lambdas.aws.health import HealthOutcome
 from lambdas.core import names
 from lambdas.core.registry_item import Worker
 from tests.health.fake_aws import GROUP, HealthAws, told
@@ -65,7 +65,7 @@ def measure(size: int, share: float) -> dict[str, Any]:
     }
 
 
-def _ok(outcomes: Sequence[Outcome]) -> None:
+def _ok(outcomes: Sequence[HealthOutcome]) -> None:
     for outcome in outcomes:
         for error in outcome.errors:
             raise error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget
-from lambdas.aws.health_memory import HealthMemory, Remembered
+from lambdas.aws.health_memory import HealthMemoryStore, RememberedHealth
 from lambdas.aws.hosts import HostReader, Rows, hosts, in_fleet
 from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.memory import MemoryStore
@@ -18,8 +18,8 @@ from lambdas.aws.treat import Doctor
 from lambdas.core import memory as controllers
 from lambdas.core import names
 from lambdas.core.health import judge, settings, words
-from lambdas.core.health.judge import Decision
-from lambdas.core.health.memory import Memory
+from lambdas.core.health.judge import HealthDecision
+from lambdas.core.health.memory import HealthMemory
 from lambdas.core.health.model import Sight
 from lambdas.core.health.settings import HealthSettings
 from lambdas.core.model import Market, Mode
@@ -33,7 +33,7 @@ _ACTING = (Mode.AUTOMATIC, Mode.MANUAL)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class HealthPlace:
     """Where a stack's health checker finds what is its own: names and addresses of deployed resources."""
 
     stack: str
@@ -44,7 +44,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HealthOutcome:
     """What became of one group in a pass: a decision, or the error that kept it from one.
 
     With a decision, ``errors`` are what went wrong while it was carried out. ``troubles`` made no sense and
@@ -52,7 +52,7 @@ class Outcome:
     """
 
     group: str
-    decision: Decision | None = None
+    decision: HealthDecision | None = None
     version: int = 0
     troubles: tuple[str, ...] = ()
     errors: tuple[Exception, ...] = ()
@@ -82,11 +82,11 @@ class HealthChecker:
     ssm: SSMClient
     reader: HostReader
     controller: MemoryStore
-    store: HealthMemory
+    store: HealthMemoryStore
     doctor: Doctor
     clock: Callable[[], float]
 
-    def run(self, seconds: float) -> list[Outcome]:
+    def run(self, seconds: float) -> list[HealthOutcome]:
         """Look after every service within ``seconds``; an error in one does not touch the others."""
         now = self.clock()
         budget = Budget(now + seconds, self.clock)
@@ -95,13 +95,13 @@ class HealthChecker:
         if not services:
             return []
         instances = self.reader.instances(budget)
-        outcomes: list[Outcome] = []
+        outcomes: list[HealthOutcome] = []
         seen: list[_Seen] = []
         for group, own in services.items():
             try:
                 seen.append(self._see(group, own, instances.get(group, []), budget))
             except Exception as error:  # whatever it is: told with the others
-                outcomes.append(Outcome(group, errors=(error,)))
+                outcomes.append(HealthOutcome(group, errors=(error,)))
         count = sum(len(one.instances) + len(one.rows.elsewhere.workers) for one in seen)
         # Of one host alone nobody can say whose silence it is.
         silent = count > 1 and not any(one.rows.is_heard(now) for one in seen)
@@ -119,15 +119,15 @@ class HealthChecker:
         rows = self.reader.rows(group, budget)
         return _Seen(group_settings, own, leaves, rows, tuple(instances))
 
-    def _outcome(self, seen: _Seen, now: float, *, silent: bool) -> Outcome:
+    def _outcome(self, seen: _Seen, now: float, *, silent: bool) -> HealthOutcome:
         try:
             return self._look_after(seen, now, silent=silent)
         except ConflictError:
-            return Outcome(seen.name)  # another copy is at it, and what it does is enough
+            return HealthOutcome(seen.name)  # another copy is at it, and what it does is enough
         except Exception as error:  # whatever it is: told with the others
-            return Outcome(seen.name, errors=(error,))
+            return HealthOutcome(seen.name, errors=(error,))
 
-    def _look_after(self, seen: _Seen, now: float, *, silent: bool) -> Outcome:
+    def _look_after(self, seen: _Seen, now: float, *, silent: bool) -> HealthOutcome:
         remembered = self.store.load(seen.name)
         decision = self._decide(seen, remembered, now, silent=silent)
         version = remembered.version
@@ -141,13 +141,17 @@ class HealthChecker:
         troubles = [f"{malformed} malformed rows in the worker registry"] if malformed else []
         troubles += [seen.rows.trouble] if seen.rows.trouble else []
         troubles += [f"what was remembered is lost: {remembered.unreadable}"] if remembered.unreadable else []
-        return Outcome(seen.name, replace(decision, memory=memory), version, tuple(troubles), tuple(errors))
+        return HealthOutcome(
+            seen.name, replace(decision, memory=memory), version, tuple(troubles), tuple(errors)
+        )
 
-    def _decide(self, seen: _Seen, remembered: Remembered, now: float, *, silent: bool) -> Decision:
+    def _decide(
+        self, seen: _Seen, remembered: RememberedHealth, now: float, *, silent: bool
+    ) -> HealthDecision:
         """Decide; where instances are newly wished for, once more without whom their groups see to."""
         known = self.controller.load(seen.name).memory
 
-        def decide(unfit: Mapping[str, str]) -> Decision:
+        def decide(unfit: Mapping[str, str]) -> HealthDecision:
             sight = Sight(
                 now,
                 hosts(seen.group, seen.instances, seen.rows, known, now, unfit),
@@ -170,7 +174,7 @@ class HealthChecker:
             decision = decide(unfit)
         return decision
 
-    def _act(self, seen: _Seen, decision: Decision, now: float) -> tuple[Memory, list[Exception]]:
+    def _act(self, seen: _Seen, decision: HealthDecision, now: float) -> tuple[HealthMemory, list[Exception]]:
         """Carry a decision out; return what is remembered once it is, and what went wrong."""
         errors: list[Exception] = []
         memory = decision.memory
@@ -192,7 +196,7 @@ class HealthChecker:
             memory = judge.told(memory)
         return memory, errors
 
-    def _digest(self, outcomes: list[Outcome], now: float) -> list[Outcome]:
+    def _digest(self, outcomes: list[HealthOutcome], now: float) -> list[HealthOutcome]:
         """Send the daily message of all groups that are due, as one."""
         due = {o.group: o.decision for o in outcomes if o.decision is not None and o.decision.digest_due}
         if not due:
@@ -205,7 +209,7 @@ class HealthChecker:
             return [replace(first, errors=(*first.errors, error)), *rest]
         return [self._digested(one, now) if one.group in due else one for one in outcomes]
 
-    def _digested(self, outcome: Outcome, now: float) -> Outcome:
+    def _digested(self, outcome: HealthOutcome, now: float) -> HealthOutcome:
         decision = outcome.decision
         if decision is None:
             return outcome
@@ -222,7 +226,7 @@ def _boot_seconds(memory: controllers.Memory) -> float:
     return max((memory.boot_seconds(market) for market in Market if memory.boots.get(market)), default=0.0)
 
 
-def build(client: Callable[[str], Any], place: Place, clock: Callable[[], float]) -> HealthChecker:
+def build(client: Callable[[str], Any], place: HealthPlace, clock: Callable[[], float]) -> HealthChecker:
     """Return the health checker of one stack; ``client`` gives the boto3 client of a service by its name."""
     dynamodb, ssm = client("dynamodb"), client("ssm")
     registry = RegistryReader(dynamodb, place.registry_table)
@@ -232,7 +236,7 @@ def build(client: Callable[[str], Any], place: Place, clock: Callable[[], float]
         ssm=ssm,
         reader=HostReader(place.stack, client("ec2"), client("autoscaling"), dynamodb, registry),
         controller=MemoryStore(dynamodb, place.memory_table),
-        store=HealthMemory(VersionedItems(dynamodb, place.memory_table)),
+        store=HealthMemoryStore(VersionedItems(dynamodb, place.memory_table)),
         doctor=Doctor(place.stack, ssm, dynamodb, place.registry_table, client("sns"), place.topic),
         clock=clock,
     )

@@ -7,37 +7,37 @@ from dataclasses import dataclass
 from lambdas.aws.items import NO_NUMBER, VersionedItems
 from lambdas.core import names
 from lambdas.core.health import memory as codec
-from lambdas.core.health.memory import Memory
+from lambdas.core.health.memory import HealthMemory
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RememberedHealth:
     """A memory as stored; ``version`` 0: nothing was. ``unreadable`` says why what was stored is lost."""
 
-    memory: Memory
+    memory: HealthMemory
     version: int = 0
     unreadable: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class HealthMemory:
+class HealthMemoryStore:
     """Reads and writes the health checker's items; a save over a newer one raises ``ConflictError``."""
 
     items: VersionedItems
 
-    def load(self, group: str) -> Remembered:
+    def load(self, group: str) -> RememberedHealth:
         """Return what is remembered of a group; nothing where that cannot be read."""
         item, version = self.items.load(names.health_memory(group))
         if item is None:
-            return Remembered(Memory())
+            return RememberedHealth(HealthMemory())
         if version == NO_NUMBER:
-            return Remembered(Memory(), version, "its version is no number")
+            return RememberedHealth(HealthMemory(), version, "its version is no number")
         try:
-            return Remembered(codec.parse(item["memory"]["S"]), version)
+            return RememberedHealth(codec.parse(item["memory"]["S"]), version)
         except (ValueError, KeyError, TypeError) as error:
-            return Remembered(Memory(), version, str(error))
+            return RememberedHealth(HealthMemory(), version, str(error))
 
-    def save(self, group: str, memory: Memory, version: int) -> int:
+    def save(self, group: str, memory: HealthMemory, version: int) -> int:
         """Store what is remembered over ``version``, and return its own."""
         attributes = {"memory": {"S": codec.dump(memory)}}
         return self.items.save(names.health_memory(group), attributes, version)

@@ -12,7 +12,7 @@ from lambdas.aws.registry import Registered, RegistryReader, deadline
 from lambdas.aws.settings import SPOT_FLEET, GroupSettings
 from lambdas.core import backlog, names
 from lambdas.core.backlog import Backlog
-from lambdas.core.health.model import Host, is_fresh
+from lambdas.core.health.model import WorkerHost, is_fresh
 from lambdas.core.memory import Memory
 from lambdas.core.model import Side
 from lambdas.core.registry_item import EXPIRES_AFTER_SECONDS, Worker
@@ -111,14 +111,16 @@ def hosts(
     memory: Memory,
     now: float,
     unfit: Mapping[str, str],
-) -> tuple[Host, ...]:
+) -> tuple[WorkerHost, ...]:
     """Return a group's hosts; ``memory`` is the controller's, ``unfit`` who is known to be let alone."""
     found = [_instance(settings, one, rows.instances, memory, now, unfit) for one in instances]
     for name, workers in rows.elsewhere.workers.items():
         known = tuple(w for w in workers if now - w.heartbeat < EXPIRES_AFTER_SECONDS)
         # A machine that calls itself as an instance would stand for it.
         if known and not _INSTANCE.fullmatch(name):
-            found.append(Host(name, known, spared=_drains(known), unclear=name in rows.elsewhere.unclear))
+            found.append(
+                WorkerHost(name, known, spared=_drains(known), unclear=name in rows.elsewhere.unclear)
+            )
     return tuple(found)
 
 
@@ -136,10 +138,10 @@ def _instance(
     memory: Memory,
     now: float,
     unfit: Mapping[str, str],
-) -> Host:
+) -> WorkerHost:
     name = instance["InstanceId"]
     workers = tuple(registry.workers.get(name, ()))
-    return Host(
+    return WorkerHost(
         name,
         workers,
         settings.slots.get(instance["InstanceType"], 1),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.core import names, registry_item, wishes
-from lambdas.core.health.judge import Decision
+from lambdas.core.health.judge import HealthDecision
 from lambdas.core.health.model import Restart
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Doctor:
     sns: SNSClient
     topic: str
 
-    def wish(self, group: str, decision: Decision, leaves: Mapping[str, str]) -> None:
+    def wish(self, group: str, decision: HealthDecision, leaves: Mapping[str, str]) -> None:
         """Write the group's wishes where they differ from what stands there."""
         text = wishes.dump(decision.wishes)
         if leaves.get(names.PARAMETER_WISHES, "{}") != text:

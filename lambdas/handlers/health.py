@@ -6,16 +6,17 @@ import os
 import time
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import boto3
 from aws_lambda_powertools import Logger
 from botocore.config import Config
 
-from lambdas.aws.health import HealthChecker, Outcome, Place, build
+from lambdas.aws.health import HealthChecker, HealthOutcome, HealthPlace, build
 from lambdas.core import names
-from lambdas.core.health.judge import Decision
+from lambdas.core.health.judge import HealthDecision
 from lambdas.core.health.model import ORIGINS, Facts
+from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
 _CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10)
@@ -23,14 +24,6 @@ _SPARE_SECONDS: Final = 10.0
 """Of the function's time, for what is done once all is read."""
 
 logger = Logger(service="gpu-spot-health")
-
-
-class LambdaContext(Protocol):
-    """What the handler reads of Lambda's context."""
-
-    def get_remaining_time_in_millis(self) -> int:
-        """Return how long this invocation may still take."""
-        ...
 
 
 def handler(event: object, context: LambdaContext) -> None:
@@ -41,7 +34,7 @@ def handler(event: object, context: LambdaContext) -> None:
 
 @cache
 def _checker() -> HealthChecker:
-    place = Place(
+    place = HealthPlace(
         stack=os.environ[names.ENV_STACK],
         root=os.environ[names.ENV_PARAMETER_ROOT],
         memory_table=os.environ[names.ENV_MEMORY_TABLE],
@@ -52,7 +45,7 @@ def _checker() -> HealthChecker:
     return build(lambda service: make(service, config=_CLIENT), place, time.time)
 
 
-def _report(outcome: Outcome) -> None:
+def _report(outcome: HealthOutcome) -> None:
     """Write a line for whatever happened, none for a group that is well; and the group's metrics."""
     for error in outcome.errors:
         said = "health not looked after" if outcome.decision is None else "treatment failed"
@@ -83,7 +76,7 @@ def workers_of(facts: Facts) -> dict[str, dict[str, int]]:
     return {origin: {name: known.get(origin, 0) for name, known in counted.items()} for origin in ORIGINS}
 
 
-def _log(group: str, decision: Decision) -> None:
+def _log(group: str, decision: HealthDecision) -> None:
     for what, incidents in (("incident", decision.begun), ("incident over", decision.over)):
         for one in incidents:
             logger.error(what, extra={"group": group, "incident": one.key, "reason": one.what})

@@ -11,7 +11,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from lambdas.aws.health import HealthChecker, Place, build
+from lambdas.aws.health import HealthChecker, HealthPlace, build
 from lambdas.core import names, registry_item
 from lambdas.core.health import settings
 from lambdas.core.health.settings import HealthSettings
@@ -21,7 +21,7 @@ from tests.lambdas.fake_aws import FakeAws
 
 NOW = 1_767_571_200.0 + 8 * 3600
 ROOT = "/gpu-spot/dev/groups"
-PLACE = Place("dev", ROOT, "memory", "registry", "arn:aws:sns:us-west-2:123456789012:alarms")
+PLACE = HealthPlace("dev", ROOT, "memory", "registry", "arn:aws:sns:us-west-2:123456789012:alarms")
 GROUP = "inference"
 PULSE = Pulse("sha256:1", gpu="GPU-1", at=NOW, done=100, rate=1.0, gpu_use=70.0)
 _MORE = {

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from lambdas.core.backlog import Backlog
-from lambdas.core.health.judge import Decision, decide, told
-from lambdas.core.health.memory import Memory, dump, parse
-from lambdas.core.health.model import Host, Sight
+from lambdas.core.health.judge import HealthDecision, decide, told
+from lambdas.core.health.memory import HealthMemory, dump, parse
+from lambdas.core.health.model import Sight, WorkerHost
 from lambdas.core.health.settings import HealthSettings
 from lambdas.core.pulse import Pulse
 from lambdas.core.registry_item import Worker
@@ -28,10 +28,10 @@ class Play:
 
     settings: HealthSettings = field(default_factory=HealthSettings)
     now: float = START
-    hosts: dict[str, Host] = field(default_factory=dict)
+    hosts: dict[str, WorkerHost] = field(default_factory=dict)
     breaks: dict[str, Callable[[Worker], Worker | None]] = field(default_factory=dict)
     waiting: int | None = 50
-    memory: Memory = field(default_factory=Memory)
+    memory: HealthMemory = field(default_factory=HealthMemory)
     silent_registry: bool = False
     boot: float = 180.0
     may_act: bool = True
@@ -44,7 +44,7 @@ class Play:
             group = ELSEWHERE if on_premises else AWS
             worker = Worker(group, one, 0, since, self.now, "ready", pulse=pulse)
             expected = 0 if on_premises else 1
-            self.hosts[one] = Host(one, (worker,), expected, launched, spot=not on_premises)
+            self.hosts[one] = WorkerHost(one, (worker,), expected, launched, spot=not on_premises)
         return self
 
     def sight(self) -> Sight:
@@ -60,7 +60,7 @@ class Play:
             self.may_act,
         )
 
-    def look(self, minutes: int = 1) -> list[Decision]:
+    def look(self, minutes: int = 1) -> list[HealthDecision]:
         """Let time pass, and look each minute; people hear of everything."""
         made = []
         for _ in range(minutes):
@@ -70,7 +70,7 @@ class Play:
             made.append(decision)
         return made
 
-    def _as_it_is(self, host: Host) -> Host:
+    def _as_it_is(self, host: WorkerHost) -> WorkerHost:
         [worker] = host.workers
         assert worker.pulse is not None
         done = int((self.now - START) / 2)
@@ -118,18 +118,18 @@ def crashing(every: float = 120.0, version: str = "v1") -> Callable[[Worker], Wo
     return broken
 
 
-def wished(decisions: list[Decision]) -> dict[str, str]:
+def wished(decisions: list[HealthDecision]) -> dict[str, str]:
     """Every instance that was ever wished for in these looks, and why."""
     return {wish.instance: wish.reason for decision in decisions for wish in decision.wishes}
 
 
-def restarted(decisions: list[Decision]) -> list[str]:
+def restarted(decisions: list[HealthDecision]) -> list[str]:
     return [f"{r.instance}/{r.slot}" for decision in decisions for r in decision.restarts]
 
 
-def begun(decisions: list[Decision]) -> list[str]:
+def begun(decisions: list[HealthDecision]) -> list[str]:
     return [one.key for decision in decisions for one in decision.begun]
 
 
-def over(decisions: list[Decision]) -> list[str]:
+def over(decisions: list[HealthDecision]) -> list[str]:
     return [one.key for decision in decisions for one in decision.over]

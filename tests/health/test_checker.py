@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import health as bench
-from lambdas.aws.health import Outcome
+from lambdas.aws.health import HealthOutcome
 from lambdas.core import memory as controllers
 from lambdas.core import names
 from lambdas.core.backlog import Backlog
@@ -30,9 +30,9 @@ def aws() -> HealthAws:
     return made
 
 
-def passes(aws: HealthAws, minutes: int, but: frozenset[str] = frozenset()) -> list[Outcome]:
+def passes(aws: HealthAws, minutes: int, but: frozenset[str] = frozenset()) -> list[HealthOutcome]:
     """Let time pass; everybody is well but some. Return the outcomes of the last pass."""
-    outcomes: list[Outcome] = []
+    outcomes: list[HealthOutcome] = []
     for _ in range(minutes):
         aws.now += 60
         aws.beat(but)

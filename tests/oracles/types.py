@@ -268,6 +268,9 @@ TYPES: Final[dict[str, As | Part]] = {
     ),
     "aws:lambda/eventSourceMapping:EventSourceMapping": As("AWS::Lambda::EventSourceMapping"),
     "aws:lambda/function:Function": As("AWS::Lambda::Function", "FunctionName", shape=_function),
+    "aws:lambda/permission:Permission": As(
+        "AWS::Lambda::Permission", rename={"function": "FunctionName"}, tags=""
+    ),
     "aws:mq/broker:Broker": As(
         "AWS::AmazonMQ::Broker", "BrokerName", ours=("applyImmediately",), shape=_broker
     ),

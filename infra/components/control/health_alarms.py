@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 import pulumi
 
-from infra.components.monitoring.alarm import FIVE_MINUTES, AlarmSpec
-from infra.components.monitoring.alarms import group_dimensions
+from infra.components.monitoring.alarm import FIVE_MINUTES, AlarmSpec, group_dimensions
 from lambdas.core import names
 
 

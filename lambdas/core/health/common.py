@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from lambdas.core import names
-from lambdas.core.health.model import FAMILY, ORIGINS, Host, Kind, Sight
-from lambdas.core.health.signs import Signs
+from lambdas.core.health.model import FAMILY, ORIGINS, HealthVerdict, Sight, WorkerHost
+from lambdas.core.health.signs import HealthSigns
 
 FEWEST: Final = 2
 """Hosts that must show the same: one alone is no common cause."""
@@ -20,7 +20,7 @@ COMMON: Final = "common"
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class CommonCause:
     """A family of findings on ``hosts`` of ``population`` hosts: of an origin, or with a version."""
 
     family: str
@@ -34,13 +34,13 @@ class Cause:
         return f"{COMMON}/{self.family}/{self.where}"
 
 
-def causes(sight: Sight, signs: Signs) -> tuple[Cause, ...]:
+def causes(sight: Sight, signs: HealthSigns) -> tuple[CommonCause, ...]:
     """Return what more than half of an origin's hosts show, or of those that run a version, at once.
 
     A suspicion counts like a finding once there is one: who breaks together does not break in one second.
     """
     if sight.registry_silent:
-        return (Cause(FAMILY[Kind.SILENT], REGISTRY, len(sight.hosts), len(sight.hosts)),)
+        return (CommonCause(FAMILY[HealthVerdict.SILENT], REGISTRY, len(sight.hosts), len(sight.hosts)),)
     found = {FAMILY[f.kind] for f in signs.findings if f.kind in FAMILY}
     populations = _populations([host for host in sight.hosts if not host.spared])
     return tuple(_causes(found, populations, signs.suspects))
@@ -58,7 +58,7 @@ def held_at(keys: Iterable[str]) -> frozenset[str]:
 
 def _causes(
     families: set[str], populations: Mapping[str, frozenset[str]], suspects: Mapping[str, frozenset[str]]
-) -> Iterator[Cause]:
+) -> Iterator[CommonCause]:
     for family in sorted(families):
         ill = suspects.get(family, frozenset())
         named: set[str] = set()
@@ -68,10 +68,10 @@ def _causes(
             if len(affected) < FEWEST or 2 * len(affected) <= len(hosts) or affected <= named:
                 continue
             named |= affected
-            yield Cause(family, where, len(affected), len(hosts))
+            yield CommonCause(family, where, len(affected), len(hosts))
 
 
-def _populations(hosts: list[Host]) -> dict[str, frozenset[str]]:
+def _populations(hosts: list[WorkerHost]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for host in hosts:
         found.setdefault(host.origin, set()).add(host.id)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from lambdas.core import names
-from lambdas.core.health.common import REGISTRY, Cause
-from lambdas.core.health.memory import MOST_INCIDENTS, Memory, Open
-from lambdas.core.health.model import FAMILY, Finding, Host, Kind, Sight, Step
+from lambdas.core.health.common import REGISTRY, CommonCause
+from lambdas.core.health.memory import MOST_INCIDENTS, HealthMemory, Open
+from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, Remedy, Sight, WorkerHost
 from lambdas.core.health.settings import HealthSettings
 from lambdas.core.health.treatment import BUDGET, VAIN, Treatment, most_at_once
 
@@ -25,14 +25,14 @@ _SHOWS: Final = {
     "xid": "have a GPU with a grave Xid error",
 }
 _SAYS: Final = {
-    Kind.XID: "a GPU with a grave Xid error",
-    Kind.SILENT: "no heartbeats",
-    Kind.CRASHING: "workers that start again and again",
-    Kind.MISSING: "fewer workers than it should have",
-    Kind.STUCK: "workers that finish nothing while requests wait",
-    Kind.IDLE: "an idle GPU while requests wait",
-    Kind.CLOCK: "a clock that is wrong",
-    Kind.VERSION: "an old version of the worker",
+    HealthVerdict.XID: "a GPU with a grave Xid error",
+    HealthVerdict.SILENT: "no heartbeats",
+    HealthVerdict.CRASHING: "workers that start again and again",
+    HealthVerdict.MISSING: "fewer workers than it should have",
+    HealthVerdict.STUCK: "workers that finish nothing while requests wait",
+    HealthVerdict.IDLE: "an idle GPU while requests wait",
+    HealthVerdict.CLOCK: "a clock that is wrong",
+    HealthVerdict.VERSION: "an old version of the worker",
 }
 _ADVICE: Final = {
     "unheard": "Look at the registry's table, at the network, and at whether instances boot.",
@@ -44,10 +44,10 @@ _ADVICE: Final = {
 
 def opened(
     sight: Sight,
-    causes: Iterable[Cause],
+    causes: Iterable[CommonCause],
     treatment: Treatment,
     settings: HealthSettings,
-    hosts: Mapping[str, Host],
+    hosts: Mapping[str, WorkerHost],
 ) -> dict[str, str]:
     """Return what stands now that needs a person: by its key, in plain words."""
     found = {cause.key: _of_cause(cause) for cause in causes}
@@ -67,7 +67,7 @@ def opened(
     waiting = [
         host
         for host, one in treatment.treated.items()
-        if one.step is Step.REPLACE and sight.now - one.at >= UNANSWERED_SECONDS
+        if one.step is Remedy.REPLACE and sight.now - one.at >= UNANSWERED_SECONDS
     ]
     if waiting:
         found["unanswered"] = f"{_named(waiting)} should have been replaced an hour ago. Is the group paused?"
@@ -75,7 +75,7 @@ def opened(
 
 
 def follow(
-    memory: Memory, standing: Mapping[str, str], now: float
+    memory: HealthMemory, standing: Mapping[str, str], now: float
 ) -> tuple[dict[str, Open], dict[str, Open]]:
     """Return the incidents that stand and those that are over, of which people must still be told."""
     incidents: dict[str, Open] = {}
@@ -95,9 +95,9 @@ def follow(
 
 
 def _alone(
-    findings: Iterable[Finding], hosts: Mapping[str, Host], families: set[str]
+    findings: Iterable[HostFinding], hosts: Mapping[str, WorkerHost], families: set[str]
 ) -> Iterator[tuple[str, str]]:
-    by_kind: dict[tuple[Kind, str], list[str]] = {}
+    by_kind: dict[tuple[HealthVerdict, str], list[str]] = {}
     for finding in findings:
         if FAMILY.get(finding.kind) not in families:
             place = finding.kind, hosts[finding.host].origin
@@ -106,7 +106,7 @@ def _alone(
         yield f"{kind}/{origin}", f"{_named(ill)}: {_SAYS[kind]}. Nothing is done about that but by people."
 
 
-def _of_cause(cause: Cause) -> str:
+def _of_cause(cause: CommonCause) -> str:
     if cause.where == REGISTRY:
         return (
             "no worker of the whole stack is heard: that is the registry or the network, not the workers. "

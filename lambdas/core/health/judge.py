@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from lambdas.core.health.common import causes, held_at
 from lambdas.core.health.incidents import OVER_SECONDS, follow, opened
-from lambdas.core.health.memory import Memory
-from lambdas.core.health.model import Facts, Finding, Incident, Restart, Sight, Step, is_fresh
+from lambdas.core.health.memory import HealthMemory
+from lambdas.core.health.model import Facts, HostFinding, Incident, Remedy, Restart, Sight, is_fresh
 from lambdas.core.health.settings import NO_DIGEST, HealthSettings
 from lambdas.core.health.signs import look
 from lambdas.core.health.treatment import treat
@@ -20,7 +20,7 @@ _HOUR = 3_600
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class HealthDecision:
     """One look's result.
 
     ``wishes`` are all that stand, ``restarts`` what is to be asked now; ``begun`` and ``over`` are incidents
@@ -30,16 +30,16 @@ class Decision:
 
     wishes: tuple[Wish, ...]
     restarts: tuple[Restart, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[HostFinding, ...]
     begun: tuple[Incident, ...]
     over: tuple[Incident, ...]
     standing: tuple[Incident, ...]
     facts: Facts
     digest_due: bool
-    memory: Memory
+    memory: HealthMemory
 
 
-def decide(sight: Sight, settings: HealthSettings, memory: Memory) -> Decision:
+def decide(sight: Sight, settings: HealthSettings, memory: HealthMemory) -> HealthDecision:
     """Return what follows. A second call with the memory of the first, at the same moment, begins nothing."""
     now = sight.now
     signs = look(sight, settings, memory)
@@ -61,9 +61,9 @@ def decide(sight: Sight, settings: HealthSettings, memory: Memory) -> Decision:
     wishes = tuple(
         Wish(host, int(one.at), one.why)
         for host, one in sorted(treatment.treated.items())
-        if one.step is Step.REPLACE
+        if one.step is Remedy.REPLACE
     )
-    return Decision(
+    return HealthDecision(
         wishes=wishes,
         restarts=treatment.restarts,
         findings=signs.findings,
@@ -76,28 +76,28 @@ def decide(sight: Sight, settings: HealthSettings, memory: Memory) -> Decision:
     )
 
 
-def told(memory: Memory) -> Memory:
+def told(memory: HealthMemory) -> HealthMemory:
     """Return the memory once people have been told of all that there was to tell."""
     incidents = {key: replace(one, told=True) for key, one in memory.incidents.items()}
     return replace(memory, incidents=incidents, over={})
 
 
-def digested(memory: Memory, now: float) -> Memory:
+def digested(memory: HealthMemory, now: float) -> HealthMemory:
     """Return the memory once the daily message is out."""
     return replace(memory, digest_day=int(now // _DAY))
 
 
-def unasked(memory: Memory, host: str) -> Memory:
+def unasked(memory: HealthMemory, host: str) -> HealthMemory:
     """Return the memory for when a host could not be asked to restart: it is tried again."""
     return replace(memory, treated={h: one for h, one in memory.treated.items() if h != host})
 
 
-def _digest_due(settings: HealthSettings, memory: Memory, now: float) -> bool:
+def _digest_due(settings: HealthSettings, memory: HealthMemory, now: float) -> bool:
     is_late_enough = now % _DAY >= settings.digest * _HOUR
     return settings.digest != NO_DIGEST and is_late_enough and int(now // _DAY) > memory.digest_day
 
 
-def _facts(sight: Sight, memory: Memory) -> Facts:
+def _facts(sight: Sight, memory: HealthMemory) -> Facts:
     counts: Mapping[str, Counter[str]] = {"ready": Counter(), "draining": Counter(), "silent": Counter()}
     for host in sight.hosts:
         for worker in host.workers:
@@ -110,6 +110,6 @@ def _facts(sight: Sight, memory: Memory) -> Facts:
         **{state: dict(counted) for state, counted in counts.items()},
         instances=len(instances),
         spot=sum(host.spot for host in instances),
-        restarts=steps[Step.RESTART],
-        replacements=steps[Step.REPLACE],
+        restarts=steps[Remedy.RESTART],
+        replacements=steps[Remedy.REPLACE],
     )

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from lambdas.core.checked import marks, name, number
 from lambdas.core.group_config import MOST_TOLD
-from lambdas.core.health.model import Step
+from lambdas.core.health.model import Remedy
 
 FORMAT: Final = 1
 MOST_WATCHES: Final = 1_500
@@ -31,9 +31,9 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Treated:
-    """The last that was done about a host: the step, when, and why (a `Kind`)."""
+    """The last that was done about a host: the step, when, and why (a `HealthVerdict`)."""
 
-    step: Step
+    step: Remedy
     at: float
     why: str
 
@@ -43,7 +43,7 @@ class Logged:
     """A step taken in the last day; ``young``: about an instance that had not worked for long."""
 
     at: float
-    step: Step
+    step: Remedy
     young: bool
 
 
@@ -58,7 +58,7 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class HealthMemory:
     """Soft state of one group.
 
     ``watches`` are by kind and worker or host, ``treated`` by host, ``versions`` when a version was first
@@ -75,7 +75,7 @@ class Memory:
     digest_day: int = 0
 
 
-def dump(memory: Memory) -> str:
+def dump(memory: HealthMemory) -> str:
     """Return the memory as JSON; equal memories as equal text."""
     return json.dumps(
         {
@@ -93,18 +93,18 @@ def dump(memory: Memory) -> str:
     )
 
 
-def parse(text: str) -> Memory:
+def parse(text: str) -> HealthMemory:
     """Read what ``dump`` wrote; raise ``ValueError`` for all else."""
     try:
         raw: Any = json.loads(text)
         if raw["format"] != FORMAT:
             raise ValueError(f"memory has format {str(raw['format'])[:MOST_TOLD]!r}, {FORMAT} is needed")
-        return Memory(
+        return HealthMemory(
             watches={key: Watch(number(v), number(s)) for key, (v, s) in raw["watches"].items()},
             treated={
-                h: Treated(Step(s), number(at), name(why)) for h, (s, at, why) in raw["treated"].items()
+                h: Treated(Remedy(s), number(at), name(why)) for h, (s, at, why) in raw["treated"].items()
             },
-            log=tuple(Logged(number(at), Step(step), bool(young)) for at, step, young in raw["log"]),
+            log=tuple(Logged(number(at), Remedy(step), bool(young)) for at, step, young in raw["log"]),
             versions=marks(raw["versions"]),
             incidents={key: _incident(one) for key, one in raw["incidents"].items()},
             over={key: _incident(one) for key, one in raw["over"].items()},

@@ -23,7 +23,7 @@ BACKLOG_SECONDS: Final = 180.0
 """What is told of a queue is believed for so long: its watcher writes each minute."""
 
 
-class Kind(StrEnum):
+class HealthVerdict(StrEnum):
     """What can be wrong, the gravest first: of several on a host the first counts."""
 
     XID = "xid"
@@ -36,31 +36,31 @@ class Kind(StrEnum):
     VERSION = "old-version"
 
 
-class Step(StrEnum):
+class Remedy(StrEnum):
     """What is done about a host."""
 
     RESTART = "restart"
     REPLACE = "replace"
 
 
-RESTARTABLE: Final = frozenset({Kind.STUCK, Kind.IDLE})
+RESTARTABLE: Final = frozenset({HealthVerdict.STUCK, HealthVerdict.IDLE})
 """A restart is tried first. Who is silent does not hear of it, who crashes is started anew by its agent, and
 a GPU after a grave Xid needs more."""
-ONLY_TOLD: Final = frozenset({Kind.CLOCK, Kind.VERSION})
+ONLY_TOLD: Final = frozenset({HealthVerdict.CLOCK, HealthVerdict.VERSION})
 """Told to people; nothing is done about it."""
-FAMILY: Final[Mapping[Kind, str]] = {
-    Kind.SILENT: "unheard",
-    Kind.MISSING: "unheard",
-    Kind.STUCK: "unfinished",
-    Kind.IDLE: "unfinished",
-    Kind.CRASHING: "crashing",
-    Kind.XID: "xid",
+FAMILY: Final[Mapping[HealthVerdict, str]] = {
+    HealthVerdict.SILENT: "unheard",
+    HealthVerdict.MISSING: "unheard",
+    HealthVerdict.STUCK: "unfinished",
+    HealthVerdict.IDLE: "unfinished",
+    HealthVerdict.CRASHING: "crashing",
+    HealthVerdict.XID: "xid",
 }
 """Kinds that one cause behind many hosts may show as, this one here and that one there."""
 
 
 @dataclass(frozen=True, slots=True)
-class Host:
+class WorkerHost:
     """One machine with workers.
 
     ``expected`` is how many workers it should show, 0 where nobody knows. ``launched_at`` is None on
@@ -102,7 +102,7 @@ class Sight:
     """
 
     now: float
-    hosts: tuple[Host, ...]
+    hosts: tuple[WorkerHost, ...]
     backlog: Backlog | None = None
     boot_seconds: float = 0.0
     registry_silent: bool = False
@@ -116,10 +116,10 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HostFinding:
     """What is wrong with a host, or with one of its workers (``slots``), and since when it is seen."""
 
-    kind: Kind
+    kind: HealthVerdict
     host: str
     since: float
     slots: tuple[int, ...] = ()

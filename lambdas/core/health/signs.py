@@ -6,8 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lambdas.core.health.memory import MOST_VERSIONS, MOST_WATCHES, Memory, Watch
-from lambdas.core.health.model import FAMILY, SKEW_SECONDS, Finding, Host, Kind, Sight, is_fresh
+from lambdas.core.health.memory import MOST_VERSIONS, MOST_WATCHES, HealthMemory, Watch
+from lambdas.core.health.model import (
+    FAMILY,
+    SKEW_SECONDS,
+    HealthVerdict,
+    HostFinding,
+    Sight,
+    WorkerHost,
+    is_fresh,
+)
 from lambdas.core.health.settings import HealthSettings
 from lambdas.core.registry_item import Worker
 
@@ -19,7 +27,7 @@ MISSING_SECONDS: Final = 300.0
 CRASHES: Final = 3
 """So many starts more within `CRASH_SECONDS` are no accident."""
 CRASH_SECONDS: Final = 1800.0
-EXPLAINED: Final = frozenset({Kind.STUCK, Kind.IDLE})
+EXPLAINED: Final = frozenset({HealthVerdict.STUCK, HealthVerdict.IDLE})
 """What follows from starting anew all the time."""
 QUIET_SECONDS: Final = 120.0
 """A worker that has told no number for so long may be stuck."""
@@ -28,10 +36,10 @@ ROLL_OUT_SECONDS: Final = 7200.0
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class HealthSigns:
     """What stands (``findings``), which hosts are suspected by family of kinds, and what to remember."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[HostFinding, ...]
     suspects: Mapping[str, frozenset[str]]
     watches: Mapping[str, Watch]
     versions: Mapping[str, float]
@@ -41,7 +49,7 @@ class Signs:
 class _Symptom:
     """A suspicion about a worker (or with slot -1 a host) that stands while ``value`` is the same."""
 
-    kind: Kind
+    kind: HealthVerdict
     host: str
     slot: int
     value: float
@@ -53,14 +61,14 @@ class _Symptom:
         return f"{self.kind}:{self.host}/{self.slot}"
 
 
-def look(sight: Sight, settings: HealthSettings, memory: Memory) -> Signs:
+def look(sight: Sight, settings: HealthSettings, memory: HealthMemory) -> HealthSigns:
     """Return what is wrong in a group now."""
     versions = _versions(sight, memory)
     newest = _newest(sight, versions)
     watches = dict(_crashes(sight, memory))
     crashing = list(_crashing(sight, watches))
     anew = {(finding.host, slot) for finding, _ in crashing for slot in finding.slots}
-    found: dict[tuple[Kind, str], Finding] = {}
+    found: dict[tuple[HealthVerdict, str], HostFinding] = {}
     suspects: dict[str, set[str]] = {}
     for host in sight.hosts:
         if host.spared:
@@ -77,36 +85,38 @@ def look(sight: Sight, settings: HealthSettings, memory: Memory) -> Signs:
         for finding in _old(host, sight.now, newest):
             found[finding.kind, host.id] = finding
     for finding, often in crashing:
-        suspects.setdefault(FAMILY[Kind.CRASHING], set()).add(finding.host)
+        suspects.setdefault(FAMILY[HealthVerdict.CRASHING], set()).add(finding.host)
         if often:
             found[finding.kind, finding.host] = finding
-    return Signs(
+    return HealthSigns(
         tuple(found.values()), {f: frozenset(h) for f, h in suspects.items()}, _bounded(watches), versions
     )
 
 
 def _bounded(watches: Mapping[str, Watch]) -> dict[str, Watch]:
     """Keep the oldest; counts of starts, which a healthy worker may have too, go first."""
-    order = sorted(watches, key=lambda key: (key.startswith(Kind.CRASHING), watches[key].since, key))
+    order = sorted(watches, key=lambda key: (key.startswith(HealthVerdict.CRASHING), watches[key].since, key))
     return {key: watches[key] for key in order[:MOST_WATCHES]}
 
 
-def _add(found: dict[tuple[Kind, str], Finding], symptom: _Symptom, since: float) -> None:
+def _add(found: dict[tuple[HealthVerdict, str], HostFinding], symptom: _Symptom, since: float) -> None:
     slots = () if symptom.slot < 0 else (symptom.slot,)
     before = found.get((symptom.kind, symptom.host))
     if before is not None:
         slots, since = (*before.slots, *slots), min(since, before.since)
-    found[symptom.kind, symptom.host] = Finding(symptom.kind, symptom.host, since, slots)
+    found[symptom.kind, symptom.host] = HostFinding(symptom.kind, symptom.host, since, slots)
 
 
-def _watched(symptom: _Symptom, memory: Memory, now: float) -> Watch:
+def _watched(symptom: _Symptom, memory: HealthMemory, now: float) -> Watch:
     watch = memory.watches.get(symptom.key)
     stands = watch is not None and watch.value == symptom.value and watch.since <= now
     since = watch.since if watch is not None and stands else now
     return Watch(symptom.value, since if symptom.since is None else max(since, min(now, symptom.since)))
 
 
-def _symptoms(host: Host, sight: Sight, settings: HealthSettings, memory: Memory) -> Iterator[_Symptom]:
+def _symptoms(
+    host: WorkerHost, sight: Sight, settings: HealthSettings, memory: HealthMemory
+) -> Iterator[_Symptom]:
     present = of_this_start(host)
     for worker in present:
         yield from _of_worker(host, worker, sight, settings, memory)
@@ -114,10 +124,10 @@ def _symptoms(host: Host, sight: Sight, settings: HealthSettings, memory: Memory
         return
     grace = max(float(settings.grace_seconds), 2 * sight.boot_seconds)
     if sight.now - host.launched_at >= grace:
-        yield _Symptom(Kind.MISSING, host.id, -1, 0.0, max(MISSING_SECONDS, sight.boot_seconds))
+        yield _Symptom(HealthVerdict.MISSING, host.id, -1, 0.0, max(MISSING_SECONDS, sight.boot_seconds))
 
 
-def of_this_start(host: Host) -> tuple[Worker, ...]:
+def of_this_start(host: WorkerHost) -> tuple[Worker, ...]:
     """Return a host's workers without rows of its service before a warm pool took it back."""
     if host.launched_at is None:
         return host.workers
@@ -125,39 +135,39 @@ def of_this_start(host: Host) -> tuple[Worker, ...]:
 
 
 def _of_worker(
-    host: Host, worker: Worker, sight: Sight, settings: HealthSettings, memory: Memory
+    host: WorkerHost, worker: Worker, sight: Sight, settings: HealthSettings, memory: HealthMemory
 ) -> Iterator[_Symptom]:
     pulse, now, slot = worker.pulse, sight.now, worker.slot
     if not is_fresh(worker, now):
-        silent = _Symptom(Kind.SILENT, host.id, slot, worker.heartbeat, SILENT_SECONDS)
+        silent = _Symptom(HealthVerdict.SILENT, host.id, slot, worker.heartbeat, SILENT_SECONDS)
         watch = memory.watches.get(silent.key)
         if watch is None or watch.value == worker.heartbeat:
             yield silent
             return
         # It beats, and its clock is wrong: only its own times are.
-        yield _Symptom(Kind.CLOCK, host.id, slot, 0.0, CLOCK_SECONDS)
+        yield _Symptom(HealthVerdict.CLOCK, host.id, slot, 0.0, CLOCK_SECONDS)
         yield silent
     if pulse is None or worker.state != "ready":
         return
     if pulse.xid:
-        yield _Symptom(Kind.XID, host.id, slot, float(pulse.xid), 0.0)
+        yield _Symptom(HealthVerdict.XID, host.id, slot, float(pulse.xid), 0.0)
     if not sight.requests_wait:
         return
     quiet = pulse.rate == 0 or now - pulse.at > QUIET_SECONDS
     started = worker.since if worker.since <= now else None
     if pulse.at and quiet:
-        yield _Symptom(Kind.STUCK, host.id, slot, float(pulse.done), settings.stuck_seconds, started)
+        yield _Symptom(HealthVerdict.STUCK, host.id, slot, float(pulse.done), settings.stuck_seconds, started)
     if pulse.gpu_use == 0:
-        yield _Symptom(Kind.IDLE, host.id, slot, 0.0, settings.stuck_seconds, started)
+        yield _Symptom(HealthVerdict.IDLE, host.id, slot, 0.0, settings.stuck_seconds, started)
 
 
-def _crashes(sight: Sight, memory: Memory) -> Iterator[tuple[str, Watch]]:
+def _crashes(sight: Sight, memory: HealthMemory) -> Iterator[tuple[str, Watch]]:
     """Yield, of each worker that was started more than once, the starts that are counted from, and when."""
     for host in sight.hosts:
         for worker in of_this_start(host):
             if worker.pulse is None or worker.pulse.starts <= 1:
                 continue
-            key = _Symptom(Kind.CRASHING, host.id, worker.slot, 0.0, 0.0).key
+            key = _Symptom(HealthVerdict.CRASHING, host.id, worker.slot, 0.0, 0.0).key
             watch = memory.watches.get(key)
             starts = float(worker.pulse.starts)
             if watch is None:
@@ -172,25 +182,25 @@ def _crashes(sight: Sight, memory: Memory) -> Iterator[tuple[str, Watch]]:
     for key, watch in memory.watches.items():
         kind, _, place = key.partition(":")
         away = place.rpartition("/")[0] in seen and place not in rows
-        if kind == Kind.CRASHING and away and 0 <= sight.now - watch.since < CRASH_SECONDS:
+        if kind == HealthVerdict.CRASHING and away and 0 <= sight.now - watch.since < CRASH_SECONDS:
             yield key, watch
 
 
-def _crashing(sight: Sight, watches: Mapping[str, Watch]) -> Iterator[tuple[Finding, bool]]:
+def _crashing(sight: Sight, watches: Mapping[str, Watch]) -> Iterator[tuple[HostFinding, bool]]:
     """Yield where workers have started anew since they are watched, and whether one did so too often."""
     for host in sight.hosts:
         anew: list[tuple[int, float, float]] = []
         for worker in of_this_start(host):
-            watch = watches.get(f"{Kind.CRASHING}:{host.id}/{worker.slot}")
+            watch = watches.get(f"{HealthVerdict.CRASHING}:{host.id}/{worker.slot}")
             if watch is not None and worker.pulse is not None and worker.pulse.starts > watch.value:
                 anew.append((worker.slot, worker.pulse.starts - watch.value, watch.since))
         if anew and not host.spared:
             slots = tuple(slot for slot, _, _ in anew)
-            finding = Finding(Kind.CRASHING, host.id, min(since for *_, since in anew), slots)
+            finding = HostFinding(HealthVerdict.CRASHING, host.id, min(since for *_, since in anew), slots)
             yield finding, any(times >= CRASHES for _, times, _ in anew)
 
 
-def _versions(sight: Sight, memory: Memory) -> dict[str, float]:
+def _versions(sight: Sight, memory: HealthMemory) -> dict[str, float]:
     """Return when each version was first seen, by origin: of those that run, and the newest of the others."""
     running = {_version(host, version) for host in sight.hosts for version in host.versions}
     found = {**dict.fromkeys(running, sight.now), **memory.versions}
@@ -213,11 +223,11 @@ def _newest(sight: Sight, versions: Mapping[str, float]) -> dict[str, tuple[str,
     return newest
 
 
-def _old(host: Host, now: float, newest: Mapping[str, tuple[str, float]]) -> Iterator[Finding]:
+def _old(host: WorkerHost, now: float, newest: Mapping[str, tuple[str, float]]) -> Iterator[HostFinding]:
     version, at = newest.get(host.origin, ("", now))
     if {_version(host, one) for one in host.versions} - {version} and now - at >= ROLL_OUT_SECONDS:
-        yield Finding(Kind.VERSION, host.id, at)
+        yield HostFinding(HealthVerdict.VERSION, host.id, at)
 
 
-def _version(host: Host, version: str) -> str:
+def _version(host: WorkerHost, version: str) -> str:
     return f"{host.origin}:{version}"

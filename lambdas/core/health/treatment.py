@@ -6,16 +6,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lambdas.core.health.memory import MOST_LOGGED, Logged, Memory, Treated
+from lambdas.core.health.memory import MOST_LOGGED, HealthMemory, Logged, Treated
 from lambdas.core.health.model import (
     ONLY_TOLD,
     RESTARTABLE,
-    Finding,
-    Host,
-    Kind,
+    HealthVerdict,
+    HostFinding,
+    Remedy,
     Restart,
     Sight,
-    Step,
+    WorkerHost,
 )
 from lambdas.core.health.settings import HealthSettings
 from lambdas.core.health.signs import MISSING_SECONDS
@@ -47,7 +47,7 @@ class Treatment:
     treated: Mapping[str, Treated]
     log: tuple[Logged, ...]
     held: frozenset[str]
-    only_told: tuple[Finding, ...]
+    only_told: tuple[HostFinding, ...]
 
 
 def most_at_once(settings: HealthSettings, hosts: int) -> int:
@@ -59,9 +59,9 @@ def most_at_once(settings: HealthSettings, hosts: int) -> int:
 
 def treat(
     sight: Sight,
-    findings: Iterable[Finding],
+    findings: Iterable[HostFinding],
     settings: HealthSettings,
-    memory: Memory,
+    memory: HealthMemory,
     held_at: frozenset[str],
 ) -> Treatment:
     """Decide about findings; at the origins ``held_at`` nothing is begun, and nobody is wished replaced."""
@@ -77,8 +77,8 @@ def treat(
     young, well = grace + YOUNG_SECONDS, _newest_well(sight, worst, grace)
     restarts: list[Restart] = []
     held: set[str] = set()
-    told: list[Finding] = []
-    order = sorted(worst.values(), key=lambda f: (list(Kind).index(f.kind), f.since, f.host))
+    told: list[HostFinding] = []
+    order = sorted(worst.values(), key=lambda f: (list(HealthVerdict).index(f.kind), f.since, f.host))
     for finding in order:
         host, before = hosts[finding.host], treated.get(finding.host)
         step = _next(finding, host, before, now)
@@ -88,7 +88,7 @@ def treat(
             continue
         if host.origin in held_at or not sight.may_act:
             continue
-        if step is Step.REPLACE and _vain(log, memory, well) >= max(MOST_IN_VAIN, len(hosts) // 50):
+        if step is Remedy.REPLACE and _vain(log, memory, well) >= max(MOST_IN_VAIN, len(hosts) // 50):
             held.add(VAIN)
             continue
         if under >= at_once or begun >= 2 * at_once:
@@ -98,28 +98,28 @@ def treat(
             under += 1  # who goes on from a restart is counted already
         begun += 1
         treated[host.id] = Treated(step, now, finding.kind)
-        log.append(Logged(now, step, step is Step.REPLACE and now - (host.launched_at or 0) < young))
-        if step is Step.RESTART:
+        log.append(Logged(now, step, step is Remedy.REPLACE and now - (host.launched_at or 0) < young))
+        if step is Remedy.RESTART:
             restarts += _restarts(host, finding)
     return Treatment(tuple(restarts), treated, tuple(log[-MOST_LOGGED:]), frozenset(held), tuple(told))
 
 
-def _restarts(host: Host, finding: Finding) -> list[Restart]:
+def _restarts(host: WorkerHost, finding: HostFinding) -> list[Restart]:
     return [Restart(w.group, w.instance, w.slot) for w in host.workers if w.slot in finding.slots]
 
 
-def _worst(findings: Iterable[Finding]) -> dict[str, Finding]:
+def _worst(findings: Iterable[HostFinding]) -> dict[str, HostFinding]:
     """Return the gravest finding of each host."""
-    worst: dict[str, Finding] = {}
-    for finding in sorted(findings, key=lambda f: list(Kind).index(f.kind)):
+    worst: dict[str, HostFinding] = {}
+    for finding in sorted(findings, key=lambda f: list(HealthVerdict).index(f.kind)):
         worst.setdefault(finding.host, finding)
     return worst
 
 
 def _standing(
-    memory: Memory,
-    hosts: Mapping[str, Host],
-    worst: Mapping[str, Finding],
+    memory: HealthMemory,
+    hosts: Mapping[str, WorkerHost],
+    worst: Mapping[str, HostFinding],
     now: float,
     held_at: frozenset[str],
 ) -> dict[str, Treated]:
@@ -129,7 +129,7 @@ def _standing(
         host = hosts.get(host_id)
         if host is None or not 0 <= now - one.at < DAY:
             continue
-        if one.step is Step.REPLACE:
+        if one.step is Remedy.REPLACE:
             ill = host_id in worst and worst[host_id].kind not in ONLY_TOLD
             if ill and not host.spared and host.origin not in held_at:
                 kept[host_id] = one
@@ -139,27 +139,27 @@ def _standing(
 
 
 def _is_under(treated: Treated, now: float) -> bool:
-    return treated.step is Step.REPLACE or now - treated.at < RESTART_SECONDS
+    return treated.step is Remedy.REPLACE or now - treated.at < RESTART_SECONDS
 
 
-def _next(finding: Finding, host: Host, before: Treated | None, now: float) -> Step | None:
+def _next(finding: HostFinding, host: WorkerHost, before: Treated | None, now: float) -> Remedy | None:
     """Return the next step about a host; None where one is under way, or nothing can be done."""
-    if finding.kind in ONLY_TOLD or (before is not None and before.step is Step.REPLACE):
+    if finding.kind in ONLY_TOLD or (before is not None and before.step is Remedy.REPLACE):
         return None
-    if before is not None and _is_under(before, now) and finding.kind is not Kind.XID:
+    if before is not None and _is_under(before, now) and finding.kind is not HealthVerdict.XID:
         return None  # it is away, and starts
     if finding.kind in RESTARTABLE and before is None:
-        return Step.RESTART
-    return None if host.on_premises else Step.REPLACE
+        return Remedy.RESTART
+    return None if host.on_premises else Remedy.REPLACE
 
 
-def _newest_well(sight: Sight, worst: Mapping[str, Finding], grace: float) -> float:
+def _newest_well(sight: Sight, worst: Mapping[str, HostFinding], grace: float) -> float:
     """Return when the newest instance was launched that is past its grace, and well."""
     launches = [h.launched_at for h in sight.hosts if h.launched_at is not None and h.id not in worst]
     return max((at for at in launches if sight.now - at > grace + MISSING_SECONDS), default=0.0)
 
 
-def _vain(log: Iterable[Logged], memory: Memory, well: float) -> int:
+def _vain(log: Iterable[Logged], memory: HealthMemory, well: float) -> int:
     """Return how many young instances were replaced since the newest version came, and since one was well."""
     since = max(well, *memory.versions.values(), 0.0)
     return sum(entry.young and entry.at >= since for entry in log)

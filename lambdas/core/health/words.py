@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from lambdas.core.health.judge import Decision
+from lambdas.core.health.judge import HealthDecision
 from lambdas.core.health.model import Incident
 
 MOST_SUBJECT: Final = 99
@@ -24,7 +24,7 @@ def recovery(stack: str, group: str, one: Incident, now: float) -> tuple[str, st
     return _subject(f"{stack}/{group}: over: {one.key}"), text
 
 
-def digest(stack: str, groups: Mapping[str, Decision], lost: Mapping[str, str]) -> tuple[str, str]:
+def digest(stack: str, groups: Mapping[str, HealthDecision], lost: Mapping[str, str]) -> tuple[str, str]:
     """Return subject and text of the daily message; ``lost`` are groups that could not be looked at."""
     wrong = sum(bool(decision.standing) for decision in groups.values()) + len(lost)
     lines: list[str] = []
@@ -35,7 +35,7 @@ def digest(stack: str, groups: Mapping[str, Decision], lost: Mapping[str, str]) 
     return _subject(f"{stack}: {state}"), "\n".join(lines).rstrip() + "\n"
 
 
-def _of_group(name: str, decision: Decision) -> list[str]:
+def _of_group(name: str, decision: HealthDecision) -> list[str]:
     facts = decision.facts
     share = f", {100 * facts.spot // facts.instances} % of them spot" if facts.instances else ""
     lines = [f"{name}: {facts.instances} instances{share}"]

@@ -23,9 +23,11 @@ GLOBAL_KEYS: Final = frozenset(
         "aws:SecureTransport",
         "aws:SourceAccount",
         "aws:SourceArn",
+        "lambda:SourceFunctionArn",
     }
 )
-"""Keys that no action lists (IAM user guide, "AWS global condition context keys"); tags' keys are listed."""
+"""Keys that no action lists (IAM user guide, "AWS global condition context keys"; Lambda guide, "Working with
+Lambda execution environment credentials"); tags' keys are listed."""
 
 _SEGMENT: Final = "\0"
 """In a pattern: any text without a slash, where ``*`` is any text."""

@@ -1,0 +1,145 @@
+"""The queue watcher's reader on a real RabbitMQ server's management API."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+
+from lambdas.aws.queues_rabbitmq import RabbitMq
+from lambdas.core.backlog import Backlog
+from lambdas.core.queue_history import QueueHistory
+from lambdas.core.watched_queue import WatchedQueue
+from tests.real.broker import Broker, free_port
+
+PATIENCE = 120.0
+_CONFIG = "loopback_users = none\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n"
+
+
+class Secrets:
+    """Secrets Manager with one secret."""
+
+    text = ""
+
+    def get_secret_value(self, SecretId: str) -> dict[str, str]:  # noqa: N803
+        assert SecretId == "broker"
+        return {"SecretString": self.text}
+
+
+class Watched:
+    """A broker with its management plugin, and a reader of its queue ``pages`` that remembers."""
+
+    def __init__(self, folder: Path) -> None:
+        self.broker, self._folder, self._port = Broker(folder), folder, free_port()
+        (folder / "plugins").write_text("[rabbitmq_management].\n")
+        self.configure("")
+        self.secrets = Secrets()
+        self.secrets.text = self.broker.url
+        self.reader = RabbitMq(self.secrets)
+        self.past = QueueHistory()
+
+    def configure(self, more: str) -> None:
+        (self._folder / "rabbitmq.conf").write_text(_CONFIG.format(port=self._port) + more)
+
+    def look(self) -> Backlog | None:
+        queue = WatchedQueue("ocr", "rabbitmq", "pages", "broker", f"http://127.0.0.1:{self._port}")
+        seen, self.past = self.reader.look(queue, self.past, time.time(), 10.0)
+        return seen
+
+    def until(self, ready: int) -> Backlog:
+        """Look until so many wait; what is told comes some seconds late."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            time.sleep(1.0)
+            with contextlib.suppress(ValueError):
+                seen = self.look()
+                if seen is not None and seen.ready == ready:
+                    return seen
+        raise AssertionError(f"never {ready} ready: {self.trouble()}")
+
+    def trouble(self, says: str = "") -> str:
+        """Look until what cannot be seen is told in these words."""
+        end, told = time.monotonic() + PATIENCE, "none"
+        while time.monotonic() < end:
+            try:
+                self.look()
+            except ValueError as error:
+                told = str(error)
+                if says in told:
+                    return told
+            time.sleep(0.5)
+        raise AssertionError(f"never {says!r}, but {told}")
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    made = Watched(tmp_path_factory.mktemp("watched"))
+    try:
+        made.broker.start()
+        yield made
+    finally:
+        made.broker.remove()
+
+
+@contextlib.contextmanager
+def open_connection(url: str) -> Iterator[pika.BlockingConnection]:
+    """Yield a connection, and close it unless the broker did."""
+    connection = pika.BlockingConnection(pika.URLParameters(url))
+    yield connection
+    with contextlib.suppress(pika.exceptions.AMQPError):
+        connection.close()
+
+
+def test_a_real_brokers_queue_is_seen_through_its_life(watched: Watched) -> None:
+    watched.trouble("no such queue (404)")
+    with open_connection(watched.broker.url) as connection:
+        channel = connection.channel()
+        channel.queue_declare("pages", durable=True, arguments={"x-queue-type": "quorum"})
+        began = time.time()
+        for _ in range(100):
+            channel.basic_publish("", "pages", b"x", pika.BasicProperties(delivery_mode=2))
+        channel.confirm_delivery()
+        published = time.time()
+        first = watched.until(100)
+        assert (first.taken, first.readers) == (0, 0)
+        time.sleep(3.0)
+        later = watched.until(100)
+        # At least, and never more than it is; the totals were there some seconds after the messages.
+        assert 2.0 <= later.oldest <= time.time() - began
+        assert later.at - published - later.oldest < PATIENCE
+
+        channel.basic_qos(prefetch_count=5)
+        taking = channel.consume("pages", inactivity_timeout=10.0)
+        for method, _, _ in itertools.islice(taking, 30):
+            assert method is not None
+            channel.basic_ack(method.delivery_tag)
+        end = time.monotonic() + PATIENCE
+        while (seen := watched.until(65)).taken != 5:
+            assert time.monotonic() < end
+        assert seen.readers == 1
+        assert watched.past.ended == 30
+
+        right, watched.secrets.text = watched.secrets.text, watched.broker.url.replace(":guest@", ":old@")
+        watched.reader = RabbitMq(watched.secrets)
+        watched.trouble("refuses the secret's user")
+        watched.secrets.text = right
+
+        end = time.monotonic() + PATIENCE
+        while not watched.broker.has_kept("pages"):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        watched.broker.kill()
+        watched.trouble("does not answer: ConnectionRefusedError")
+    watched.broker.start()
+    assert watched.until(70).taken == 0  # those that were taken wait again
+
+    watched.broker.kill()
+    watched.configure("management_agent.disable_metrics_collector = true\n")
+    watched.broker.start()
+    time.sleep(10.0)  # no zero comes, however long one waits
+    watched.trouble("metrics collector is disabled")

@@ -12,6 +12,7 @@ from infra import workload
 from infra.components.capacity.agent_store import AgentStore, AgentStoreArgs
 from infra.components.capacity.capacity_group import CapacityGroup
 from infra.components.control.controller import Controller, ControllerArgs
+from infra.components.control.health import HealthChecker, HealthCheckerArgs
 from infra.components.control.state import State, StateArgs
 from infra.components.identity.previews import Previews, PreviewsArgs
 from infra.components.monitoring.broker_alarms import WatchedBroker
@@ -105,6 +106,7 @@ def declare() -> None:
             _bounds(settings),
         ),
     )
+    _health(settings, scope, state, monitoring, list(groups.values()))
     _tensorboard(settings, scope, network, storage)
     _export(scope, network, state, groups, controller, monitoring)
     _export_storage(storage)
@@ -140,6 +142,21 @@ def _storage(settings: Settings, scope: Scope, network: Network) -> Storage:
             network.worker_security_group_id,
         ),
     )
+
+
+def _health(
+    settings: Settings,
+    scope: Scope,
+    state: State,
+    monitoring: Monitoring,
+    ready_after: list[pulumi.Resource],
+) -> None:
+    services = [service for service in settings.services if service.capacity.is_kept]
+    if services:
+        args = HealthCheckerArgs(
+            scope, services, state, monitoring.topic_arn, settings.log_retention_days, ready_after
+        )
+        pulumi.export("healthLogGroup", HealthChecker(scope.name("health-checker"), args).log_group_name)
 
 
 def _tensorboard(settings: Settings, scope: Scope, network: Network, storage: Storage) -> None:

@@ -19,7 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "userdata",
         *(
             f"lambdas.core.{part}"
-            for part in ("group_config", "names", "policies", "warm_pool", "watched_queue")
+            for part in ("group_config", "health.settings", "names", "policies", "warm_pool", "watched_queue")
         ),
         *("pulumi", "pulumi_aws", "pydantic"),
     },

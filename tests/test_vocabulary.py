@@ -15,6 +15,7 @@ ONE_THING_AND_ITS_SCHEMA = {
     "Controller": {"infra.components.control.controller", "lambdas.aws.controller"},
     "Dataset": {"infra.schema.work", "userdata.agent.config.model"},
     "FileSystem": {"infra.schema.operations", "infra.components.storage.file_system"},
+    "HealthChecker": {"infra.components.control.health", "lambdas.aws.health"},
     "Monitoring": {"infra.schema.operations", "infra.components.monitoring.monitoring"},
     "Network": {"infra.schema.network", "infra.components.network.network"},
     "Notice": {"userdata.agent.work.notice", "spot_training.notice"},

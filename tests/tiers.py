@@ -20,6 +20,7 @@ _MARKS_OF: Final = {
     "deadline/test_bench.py": "pure long",
     "deadline/test_fit.py": "pure long",
     "e2e": "whole",
+    "health": "pure",
     "infra": "program",
     "infra/test_accelerators.py": "pure",
     "infra/test_agent_archive.py": "archive",

@@ -15,6 +15,7 @@ from gpu_spot.live.hostility import Hostility
 from gpu_spot.live.instances import Instances
 from gpu_spot.live.views import GroupView, read_groups, registry_table
 from lambdas.core.model import Market, Pool, Side
+from lambdas.core.pulse import Pulse
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes import spot_prices, terminations
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
@@ -257,6 +258,16 @@ class LocalCloud:
             deadline = self._deadlines.get(instance_id)
             beats.append(Beat(view.name, instance_id, slots, deadline, view.drain_seconds))
         self._heartbeats.write(beats, self.clock.now)
+
+    def tell(self, instance_id: str, told: Callable[[Pulse], Pulse] | None) -> None:
+        """Have the workers of an instance tell this from now on; None: that they are well."""
+        self._heartbeats.told.pop(instance_id, None)
+        if told is not None:
+            self._heartbeats.told[instance_id] = told
+
+    def restart_workers(self, instance_id: str) -> None:
+        """Start the workers of an instance anew, as its agent does when somebody wishes it."""
+        self._heartbeats.restart(instance_id, self.clock.now)
 
     def tick_schedule(self) -> int:
         """Let every schedule fire once; return the number of messages that it put on queues."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from lambdas.core import registry_item
+from lambdas.core.pulse import Pulse
 from lambdas.core.registry_item import Worker, WorkerState
 from pulumi_on_moto.sandbox import AwsClients
 
 _BATCH: Final = 25
 """Items that one ``BatchWriteItem`` takes at most."""
+_VERSION: Final = "rehearsed"
+"""What the workers say that they run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +37,17 @@ class Beat:
 
 
 class Heartbeats:
-    """Writes items as workers do; ``since`` is kept from the first heartbeat on."""
+    """Writes items as workers do; ``since`` is kept from the first heartbeat on.
+
+    Workers tell that they are well; what those of an instance tell instead stands in ``told``.
+    """
 
     def __init__(self, clients: AwsClients, table: str) -> None:
         self._dynamodb = clients("dynamodb")
         self._table = table
         self._since: dict[str, float] = {}
         self._workers: dict[str, tuple[str, int]] = {}
+        self.told: dict[str, Callable[[Pulse], Pulse]] = {}
 
     def write(self, beats: Iterable[Beat], now: float) -> None:
         """Write a heartbeat of every worker of every instance."""
@@ -58,13 +65,22 @@ class Heartbeats:
             ]
         self._send(deletes)
 
+    def restart(self, instance: str, now: float) -> None:
+        """Start the workers of an instance anew, as its agent does once it is asked to."""
+        if instance in self._since:
+            self._since[instance] = now
+
     def _items(self, beat: Beat, now: float) -> list[dict[str, Any]]:
         since = self._since.setdefault(beat.instance, now)
         self._workers[beat.instance] = (beat.group, beat.slots)
         draining = beat.deadline is not None and now >= beat.deadline - beat.drain_seconds
         state: WorkerState = "draining" if draining else "ready"
+        well = Pulse(_VERSION, f"GPU-{beat.instance}", now, int(now - since), rate=1.0, gpu_use=70.0)
+        pulse = self.told.get(beat.instance, lambda pulse: pulse)(well)
         return [
-            registry_item.dump(Worker(beat.group, beat.instance, slot, since, now, state, beat.deadline))
+            registry_item.dump(
+                Worker(beat.group, beat.instance, slot, since, now, state, beat.deadline, pulse=pulse)
+            )
             for slot in range(beat.slots)
         ]
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
 from infra.schema.capacity import Capacity
+from infra.schema.health import Health
 from infra.schema.queue import Queue
 from infra.schema.work import Work
 from userdata.agent.config import limits
@@ -28,6 +29,7 @@ class Service(Work):
     command: limits.Arguments = ()
     says_ready: bool = False
     queue: Queue | None = None
+    health: Health = Field(default_factory=Health)
 
     @property
     def slots(self) -> dict[str, int]:

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
-
+from lambdas.aws.items import NO_NUMBER, ConflictError, VersionedItems
 from lambdas.core import memory as codec
-from lambdas.core import names
 from lambdas.core.memory import Memory
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-
-class ConflictError(RuntimeError):
-    """Another copy of the controller has decided about the group meanwhile: look again."""
+__all__ = ("ConflictError", "MemoryStore", "Remembered")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +28,6 @@ class Remembered:
     unreadable: str | None = None
 
 
-_NO_NUMBER: Final = -1
-
-
 @dataclass(frozen=True, slots=True)
 class MemoryStore:
     """Reads and writes the memory table."""
@@ -44,14 +37,12 @@ class MemoryStore:
 
     def load(self, group: str) -> Remembered:
         """Return the group's memory; an empty one where there is none or it cannot be read."""
-        item = self.dynamodb.get_item(
-            TableName=self.table, Key={names.MEMORY_KEY: {"S": group}}, ConsistentRead=True
-        ).get("Item")
+        item, version = self._items().load(group)
         if item is None:
             return Remembered(Memory())
-        version = _NO_NUMBER
+        if version == NO_NUMBER:
+            return Remembered(Memory(), version, unreadable="its version is no number")
         try:
-            version = int(item["version"]["N"])
             wake_at = float(item["wakeAt"]["N"]) if "wakeAt" in item else None
             return Remembered(codec.parse(item["memory"]["S"]), version, wake_at)
         except (ValueError, KeyError, TypeError) as error:
@@ -62,25 +53,10 @@ class MemoryStore:
 
         ``wake_at`` stands beside it for people and tools: when this group's next look may matter.
         """
-        item: dict[str, Any] = {
-            names.MEMORY_KEY: {"S": group},
-            "version": {"N": str(version + 1)},
-            "memory": {"S": codec.dump(memory)},
-        }
+        attributes: dict[str, Any] = {"memory": {"S": codec.dump(memory)}}
         if wake_at is not None:
-            item["wakeAt"] = {"N": str(wake_at)}
-        newest = "attribute_not_exists(#k) OR #v = :v"
-        unusable = "attribute_not_exists(#v) OR NOT attribute_type(#v, :n)"
-        try:
-            self.dynamodb.put_item(
-                TableName=self.table,
-                Item=item,
-                ConditionExpression=f"{newest} OR {unusable}",
-                ExpressionAttributeNames={"#k": names.MEMORY_KEY, "#v": "version"},
-                ExpressionAttributeValues={":v": {"N": str(version)}, ":n": {"S": "N"}},
-            )
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "ConditionalCheckFailedException":
-                raise ConflictError(f"memory of group {group!r} is newer than version {version}") from None
-            raise
-        return version + 1
+            attributes["wakeAt"] = {"N": str(wake_at)}
+        return self._items().save(group, attributes, version)
+
+    def _items(self) -> VersionedItems:
+        return VersionedItems(self.dynamodb, self.table)

@@ -40,6 +40,12 @@ METRIC_WORKERS_SILENT: Final = "WorkersSilent"
 ORIGIN: Final = "origin"
 ORIGIN_AWS: Final = "aws"
 ORIGIN_ON_PREMISES: Final = "on-premises"
+METRIC_HEALTH_INCIDENTS: Final = "HealthIncidents"
+"""The health checker's: what stands that needs a person."""
+METRIC_HEALTH_FINDINGS: Final = "HealthFindings"
+"""The same of hosts under a verdict; what is done about most of them is done by itself."""
+METRIC_HEALTH_ERRORS: Final = "HealthErrors"
+"""1 where the health checker could not look after a group."""
 METRIC_HOURLY_COST: Final = "HourlyCost"
 METRIC_HOURLY_COST_ON_DEMAND: Final = "HourlyCostOnDemand"
 """The controller's: US dollars an hour of a group's instances, and what they would cost on-demand."""
@@ -58,9 +64,11 @@ ENV_PARAMETER_ROOT: Final = "GPU_SPOT_PARAMETER_ROOT"
 ENV_MEMORY_TABLE: Final = "GPU_SPOT_MEMORY_TABLE"
 ENV_REGISTRY_TABLE: Final = "GPU_SPOT_REGISTRY_TABLE"
 ENV_QUEUE_URL: Final = "GPU_SPOT_QUEUE_URL"
+ENV_TOPIC: Final = "GPU_SPOT_TOPIC"
 ENV_QUEUES: Final = "GPU_SPOT_QUEUES"
 
 CONTROLLER_HANDLER: Final = "lambdas.handlers.controller.handler"
+HEALTH_HANDLER: Final = "lambdas.handlers.health.handler"
 QUEUES_HANDLER: Final = "lambdas.handlers.queues.handler"
 
 MEMORY_KEY: Final = "group"
@@ -74,6 +82,8 @@ PARAMETER_CONTROL: Final = "control"
 PARAMETER_FINISHED: Final = "finished"
 PARAMETER_PREPARED: Final = "prepared"
 """Of a group that prepares a dataset: the one of which a snapshot is there."""
+PARAMETER_HEALTH: Final = "health"
+"""A service's settings for the health checker."""
 PARAMETER_WISHES: Final = "wishes"
 """Which instances the health checker wants replaced."""
 
@@ -99,6 +109,11 @@ def group_parameter(stack: str, group: str, leaf: str) -> str:
 def on_premises_partition(group: str) -> str:
     """Return the registry's partition for a group's workers elsewhere: the only one that they may write."""
     return f"{group}@on-premises"
+
+
+def health_memory(group: str) -> str:
+    """Return the key of the memory table under which the health checker remembers a group."""
+    return f"{group}@health"
 
 
 def queue_partition(group: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -51,10 +52,18 @@ class Authorisation:
         table = self._clients("dynamodb").describe_table(TableName=params["TableName"])["Table"]
         [key] = [part["AttributeName"] for part in table["KeySchema"] if part["KeyType"] == "HASH"]
         [value] = params["Key" if "Key" in params else "Item"][key].values()
-        yield table["TableArn"], {"dynamodb:LeadingKeys": [value]}
+        context = {"dynamodb:LeadingKeys": [value]}
+        if "UpdateExpression" in params:
+            keys = [part["AttributeName"] for part in table["KeySchema"]]
+            named = params.get("ExpressionAttributeNames", {}).values()
+            context["dynamodb:Attributes"] = sorted({*keys, *named, *_words(params["UpdateExpression"])})
+        yield table["TableArn"], context
 
     def queue(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
         yield self.arn("sqs", params["QueueUrl"].rpartition("/")[2]), {}
+
+    def topic(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
+        yield params["TopicArn"], {}
 
     def parameters(self, params: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, list[str]]]]:
         yield self.arn("ssm", f"parameter{params['Path']}"), {}
@@ -134,6 +143,13 @@ class Authorisation:
             yield arn, _tags(instance["Tags"])
 
 
+def _words(expression: str) -> Iterator[str]:
+    """Yield the attributes that an update names outright."""
+    for word in re.findall(r"(?<![:#\w])[a-z]\w*", expression):
+        if word != "if_not_exists":
+            yield word
+
+
 def _tags(tags: list[dict[str, Any]]) -> dict[str, list[str]]:
     return {f"aws:ResourceTag/{tag['Key']}": [tag["Value"]] for tag in tags}
 
@@ -174,6 +190,7 @@ _Resources = Callable[[Authorisation, Mapping[str, Any]], Iterator[tuple[str, di
 _RESOURCES: Final[dict[str, _Resources | None]] = {
     "autoscaling:CompleteLifecycleAction": Authorisation.group,
     "autoscaling:DescribeAutoScalingGroups": None,
+    "autoscaling:DescribeAutoScalingInstances": None,
     "autoscaling:DescribeScalingActivities": None,
     "autoscaling:LaunchInstances": Authorisation.group,
     "autoscaling:RecordLifecycleActionHeartbeat": Authorisation.group,
@@ -212,6 +229,7 @@ _RESOURCES: Final[dict[str, _Resources | None]] = {
     "s3:ListBucket": Authorisation.bucket,
     "s3:PutObject": Authorisation.object,
     "secretsmanager:GetSecretValue": Authorisation.secret,
+    "sns:Publish": Authorisation.topic,
     "sqs:ChangeMessageVisibility": Authorisation.queue,
     "sqs:SendMessage": Authorisation.queue,
     "ssm:GetParameter": Authorisation.parameter,

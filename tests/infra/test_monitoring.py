@@ -39,7 +39,9 @@ def sent(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_alarms_watch_what_the_controller_sends(sent: dict[str, dict[str, str]]) -> None:
-    ours = [a for a in shipped("dev").of("MetricAlarm").values() if a["namespace"] == names.METRIC_NAMESPACE]
+    declared = shipped("dev").of("MetricAlarm").values()
+    controllers = names.SERVICE_CONTROLLER
+    ours = [a for a in declared if a["dimensions"].get("service") == controllers]
     assert {a["metricName"] for a in ours} == {
         "Shortage",
         "OnDemand",

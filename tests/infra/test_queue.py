@@ -235,7 +235,7 @@ def test_the_watcher_is_where_workers_are_and_knows_every_queue(own: Run, existi
         [queue] = watched_queue.parse(function["environment"]["variables"][names.ENV_QUEUES])
         assert queue == WatchedQueue("inference", "rabbitmq", "inference", secret)
     assert own.the("EventRule", "queues")["scheduleExpression"] == "rate(1 minute)"
-    [permission] = own.of("Permission").values()
+    permission = own.the("Permission", "queues")
     assert permission["principal"] == "events.amazonaws.com"
     assert permission["sourceArn"] == "arn:gpu-spot-dev-queues"
 

@@ -9,7 +9,7 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
-from infra.components.capacity import overrides
+from infra.components.capacity import overrides, parameter
 from infra.components.capacity.launch_template import Launchable
 from infra.components.capacity.spot_fleet import SpotFleet, SpotFleetArgs
 from infra.on_demand_prices import in_place_of
@@ -313,18 +313,7 @@ class CapacityGroup(pulumi.ComponentResource):
     def _parameter(
         self, leaf: str, description: str, value: pulumi.Input[str], *, owned_by_others: bool = False
     ) -> None:
-        """Declare a parameter; what others write into one of theirs stays through every `up`."""
         args = self._args
-        name = args.scope.name(args.group, leaf)
-        aws.ssm.Parameter(
-            name,
-            name=names.group_parameter(args.scope.stack, args.group, leaf),
-            type=aws.ssm.ParameterType.STRING,
-            description=f"{description} ({args.group})",
-            # Not a secret: as `value` the provider would hide it in every preview.
-            insecure_value=value,
-            tags=args.scope.tags(name, group=args.group),
-            opts=pulumi.ResourceOptions(
-                parent=self, ignore_changes=["insecureValue"] if owned_by_others else None
-            ),
+        parameter.declare(
+            args.scope, self, args.group, leaf, description, value, owned_by_others=owned_by_others
         )

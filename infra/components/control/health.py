@@ -1,0 +1,92 @@
+"""The function that looks whether services' workers work, and what it is told and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.components.capacity import parameter
+from infra.components.control.health_alarms import alarms
+from infra.components.control.scheduled_function import ScheduledFunction, ScheduledFunctionArgs
+from infra.components.control.state import State
+from infra.components.monitoring.alarm import declare
+from infra.iam import health_statements
+from infra.schema import Service
+from infra.scope import Scope
+from lambdas.core import names
+from lambdas.core.health import settings
+
+_SHORT: Final = "health-checker"
+_TIMEOUT: Final = 55
+
+
+@dataclass(frozen=True)
+class HealthCheckerArgs:
+    """``services`` are those that are kept; ``topic_arn`` hears messages and alarms."""
+
+    scope: Scope
+    services: Sequence[Service]
+    state: State
+    topic_arn: pulumi.Input[str]
+    log_retention_days: int
+    ready_after: list[pulumi.Resource] = field(default_factory=list)
+
+
+class HealthChecker(pulumi.ComponentResource):
+    """Produces: each service's parameters ``health`` and ``wishes``, a function each minute, its alarms."""
+
+    log_group_name: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: HealthCheckerArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        """Declare the health checker."""
+        super().__init__("gpu-spot:infra:HealthChecker", name, None, opts)
+        self._scope = scope = args.scope
+        told = [self._parameters(service) for service in args.services]
+        function = ScheduledFunction(
+            name,
+            ScheduledFunctionArgs(
+                scope=scope,
+                short=_SHORT,
+                description="Looks whether services' workers work",
+                handler=names.HEALTH_HANDLER,
+                service=names.SERVICE_HEALTH,
+                timeout=_TIMEOUT,
+                log_retention_days=args.log_retention_days,
+                allowed=health_statements.health_checker(
+                    scope,
+                    memory_arn=args.state.memory.arn,
+                    registry_arn=args.state.registry.arn,
+                    topic_arn=args.topic_arn,
+                ),
+                environment={
+                    names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
+                    names.ENV_MEMORY_TABLE: args.state.memory.name,
+                    names.ENV_REGISTRY_TABLE: args.state.registry.name,
+                    names.ENV_TOPIC: args.topic_arn,
+                },
+                ready_after=[*args.ready_after, *(one for both in told for one in both)],
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+        services = [service.name for service in args.services]
+        for alarm in alarms(scope.stack, services, function.function_name):
+            declare(scope, args.topic_arn, alarm, self)
+        self.log_group_name = function.log_group_name
+        self.register_outputs({"logGroup": self.log_group_name})
+
+    def _parameters(self, service: Service) -> tuple[aws.ssm.Parameter, aws.ssm.Parameter]:
+        scope, group = self._scope, service.name
+        told = "What the health checker must know"
+        wished = "Instances that the health checker wants replaced"
+        return (
+            parameter.declare(
+                scope, self, group, names.PARAMETER_HEALTH, told, settings.dumps(service.health.told)
+            ),
+            parameter.declare(scope, self, group, names.PARAMETER_WISHES, wished, "{}", owned_by_others=True),
+        )

@@ -1,0 +1,62 @@
+"""What wakes a person because of the health checker, or of what it found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pulumi
+
+from infra.components.monitoring.alarm import FIVE_MINUTES, AlarmSpec, group_dimensions
+from lambdas.core import names
+
+
+def alarms(stack: str, services: list[str], function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
+    """Yield the alarms of the health checker of a stack."""
+    of = {"FunctionName": function}
+    yield AlarmSpec(
+        "health-silent",
+        "The health checker has not run for five minutes: nobody notices workers that do not work.",
+        "AWS/Lambda",
+        "Invocations",
+        of,
+        "Sum",
+        at_least=1,
+        period=FIVE_MINUTES,
+        silence="breaching",
+        below=True,
+    )
+    yield AlarmSpec(
+        "health-errors",
+        "Runs of the health checker fail.",
+        "AWS/Lambda",
+        "Errors",
+        of,
+        "Sum",
+        at_least=1,
+        periods=5,
+        needed=3,
+    )
+    for service in services:
+        dimensions = group_dimensions(stack, service, names.SERVICE_HEALTH)
+        yield AlarmSpec(
+            f"{service}-unwell",
+            f"Something is wrong with {service} that neither restarts nor replacements mend; a message "
+            "said what when it began.",
+            names.METRIC_NAMESPACE,
+            names.METRIC_HEALTH_INCIDENTS,
+            dimensions,
+            "Maximum",
+            at_least=1,
+            period=FIVE_MINUTES,
+        )
+        yield AlarmSpec(
+            f"{service}-unchecked",
+            f"The health checker cannot look after {service}; its log says why.",
+            names.METRIC_NAMESPACE,
+            names.METRIC_HEALTH_ERRORS,
+            dimensions,
+            "Sum",
+            at_least=1,
+            periods=5,
+            needed=3,
+        )

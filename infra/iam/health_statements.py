@@ -1,0 +1,62 @@
+"""What the health checker may do: see, remember, ask for restarts, wish, tell. It may end nothing."""
+
+from __future__ import annotations
+
+import pulumi
+
+from infra.iam.statements import ANY_RESOURCE, Statement, with_key
+from infra.scope import Scope
+from lambdas.core import names
+
+
+def health_checker(
+    scope: Scope,
+    *,
+    memory_arn: pulumi.Input[str],
+    registry_arn: pulumi.Input[str],
+    topic_arn: pulumi.Input[str],
+) -> list[Statement]:
+    """What the health checker may do beside writing its log."""
+    root = names.parameter_root(scope.stack)
+    return [
+        Statement(
+            "ReadGroups",
+            ["ssm:GetParametersByPath"],
+            [scope.arn("ssm", f"parameter{root}"), scope.arn("ssm", f"parameter{root}/*")],
+        ),
+        Statement(
+            "WriteWishes",
+            ["ssm:PutParameter"],
+            [scope.arn("ssm", f"parameter{names.group_parameter(scope.stack, '*', names.PARAMETER_WISHES)}")],
+        ),
+        # The controller's memory is read, too: whom it has released, what boots take.
+        Statement("ReadMemory", ["dynamodb:GetItem"], [memory_arn]),
+        Statement(
+            "Remember",
+            ["dynamodb:PutItem"],
+            [memory_arn],
+            {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [names.health_memory("*")]}},
+        ),
+        Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
+        Statement(
+            "ReadQueues",
+            ["dynamodb:GetItem"],
+            [registry_arn],
+            {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [names.queue_partition("*")]}},
+        ),
+        Statement(
+            "AskForRestarts",
+            ["dynamodb:UpdateItem"],
+            [registry_arn],
+            {
+                "ForAllValues:StringEquals": {
+                    "dynamodb:Attributes": [names.REGISTRY_KEY, names.REGISTRY_SORT_KEY, "restart"]
+                }
+            },
+        ),
+        Statement(
+            "Observe", ["autoscaling:DescribeAutoScalingInstances", "ec2:DescribeInstances"], ANY_RESOURCE
+        ),
+        Statement("Tell", ["sns:Publish"], [topic_arn]),
+        *with_key(scope, ["dynamodb", "lambda", "sns"]),
+    ]

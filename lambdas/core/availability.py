@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from lambdas.core import on_premises
 from lambdas.core.memory import LONGEST_BOOT, Memory, ask, learn, unsettled
 from lambdas.core.model import (
     Action,
@@ -50,6 +51,7 @@ class Decision:
 def decide(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
     """Return what to do about one group now. Pure; carried out and seen, it wants nothing more."""
     memory = learn(memory, observation, now)
+    observation = on_premises.relieved(observation, memory.stand_ins.slots)
     situation = Situation.of(observation, memory, now)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
@@ -77,17 +79,19 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
     surplus = slots(staying) - primary
     going = [i for i in unfit if i.side is Side.PRIMARY]
     going += _victims(situation, Side.PRIMARY, staying, surplus, plan.handover)
-    if going:
+    spared = [i for i in unfit if i.side is Side.FALLBACK]
+    if unfit or going:
         # The next look will not count them: plan for who stays, or it would want something else.
-        situation = situation.without(going)
+        situation = situation.without([*going, *spared])
         plan = _plan(situation, policy)
         fallback = _fallback_wanted(situation, plan, blocked)
         primary = _primary_wanted(situation, plan, fallback)
-    spared = [i for i in unfit if i.side is Side.FALLBACK]
-    staying = [i for i in situation.fallback if i not in spared]
-    spared += _victims(situation, Side.FALLBACK, staying, slots(staying) - fallback, plan.handover)
+    staying = [i for i in situation.fallback if i.id not in situation.wished]
+    surplus = slots(situation.fallback) - fallback
+    victims = _victims(situation, Side.FALLBACK, staying, surplus, plan.handover)
+    spared += victims
     # A release that AWS does not show yet may have failed: it lowers nothing before it does.
-    freed = slots(spared)
+    freed = slots(victims)
     left = situation.counted[Side.FALLBACK] + situation.showing[Side.FALLBACK] - freed
     desired = situation.fallback_desired - freed
     members = situation.counted[Side.PRIMARY] + situation.showing[Side.PRIMARY]
@@ -105,12 +109,14 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
 
 
 def _unfit(situation: Situation) -> list[Instance]:
-    """Return who is replaced whatever the plan: the silent, and those that AWS retires.
+    """Return who is replaced whatever the plan: the silent, the wished, and those that AWS retires.
 
     An on-demand instance of the base that is silent stays, and people hear of it: the base is always kept.
     """
     silent = [i for i in situation.silent if i.side is Side.FALLBACK or i.market is Market.SPOT]
-    return [*silent, *situation.retiring]
+    failed = situation.failed
+    served = [i for i in situation.retiring if i not in failed]
+    return [*silent, *failed, *served]
 
 
 def _settled(
@@ -148,6 +154,11 @@ def _placed(
 
 
 def _plan(situation: Situation, policy: Policy) -> Plan:
+    plan, told = _wanted(situation, policy), situation.told
+    return replace(plan, reason=f"{plan.reason}; {told}") if told else plan
+
+
+def _wanted(situation: Situation, policy: Policy) -> Plan:
     control = situation.group.control
     if control.mode is Mode.MANUAL:
         wanted = situation.committed_fallback if control.on_demand is None else control.on_demand
@@ -170,6 +181,8 @@ def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
     if not situation.group.fallback:
         return 0
     wanted, held = max(0, plan.on_demand), situation.committed_fallback
+    # Who is replaced at a wish is none of those that the plan counts on.
+    wanted += slots(i for i in situation.fallback if i.id in situation.wished)
     if blocked and situation.group.control.mode is not Mode.MANUAL:
         # What limits, permissions or configuration withhold is for people to mend, not for on-demand to fill.
         wanted = max(wanted - situation.missing_spot, min(wanted, held), situation.reserved)
@@ -184,8 +197,13 @@ def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
     wanted = situation.group.target if plan.primary is None else plan.primary
     held = max(fallback, slots(situation.fallback), situation.counted[Side.FALLBACK])
     room = situation.group.maximum - held - situation.leaving
-    doomed = situation.memory.doomed
+    doomed, wished = situation.memory.doomed, situation.wished
     staying = slots(i for i in situation.primary if i.id not in doomed)
+    if wished:
+        # What the fallback does not stand in for the group launches itself.
+        supply = staying + fallback - slots(i for i in situation.fallback if i.id in wished)
+        replaced = slots(i for i in situation.primary if i.id in wished)
+        wanted += min(replaced, max(0, situation.group.target - supply))
     return max(situation.group.base, min(wanted, max(room, staying)))
 
 
@@ -273,7 +291,7 @@ def _alarms(observation: Observation, situation: Situation) -> tuple[tuple[Alarm
 
 def _wake_at(situation: Situation, plan: Plan) -> float | None:
     """Return the first moment after now at which one stops serving, waits in vain, or is planned for anew."""
-    doomed = situation.memory.doomed
+    doomed = situation.memory.doomed.keys() - situation.wished.keys()  # these have no date
     drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback) if i.id in doomed)
     moments = (plan.wake_at, situation.memory.history.refused_at, *drains)
     return min((t for t in moments if t is not None and t > situation.now), default=None)

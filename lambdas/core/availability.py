@@ -70,19 +70,19 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
 
 def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, list[SetDesired | Release]]:
     """Return the plan, and the actions that bring both sides to it."""
+    unfit = _unfit(situation)
+    going = [i for i in unfit if i.side is Side.PRIMARY]
+    spared = [i for i in unfit if i.side is Side.FALLBACK]
+    if unfit:
+        # The next look will not count them: plan for who stays, or it would want something else.
+        situation = situation.without(unfit)
     plan = _plan(situation, policy)
     fallback = _fallback_wanted(situation, plan, blocked)
     primary = _primary_wanted(situation, plan, fallback)
-    unfit = _unfit(situation)
-    leaving = {*ids(unfit), *situation.memory.doomed}
-    staying = [i for i in situation.primary if i.id not in leaving]
-    surplus = slots(staying) - primary
-    going = [i for i in unfit if i.side is Side.PRIMARY]
-    going += _victims(situation, Side.PRIMARY, staying, surplus, plan.handover)
-    spared = [i for i in unfit if i.side is Side.FALLBACK]
-    if unfit or going:
-        # The next look will not count them: plan for who stays, or it would want something else.
-        situation = situation.without([*going, *spared])
+    staying = [i for i in situation.primary if i.id not in situation.memory.doomed]
+    if victims := _victims(situation, Side.PRIMARY, staying, slots(staying) - primary, plan.handover):
+        going += victims
+        situation = situation.without(victims)
         plan = _plan(situation, policy)
         fallback = _fallback_wanted(situation, plan, blocked)
         primary = _primary_wanted(situation, plan, fallback)

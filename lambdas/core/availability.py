@@ -6,20 +6,18 @@ stand here: the ceiling, the base, the ready hand-over, refusals told apart, man
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Final
 
 from lambdas.core import on_premises
-from lambdas.core.memory import LONGEST_BOOT, Memory, ask, learn, unsettled
+from lambdas.core.alarms import alarms
+from lambdas.core.memory import Memory, ask, learn, unsettled
 from lambdas.core.model import (
     Action,
-    Alarm,
     Instance,
     Market,
     Mode,
     Observation,
-    RefusalKind,
     Release,
     SetDesired,
     Side,
@@ -28,9 +26,6 @@ from lambdas.core.model import (
 )
 from lambdas.core.plan import Plan, Policy
 from lambdas.core.situation import Situation
-
-_SILENT: Final = "silent"
-_SUSPENDED: Final = "suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +51,12 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
         return Decision((), memory, "paused by the control parameter", situation)
-    alarms, alarmed = _alarms(observation, situation)
+    told, alarmed = alarms(observation, situation)
     plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
-    alarms += tuple(alarm for alarm in plan.alarms if alarm.kind not in memory.alarmed)
+    told += tuple(alarm for alarm in plan.alarms if alarm.kind not in memory.alarmed)
     alarmed |= {alarm.kind for alarm in plan.alarms}
     moves = _placed(_settled(moves, observation, unsettled(memory, observation, now)), observation, memory)
-    actions = (*alarms, *moves)
+    actions = (*told, *moves)
     memory = replace(memory, alarmed=alarmed)
     if control.mode is not Mode.DRY_RUN:
         memory = ask(memory, observation, moves, now)
@@ -95,9 +90,10 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
     left = situation.counted[Side.FALLBACK] + situation.showing[Side.FALLBACK] - freed
     desired = situation.fallback_desired - freed
     members = situation.counted[Side.PRIMARY] + situation.showing[Side.PRIMARY]
+    worn = frozenset(ids(unfit))
     sides = [
-        _move(Side.PRIMARY, primary, situation.primary_desired, members, going, plan.reason),
-        _move(Side.FALLBACK, fallback, desired, left, spared, plan.reason),
+        _move(Side.PRIMARY, primary, situation.primary_desired, members, going, worn, plan.reason),
+        _move(Side.FALLBACK, fallback, desired, left, spared, worn, plan.reason),
     ]
     # What was released before and still shows takes its slots off later, or failed and stays.
     owed = situation.owed
@@ -208,11 +204,17 @@ def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
 
 
 def _move(
-    side: Side, wanted: int, desired: int, live: int, going: Sequence[Instance], reason: str
+    side: Side,
+    wanted: int,
+    desired: int,
+    live: int,
+    going: Sequence[Instance],
+    worn: Set[str],
+    reason: str,
 ) -> list[SetDesired | Release]:
     """Return the actions that let ``going`` go and bring what is left of a side to ``wanted``.
 
-    ``desired`` and ``live`` are AWS's counts without them.
+    ``desired`` and ``live`` are AWS's counts without them; ``worn`` are those that nobody wants back.
     """
     # Below what lives AWS would pick the victim; raised to an overshoot it would stay.
     capacity = max(min(desired, max(wanted, live)), wanted)
@@ -222,7 +224,8 @@ def _move(
         # Each release takes its slots off what is set here.
         actions.append(SetDesired(side, capacity + freed, reason))
     if going:
-        actions.append(Release(side, ids(going), reason, freed))
+        leaving = ids(going)
+        actions.append(Release(side, leaving, reason, freed, for_good=not worn.isdisjoint(leaving)))
     return actions
 
 
@@ -267,26 +270,6 @@ def _victims(
         surplus -= count
         chosen.append(instance)
     return chosen
-
-
-def _alarms(observation: Observation, situation: Situation) -> tuple[tuple[Alarm, ...], frozenset[str]]:
-    """Return what people must hear now, and all that they have then heard. A spot shortage is no alarm."""
-    heard = situation.memory.alarmed
-    # What was known of a side is not mended for not being read.
-    known = {cause for cause in heard if any(cause.startswith(side) for side in observation.unread)}
-    causes: dict[str, Alarm] = {}
-    for side in Side:
-        refusal = observation.refusal(side)
-        if refusal is not None and (side is Side.FALLBACK or refusal.kind is not RefusalKind.CAPACITY):
-            causes[f"{side}:{refusal.kind}"] = Alarm(f"{side}-{refusal.kind}", refusal.message)
-        if processes := observation.suspended.get(side):
-            told = f"suspended, until somebody resumes them: {', '.join(sorted(processes))}"
-            causes[f"{_SUSPENDED}:{side}"] = Alarm(f"{side}-{_SUSPENDED}", told)
-    if situation.silent:
-        names = ", ".join(ids(situation.silent))
-        causes[_SILENT] = Alarm(_SILENT, f"no worker reports for {LONGEST_BOOT / 60:.0f} minutes: {names}")
-    new = tuple(alarm for cause, alarm in causes.items() if cause not in heard)
-    return new, frozenset(known | causes.keys())
 
 
 def _wake_at(situation: Situation, plan: Plan) -> float | None:

@@ -211,12 +211,16 @@ class SetDesired:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Terminate these instances of one side and lower its desired capacity by their ``slots``."""
+    """Terminate these instances of one side and lower its desired capacity by their ``slots``.
+
+    ``for_good``: something is wrong with one of them, so that no warm pool is to take them back.
+    """
 
     side: Side
     instance_ids: tuple[str, ...]
     reason: str
     slots: int
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)

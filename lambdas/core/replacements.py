@@ -56,7 +56,7 @@ def followed(observation: Observation, memory: Memory) -> Mapping[str, str]:
     """Return whom to replace now, with the verdict: no more than the group's share, and nobody twice."""
     if not observation.wishes:
         return {}
-    live = {i.id: i for i in observation.instances}
+    live = {i.id: i for i in observation.instances if not i.given_up}
     left = max(1, len(live) // SHARE) - len(memory.replaced)
     going = memory.released.keys() | memory.doomed.keys()
     # What EC2 does not describe yet may be of another market than it seems.

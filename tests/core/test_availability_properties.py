@@ -158,7 +158,12 @@ def test_one_look_covers_every_shortage_that_money_and_the_ceiling_allow(
     situation = decision.situation
     standing_by = situation.lasting(situation.primary)  # where one works at a time
     serving = slots(i for i in situation.primary if situation.is_ready(i) or i in standing_by)
-    room = max(0, group.maximum - max(group.base, slots(state.on(Side.PRIMARY))))
+    primary, going = slots(state.on(Side.PRIMARY)), 0
+    if situation.wished:
+        # Who is replaced has its room until it is gone.
+        primary = slots(after.on(Side.PRIMARY))
+        going = slots(i for i in state.instances if i.id in released(decision.actions))
+    room = max(0, group.maximum - max(group.base, primary) - going)
     later = decision.wake_at is not None  # a policy may start later, and says when
     booked = max(after.fallback_desired, slots(after.on(Side.FALLBACK)))
     assert later or serving + booked >= min(situation.group.target, serving + room)

@@ -36,7 +36,11 @@ class Actor:
         """
         failures: list[Failure] = []
         is_stuck = False
-        for side, order in sorted(_orders(actions, seen).items(), key=lambda item: item[1].raises):
+        orders = _orders(actions, seen).items()
+        # Ahead of a release a side is raised for a moment, too.
+        for side, order in sorted(
+            orders, key=lambda item: (item[1].raises, item[1].capacity > item[1].before)
+        ):
             handle = settings.sides[side]
             kept = _beside(order, side, settings.group.maximum, seen) if is_stuck else order
             try:
@@ -58,9 +62,9 @@ def _orders(actions: Iterable[Action], seen: Observation) -> dict[Side, Order]:
         match action:
             case SetDesired(side, capacity, _, zone):
                 orders[side] = Order(seen.desired(side), capacity, zone=zone)
-            case Release(side, instance_ids, _, freed):
+            case Release(side, instance_ids, _, freed, for_good):
                 order = orders.get(side, Order(seen.desired(side), seen.desired(side)))
-                orders[side] = replace(order, going=instance_ids, freed=freed)
+                orders[side] = replace(order, going=instance_ids, freed=freed, for_good=for_good)
             case _:
                 pass
     return orders

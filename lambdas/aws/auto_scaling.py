@@ -92,12 +92,12 @@ class AutoScalingService:
     def move(self, name: str, order: Order, group: Group) -> None:
         """See ``CapacityService``: one call an instance, which chooses the victims.
 
-        Where a warm pool takes them back they go by scale-in instead; a zone's are launched there.
+        Where a warm pool takes them back, and may, they go by scale-in instead; a zone's are launched there.
         """
         if order.zone and order.raises and not order.going:
             self._launch_in_zone(name, order)
             return
-        if order.going and self._takes_back(name, order):
+        if order.going and not order.for_good and self._takes_back(name, order):
             self._scale_in(name, order)
             return
         if order.capacity != order.before:

@@ -17,11 +17,12 @@ from lambdas.aws.registry import (
     deadline,
     progress,
     ready_since,
+    serving,
     standing_by,
 )
 from lambdas.aws.settings import GroupSettings
 from lambdas.aws.side import CapacityService, Member, SideView
-from lambdas.core import names
+from lambdas.core import names, replacements
 from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.model import Group, Instance, Market, Observation, Pool, Refusal, Side
 
@@ -47,8 +48,9 @@ class Observer:
         """Return what AWS and the worker registry say of the group now.
 
         Calls: one for the groups, one for each 1,000 instances, one for each registry page, one for the spot
-        requests with a notice, one for each side's refusals; a fleet's members take one for each 1,000 more.
-        What could not be read of the last two kinds is told in ``troubles``, and observation goes on without.
+        requests with a notice, one for each side's refusals; a fleet's members take one for each 1,000 more,
+        workers on premises one for each page of theirs. What could not be read of the spot requests, refusals
+        and workers on premises is told in ``troubles``, and observation goes on without.
         Raises ``GoneError``, ``BudgetError``.
         """
         sides = self._sides(settings)
@@ -61,15 +63,18 @@ class Observer:
             for side, view in sides.items()
             for instance_id, member in view.members.items()
         ]
+        instances = tuple(_announce(instance, announced) for instance in seen if instance is not None)
         refusals, unread = self._refusals(settings, now, failed)
-        skipped = (
-            [f"{registry.malformed} malformed rows in the worker registry"] if registry.malformed else []
-        )
+        elsewhere = self._elsewhere(settings, now, budget, failed)
+        wishes, ignored = replacements.sift(settings.wishes, settings.group, instances, now)
+        skipped = [*settings.troubles, *ignored]
+        if registry.malformed:
+            skipped.append(f"{registry.malformed} malformed rows in the worker registry")
         return Observation(
             group=settings.group,
             primary_desired=sides[Side.PRIMARY].desired,
             fallback_desired=sides[Side.FALLBACK].desired if Side.FALLBACK in sides else 0,
-            instances=tuple(_announce(instance, announced) for instance in seen if instance is not None),
+            instances=instances,
             refusals=refusals,
             frozen=frozenset(side for side, view in sides.items() if view.frozen),
             late=frozenset(
@@ -80,6 +85,8 @@ class Observer:
             },
             unread=unread,
             suspended={s: view.suspended for s, view in sides.items() if view.suspended},
+            wishes=wishes,
+            elsewhere=elsewhere,
             troubles=(*skipped, *failed),
             is_partial=bool(failed),
         )
@@ -133,6 +140,19 @@ class Observer:
             for request in page["SpotInstanceRequests"]
             if "InstanceId" in request
         }
+
+    def _elsewhere(
+        self, settings: GroupSettings, now: float, budget: Budget, failed: list[str]
+    ) -> int | None:
+        """Return for how many slots workers on premises serve, ``None`` where that cannot be read."""
+        if not settings.on_premises:
+            return 0
+        try:
+            registered = self.registry.elsewhere(settings.group.name, budget)
+        except (BotoCoreError, ClientError) as error:
+            failed.append(f"workers on premises could not be read: {error}")
+            return None
+        return serving(registered, now) // settings.on_premises
 
     def _refusals(
         self, settings: GroupSettings, now: float, failed: list[str]

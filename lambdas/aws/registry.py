@@ -41,10 +41,17 @@ class RegistryReader:
     table: str
 
     def read(self, group: str, budget: Budget) -> Registered:
-        """Return every registered worker of a group, paged; on-premises workers among them.
+        """Return every registered worker of a group on instances, paged.
 
         Any worker may write rows of its group: what makes no sense is skipped and counted.
         """
+        return self._partition(group, budget)
+
+    def elsewhere(self, group: str, budget: Budget) -> Registered:
+        """Return every registered worker of a group on premises, by host, paged."""
+        return self._partition(names.on_premises_partition(group), budget)
+
+    def _partition(self, partition: str, budget: Budget) -> Registered:
         found: dict[str, list[Worker]] = {}
         malformed = 0
         unclear: set[str] = set()
@@ -52,7 +59,7 @@ class RegistryReader:
             TableName=self.table,
             KeyConditionExpression="#g = :g",
             ExpressionAttributeNames={"#g": names.REGISTRY_KEY},
-            ExpressionAttributeValues={":g": {"S": group}},
+            ExpressionAttributeValues={":g": {"S": partition}},
         )
         for page in budget.pages("rows in the worker registry", pages):
             for item in page["Items"]:
@@ -70,6 +77,15 @@ def ready_since(workers: list[Worker], expected: int, now: float) -> float | Non
     """Return since when all ``expected`` workers have been heard, ``None`` while one is missing or stale."""
     heard = sorted(min(worker.since, now) for worker in _fresh(workers, now) if worker.state != "waiting")
     return heard[expected - 1] if len(heard) >= expected else None
+
+
+def serving(registered: Registered, now: float) -> int:
+    """Return how many of the workers serve now and go on to."""
+    return sum(
+        worker.state == "ready" and worker.deadline is None
+        for workers in registered.workers.values()
+        for worker in _fresh(workers, now)
+    )
 
 
 def standing_by(workers: list[Worker], now: float) -> bool:

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lambdas.core import group_config, names
+from lambdas.core import group_config, names, wishes
 from lambdas.core.group_config import GroupConfig, GroupKind
 from lambdas.core.model import Control, Group, Mode, Side
 from lambdas.core.plan import Policy
 from lambdas.core.policies import build
 from lambdas.core.policies.by_deadline import ByDeadline
+from lambdas.core.wishes import Wish
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
@@ -40,8 +41,9 @@ class GroupSettings:
     """One capacity group: what decisions depend on, and how AWS knows it.
 
     ``sides`` has no fallback where none stands behind the primary; ``slots`` are the worker slots that an
-    instance of a type must show to be ready, 1 where the type is not named; ``zones``, ``on_demand_prices``
-    and ``block`` as in ``GroupConfig``.
+    instance of a type must show to be ready, 1 where the type is not named; ``zones``, ``on_demand_prices``,
+    ``block`` and ``on_premises`` as in ``GroupConfig``. ``wishes`` are the health checker's as it wrote them,
+    ``troubles`` what in the parameters makes no sense and does not keep the group from being looked after.
     """
 
     group: Group
@@ -51,6 +53,9 @@ class GroupSettings:
     zones: tuple[str, ...]
     on_demand_prices: Mapping[str, float]
     block: str
+    on_premises: int = 0
+    wishes: tuple[Wish, ...] = ()
+    troubles: tuple[str, ...] = ()
 
 
 def read(ssm: SSMClient, root: str) -> tuple[dict[str, GroupSettings], dict[str, ParameterError]]:
@@ -110,6 +115,7 @@ def parse(
         deadline=config.deadline or None,
         run=config.run,
     )
+    wished, troubles = _wishes(name, leaves)
     return GroupSettings(
         group=group,
         policy=policy,
@@ -118,6 +124,9 @@ def parse(
         zones=config.zones,
         on_demand_prices=config.on_demand_prices,
         block=config.block,
+        on_premises=config.on_premises,
+        wishes=wished,
+        troubles=troubles,
     )
 
 
@@ -148,6 +157,15 @@ def _target(name: str, leaves: Mapping[str, str], config: GroupConfig) -> int:
             f"parameter {name}/target is {told!r}, a whole number from 0 to {maximum} is needed"
         )
     return int(text)
+
+
+def _wishes(name: str, leaves: Mapping[str, str]) -> tuple[tuple[Wish, ...], tuple[str, ...]]:
+    """Return the wishes, or that they cannot be read: capacity does not hang on them."""
+    try:
+        return wishes.parse(leaves.get(names.PARAMETER_WISHES, "{}")), ()
+    except ValueError as error:
+        told = str(error)[: group_config.MOST_TOLD]
+        return (), (f"parameter {name}/{names.PARAMETER_WISHES}: {told}",)
 
 
 def _control(name: str, leaves: Mapping[str, str]) -> Control:

@@ -59,6 +59,7 @@ class Order:
     """What one side is to do: a desired capacity, then let ``going`` go, which takes ``freed`` slots off it.
 
     ``before`` is the desired capacity that the order was decided on; what is added is sought in ``zone``.
+    ``for_good``: nobody of them is to come back.
     """
 
     before: int
@@ -66,6 +67,7 @@ class Order:
     going: tuple[str, ...] = ()
     freed: int = 0
     zone: str = ""
+    for_good: bool = False
 
     @property
     def after(self) -> int:

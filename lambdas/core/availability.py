@@ -6,19 +6,18 @@ stand here: the ceiling, the base, the ready hand-over, refusals told apart, man
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Final
 
-from lambdas.core.memory import LONGEST_BOOT, Memory, ask, learn, unsettled
+from lambdas.core import on_premises
+from lambdas.core.alarms import alarms
+from lambdas.core.memory import Memory, ask, learn, unsettled
 from lambdas.core.model import (
     Action,
-    Alarm,
     Instance,
     Market,
     Mode,
     Observation,
-    RefusalKind,
     Release,
     SetDesired,
     Side,
@@ -27,9 +26,6 @@ from lambdas.core.model import (
 )
 from lambdas.core.plan import Plan, Policy
 from lambdas.core.situation import Situation
-
-_SILENT: Final = "silent"
-_SUSPENDED: Final = "suspended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,16 +46,17 @@ class Decision:
 def decide(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
     """Return what to do about one group now. Pure; carried out and seen, it wants nothing more."""
     memory = learn(memory, observation, now)
+    observation = on_premises.relieved(observation, memory.stand_ins.slots)
     situation = Situation.of(observation, memory, now)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
         return Decision((), memory, "paused by the control parameter", situation)
-    alarms, alarmed = _alarms(observation, situation)
+    told, alarmed = alarms(observation, situation)
     plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
-    alarms += tuple(alarm for alarm in plan.alarms if alarm.kind not in memory.alarmed)
+    told += tuple(alarm for alarm in plan.alarms if alarm.kind not in memory.alarmed)
     alarmed |= {alarm.kind for alarm in plan.alarms}
     moves = _placed(_settled(moves, observation, unsettled(memory, observation, now)), observation, memory)
-    actions = (*alarms, *moves)
+    actions = (*told, *moves)
     memory = replace(memory, alarmed=alarmed)
     if control.mode is not Mode.DRY_RUN:
         memory = ask(memory, observation, moves, now)
@@ -68,32 +65,35 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
 
 def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, list[SetDesired | Release]]:
     """Return the plan, and the actions that bring both sides to it."""
+    unfit = _unfit(situation)
+    going = [i for i in unfit if i.side is Side.PRIMARY]
+    spared = [i for i in unfit if i.side is Side.FALLBACK]
+    if unfit:
+        # The next look will not count them: plan for who stays, or it would want something else.
+        situation = situation.without(unfit)
     plan = _plan(situation, policy)
     fallback = _fallback_wanted(situation, plan, blocked)
     primary = _primary_wanted(situation, plan, fallback)
-    unfit = _unfit(situation)
-    leaving = {*ids(unfit), *situation.memory.doomed}
-    staying = [i for i in situation.primary if i.id not in leaving]
-    surplus = slots(staying) - primary
-    going = [i for i in unfit if i.side is Side.PRIMARY]
-    going += _victims(situation, Side.PRIMARY, staying, surplus, plan.handover)
-    if going:
-        # The next look will not count them: plan for who stays, or it would want something else.
-        situation = situation.without(going)
+    staying = [i for i in situation.primary if i.id not in situation.memory.doomed]
+    if victims := _victims(situation, Side.PRIMARY, staying, slots(staying) - primary, plan.handover):
+        going += victims
+        situation = situation.without(victims)
         plan = _plan(situation, policy)
         fallback = _fallback_wanted(situation, plan, blocked)
         primary = _primary_wanted(situation, plan, fallback)
-    spared = [i for i in unfit if i.side is Side.FALLBACK]
-    staying = [i for i in situation.fallback if i not in spared]
-    spared += _victims(situation, Side.FALLBACK, staying, slots(staying) - fallback, plan.handover)
+    staying = [i for i in situation.fallback if i.id not in situation.wished]
+    surplus = slots(situation.fallback) - fallback
+    victims = _victims(situation, Side.FALLBACK, staying, surplus, plan.handover)
+    spared += victims
     # A release that AWS does not show yet may have failed: it lowers nothing before it does.
-    freed = slots(spared)
+    freed = slots(victims)
     left = situation.counted[Side.FALLBACK] + situation.showing[Side.FALLBACK] - freed
     desired = situation.fallback_desired - freed
     members = situation.counted[Side.PRIMARY] + situation.showing[Side.PRIMARY]
+    worn = frozenset(ids(unfit))
     sides = [
-        _move(Side.PRIMARY, primary, situation.primary_desired, members, going, plan.reason),
-        _move(Side.FALLBACK, fallback, desired, left, spared, plan.reason),
+        _move(Side.PRIMARY, primary, situation.primary_desired, members, going, worn, plan.reason),
+        _move(Side.FALLBACK, fallback, desired, left, spared, worn, plan.reason),
     ]
     # What was released before and still shows takes its slots off later, or failed and stays.
     owed = situation.owed
@@ -105,12 +105,14 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
 
 
 def _unfit(situation: Situation) -> list[Instance]:
-    """Return who is replaced whatever the plan: the silent, and those that AWS retires.
+    """Return who is replaced whatever the plan: the silent, the wished, and those that AWS retires.
 
     An on-demand instance of the base that is silent stays, and people hear of it: the base is always kept.
     """
     silent = [i for i in situation.silent if i.side is Side.FALLBACK or i.market is Market.SPOT]
-    return [*silent, *situation.retiring]
+    failed = situation.failed
+    served = [i for i in situation.retiring if i not in failed]
+    return [*silent, *failed, *served]
 
 
 def _settled(
@@ -148,6 +150,11 @@ def _placed(
 
 
 def _plan(situation: Situation, policy: Policy) -> Plan:
+    plan, told = _wanted(situation, policy), situation.told
+    return replace(plan, reason=f"{plan.reason}; {told}") if told else plan
+
+
+def _wanted(situation: Situation, policy: Policy) -> Plan:
     control = situation.group.control
     if control.mode is Mode.MANUAL:
         wanted = situation.committed_fallback if control.on_demand is None else control.on_demand
@@ -170,6 +177,8 @@ def _fallback_wanted(situation: Situation, plan: Plan, blocked: bool) -> int:
     if not situation.group.fallback:
         return 0
     wanted, held = max(0, plan.on_demand), situation.committed_fallback
+    # Who is replaced at a wish is none of those that the plan counts on.
+    wanted += slots(i for i in situation.fallback if i.id in situation.wished)
     if blocked and situation.group.control.mode is not Mode.MANUAL:
         # What limits, permissions or configuration withhold is for people to mend, not for on-demand to fill.
         wanted = max(wanted - situation.missing_spot, min(wanted, held), situation.reserved)
@@ -184,17 +193,28 @@ def _primary_wanted(situation: Situation, plan: Plan, fallback: int) -> int:
     wanted = situation.group.target if plan.primary is None else plan.primary
     held = max(fallback, slots(situation.fallback), situation.counted[Side.FALLBACK])
     room = situation.group.maximum - held - situation.leaving
-    doomed = situation.memory.doomed
+    doomed, wished = situation.memory.doomed, situation.wished
     staying = slots(i for i in situation.primary if i.id not in doomed)
+    if wished:
+        # What the fallback does not stand in for the group launches itself.
+        supply = staying + fallback - slots(i for i in situation.fallback if i.id in wished)
+        replaced = slots(i for i in situation.primary if i.id in wished)
+        wanted += min(replaced, max(0, situation.group.target - supply))
     return max(situation.group.base, min(wanted, max(room, staying)))
 
 
 def _move(
-    side: Side, wanted: int, desired: int, live: int, going: Sequence[Instance], reason: str
+    side: Side,
+    wanted: int,
+    desired: int,
+    live: int,
+    going: Sequence[Instance],
+    worn: Set[str],
+    reason: str,
 ) -> list[SetDesired | Release]:
     """Return the actions that let ``going`` go and bring what is left of a side to ``wanted``.
 
-    ``desired`` and ``live`` are AWS's counts without them.
+    ``desired`` and ``live`` are AWS's counts without them; ``worn`` are those that nobody wants back.
     """
     # Below what lives AWS would pick the victim; raised to an overshoot it would stay.
     capacity = max(min(desired, max(wanted, live)), wanted)
@@ -204,7 +224,8 @@ def _move(
         # Each release takes its slots off what is set here.
         actions.append(SetDesired(side, capacity + freed, reason))
     if going:
-        actions.append(Release(side, ids(going), reason, freed))
+        leaving = ids(going)
+        actions.append(Release(side, leaving, reason, freed, for_good=not worn.isdisjoint(leaving)))
     return actions
 
 
@@ -251,29 +272,9 @@ def _victims(
     return chosen
 
 
-def _alarms(observation: Observation, situation: Situation) -> tuple[tuple[Alarm, ...], frozenset[str]]:
-    """Return what people must hear now, and all that they have then heard. A spot shortage is no alarm."""
-    heard = situation.memory.alarmed
-    # What was known of a side is not mended for not being read.
-    known = {cause for cause in heard if any(cause.startswith(side) for side in observation.unread)}
-    causes: dict[str, Alarm] = {}
-    for side in Side:
-        refusal = observation.refusal(side)
-        if refusal is not None and (side is Side.FALLBACK or refusal.kind is not RefusalKind.CAPACITY):
-            causes[f"{side}:{refusal.kind}"] = Alarm(f"{side}-{refusal.kind}", refusal.message)
-        if processes := observation.suspended.get(side):
-            told = f"suspended, until somebody resumes them: {', '.join(sorted(processes))}"
-            causes[f"{_SUSPENDED}:{side}"] = Alarm(f"{side}-{_SUSPENDED}", told)
-    if situation.silent:
-        names = ", ".join(ids(situation.silent))
-        causes[_SILENT] = Alarm(_SILENT, f"no worker reports for {LONGEST_BOOT / 60:.0f} minutes: {names}")
-    new = tuple(alarm for cause, alarm in causes.items() if cause not in heard)
-    return new, frozenset(known | causes.keys())
-
-
 def _wake_at(situation: Situation, plan: Plan) -> float | None:
     """Return the first moment after now at which one stops serving, waits in vain, or is planned for anew."""
-    doomed = situation.memory.doomed
+    doomed = situation.memory.doomed.keys() - situation.wished.keys()  # these have no date
     drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback) if i.id in doomed)
     moments = (plan.wake_at, situation.memory.history.refused_at, *drains)
     return min((t for t in moments if t is not None and t > situation.now), default=None)

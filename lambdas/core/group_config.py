@@ -30,7 +30,8 @@ class GroupConfig:
     the Capacity Block that the fallback launches into, and into nothing else; empty where it has none.
     ``dataset`` (``<name>@<version>``) is what the group ``prepared_by`` makes before any GPU is paid: while
     that group's parameter ``prepared`` does not name it, the target counts as 0; of that group itself, whose
-    own name stands there, once it does. Both are empty where nothing is prepared.
+    own name stands there, once it does. Both are empty where nothing is prepared. ``on_premises`` is how many
+    ready workers elsewhere stand in for one slot; 0: none are counted.
     ``by_zone`` says that the fallback takes orders for one zone, that of a job's volume. ``deadline`` (epoch
     seconds) is when a job must be done, 0 without a date.
     """
@@ -55,6 +56,7 @@ class GroupConfig:
     prepared_by: str = ""
     by_zone: bool = False
     deadline: float = 0.0
+    on_premises: int = 0
 
 
 def dumps(config: GroupConfig) -> str:
@@ -80,6 +82,7 @@ def dumps(config: GroupConfig) -> str:
             "preparedBy": config.prepared_by,
             "byZone": config.by_zone,
             "deadline": config.deadline,
+            "onPremises": config.on_premises,
         }
     )
 
@@ -134,6 +137,7 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         prepared_by=_text(raw.get("preparedBy", "")),
         by_zone=bool(raw.get("byZone", False)),
         deadline=_moment(raw.get("deadline", 0.0)),
+        on_premises=_count(raw.get("onPremises", 0)),
     )
 
 

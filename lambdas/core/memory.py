@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from lambdas.core import on_premises
 from lambdas.core.checked import marks, name, number
 from lambdas.core.deadline import record
 from lambdas.core.deadline.record import JobRecord
@@ -20,12 +21,15 @@ from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendati
 from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.history import History, follow, from_json, to_json
 from lambdas.core.model import Market, Observation, Release, SetDesired, Side
+from lambdas.core.on_premises import StandIns
 
 FORMAT: Final = 1
 FORGET_SECONDS: Final = 900.0
 """How long marks outlive their instance or their deadline: longer than any API stays stale."""
 RELEASE_SECONDS: Final = 300.0
 """How long a release is believed: an instance that stands longer was not let go after all."""
+PACE_SECONDS: Final = 900.0
+"""So long one who was replaced for a wish counts against what may be replaced for wishes at once."""
 RETIRE_SECONDS: Final = 3600.0
 """So long before AWS retires an instance by schedule its successor is sought, as after a notice."""
 SETTLE_SECONDS: Final = 60.0
@@ -51,19 +55,21 @@ class Memory:
 
     ``doomed`` is the deadline by instance id, from events or observation; ``at_risk`` when a rebalance
     recommendation was heard; ``retiring`` when AWS stops, restarts or retires an instance by schedule;
-    ``released`` when we let one go, so that a notice which we caused starts nothing; ``silent`` since when
-    one has not been heard. ``boots`` are the newest boot times in seconds by market, ``booted`` the instances
-    counted there; ``asked`` is the desired capacity last asked of a side that shows it late, and when;
-    ``alarmed`` what people were told and is still so; ``history`` what was learned about the spot pools.
+    ``released`` when we let one go, so that a notice which we caused starts nothing; ``replaced`` when we did
+    so for a wish of the health checker; ``silent`` since when one has not been heard. ``boots`` are the
+    newest boot times in seconds by market, ``booted`` the instances counted there; ``asked`` is the desired
+    capacity last asked of a side that shows it late, and when; ``alarmed`` what people were told and is still
+    so; ``history`` what was learned about the spot pools.
     ``spot_prices`` are as in ``Observation``, read at ``priced_at``; ``None`` before they were. ``home`` is
     the zone where a job was at work last, and so its volume is; empty before it was, and for services.
-    ``job`` is what is known of a job under a deadline.
+    ``job`` is what is known of a job under a deadline, ``stand_ins`` what is relied on of workers elsewhere.
     """
 
     doomed: Mapping[str, float] = field(default_factory=dict)
     at_risk: Mapping[str, float] = field(default_factory=dict)
     retiring: Mapping[str, float] = field(default_factory=dict)
     released: Mapping[str, float] = field(default_factory=dict)
+    replaced: Mapping[str, float] = field(default_factory=dict)
     boots: Mapping[Market, tuple[float, ...]] = field(default_factory=dict)
     booted: frozenset[str] = frozenset()
     silent: Mapping[str, float] = field(default_factory=dict)
@@ -74,6 +80,7 @@ class Memory:
     priced_at: float | None = None
     home: str = ""
     job: JobRecord = field(default_factory=JobRecord)
+    stand_ins: StandIns = field(default_factory=StandIns)
 
     def boot_seconds(self, market: Market) -> float:
         """Return how long a boot takes: the mean of the newest launches, ``UNKNOWN_BOOT`` before any."""
@@ -85,7 +92,8 @@ def ask(
     memory: Memory, observation: Observation, moves: Iterable[SetDesired | Release], now: float
 ) -> Memory:
     """Return the memory once these moves are asked of AWS."""
-    released, asked = dict(memory.released), dict(memory.asked)
+    released, replaced, asked = dict(memory.released), dict(memory.replaced), dict(memory.asked)
+    wished = {wish.instance for wish in observation.wishes}
     capacity = {side: observation.desired(side) for side in Side}
     for move in moves:
         if isinstance(move, SetDesired):
@@ -93,8 +101,14 @@ def ask(
         else:
             capacity[move.side] -= move.slots
             released |= dict.fromkeys(move.instance_ids, now)
+            replaced |= dict.fromkeys(wished.intersection(move.instance_ids), now)
         asked[move.side] = (capacity[move.side], now)
-    return replace(memory, released=released, asked={s: asked[s] for s in asked if s in observation.late})
+    return replace(
+        memory,
+        released=released,
+        replaced=replaced,
+        asked={s: asked[s] for s in asked if s in observation.late},
+    )
 
 
 def unsettled(memory: Memory, observation: Observation, now: float) -> dict[Side, int]:
@@ -116,6 +130,7 @@ def untaken(memory: Memory, side: Side, standing: Iterable[str]) -> Memory:
     return replace(
         memory,
         released={i: at for i, at in memory.released.items() if i not in stay},
+        replaced={i: at for i, at in memory.replaced.items() if i not in stay},
         asked={s: asked for s, asked in memory.asked.items() if s is not side},
     )
 
@@ -172,12 +187,14 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
         at_risk=at_risk,
         retiring=retiring,
         released=released,
+        replaced={i: at for i, at in memory.replaced.items() if abs(now - at) < PACE_SECONDS},
         boots={market: tuple(samples[-BOOT_SAMPLES:]) for market, samples in boots.items()},
         booted=frozenset(booted),
         silent=silent,
         history=history,
         home=_home(memory, observation),
         job=record.follow(memory.job, observation, now),
+        stand_ins=on_premises.follow(memory.stand_ins, observation.elsewhere, now),
     )
 
 
@@ -198,6 +215,7 @@ def dump(memory: Memory) -> str:
             "at_risk": dict(memory.at_risk),
             "retiring": dict(memory.retiring),
             "released": dict(memory.released),
+            "replaced": dict(memory.replaced),
             "boots": {str(market): list(samples) for market, samples in memory.boots.items()},
             "booted": sorted(memory.booted),
             "silent": dict(memory.silent),
@@ -208,6 +226,7 @@ def dump(memory: Memory) -> str:
             "priced_at": memory.priced_at,
             "home": memory.home,
             "job": record.to_json(memory.job),
+            "stand_ins": [memory.stand_ins.slots, memory.stand_ins.most, memory.stand_ins.since],
         },
         sort_keys=True,
         separators=(",", ":"),
@@ -232,6 +251,7 @@ def parse(text: str) -> Memory:
             at_risk=marks(raw["at_risk"]),
             retiring=marks(raw.get("retiring", {})),
             released=marks(raw["released"]),
+            replaced=marks(raw.get("replaced", {})),
             boots={Market(market): tuple(map(number, samples)) for market, samples in raw["boots"].items()},
             booted=frozenset(map(name, raw["booted"])),
             silent=marks(raw.get("silent", {})),
@@ -244,9 +264,14 @@ def parse(text: str) -> Memory:
             priced_at=None if raw.get("priced_at") is None else number(raw["priced_at"]),
             home=name(raw.get("home", "")),
             job=record.from_json(raw["job"]) if "job" in raw else JobRecord(),
+            stand_ins=_stand_ins(*raw["stand_ins"]) if "stand_ins" in raw else StandIns(),
         )
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"memory makes no sense: {error!r}") from None
+
+
+def _stand_ins(slots: Any, most: Any, since: Any) -> StandIns:
+    return StandIns(int(number(slots)), int(number(most)), None if since is None else number(since))
 
 
 def _plain(text: str) -> str:

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from lambdas.core.registry_item import Progress
+from lambdas.core.wishes import Wish
 
 
 class Market(StrEnum):
@@ -152,7 +153,9 @@ class Observation:
     members that have ended already. ``unread`` are the sides whose refusals could not be read: that none is
     known says nothing there. ``suspended`` are a side's processes that somebody has suspended, or AWS after a
     day of launches in vain. ``spot_prices`` are what spot costs now by pool (its text), as a fraction of the
-    on-demand that stands in for it; empty where nobody knows. ``troubles`` are what could not be read or made
+    on-demand that stands in for it; empty where nobody knows. ``wishes`` are whom of the live instances the
+    health checker wants replaced, the oldest wish first; ``elsewhere`` for how many slots workers on premises
+    serve now, ``None`` where they could not be read. ``troubles`` are what could not be read or made
     no sense, a line each; ``is_partial`` says that a read failed, which the next one may not.
     """
 
@@ -167,6 +170,8 @@ class Observation:
     unread: frozenset[Side] = frozenset()
     suspended: Mapping[Side, frozenset[str]] = field(default_factory=dict)
     spot_prices: Mapping[str, float] = field(default_factory=dict)
+    wishes: tuple[Wish, ...] = ()
+    elsewhere: int | None = 0
     troubles: tuple[str, ...] = ()
     is_partial: bool = False
 
@@ -206,12 +211,16 @@ class SetDesired:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Terminate these instances of one side and lower its desired capacity by their ``slots``."""
+    """Terminate these instances of one side and lower its desired capacity by their ``slots``.
+
+    ``for_good``: something is wrong with one of them, so that no warm pool is to take them back.
+    """
 
     side: Side
     instance_ids: tuple[str, ...]
     reason: str
     slots: int
+    for_good: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
+from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.memory import LONGEST_BOOT, Memory
 from lambdas.core.model import Group, Instance, Market, Observation, Side, slots
+from lambdas.core.replacements import followed
+from lambdas.core.wishes import NOT_SERVING
 
 UNKNOWN_SPOT_PRICE: Final = 0.3
 """What spot costs as a fraction of on-demand where no price is known: a typical one."""
@@ -22,7 +25,8 @@ class Situation:
     capacities as set in AWS, less what the releases that it does not show yet will take off; ``counted`` is
     what AWS counts against them, less the same, and ``showing`` are these, by side; ``owed`` is how much the
     desired capacities in AWS are above those here for them: whoever sets one adds it. ``spot_price`` is the
-    least price of spot in the group's pools, as a fraction of on-demand.
+    least price of spot in the group's pools, as a fraction of on-demand. ``wished`` are the instances
+    that are replaced now at the health checker's wish, with its verdict; ``memory`` has them as retiring.
     """
 
     now: float
@@ -37,6 +41,7 @@ class Situation:
     owed: Mapping[Side, int]
     leaving: int = 0
     spot_price: float = UNKNOWN_SPOT_PRICE
+    wished: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, observation: Observation, memory: Memory, now: float) -> Situation:
@@ -49,6 +54,11 @@ class Situation:
         leaving = {side: slots(i for i in released if i.side is side) for side in Side}
         owed = {side: 0 if side in observation.late else leaving[side] for side in Side}
         desired = {side: observation.desired(side) - owed[side] for side in Side}
+        wished = followed(observation, memory)
+        if wished:
+            serves_until = now + NOTICE_SECONDS + observation.group.drain_seconds  # whoever looks again
+            ends = {i: now if why in NOT_SERVING else serves_until for i, why in wished.items()}
+            memory = replace(memory, doomed={**memory.doomed, **ends}, retiring={**memory.retiring, **ends})
         return cls(
             now=now,
             group=observation.group,
@@ -63,17 +73,21 @@ class Situation:
             owed=owed,
             leaving=slots(released),
             spot_price=min(observation.spot_prices.values(), default=UNKNOWN_SPOT_PRICE),
+            wished=wished,
         )
 
     def without(self, going: Sequence[Instance]) -> Situation:
-        """Return the situation once these members of the primary group have been released."""
-        gone, freed = {i.id for i in going}, slots(going)
+        """Return the situation once these have been released."""
+        gone = {i.id for i in going}
+        freed = {side: slots(i for i in going if i.side is side) for side in Side}
         return replace(
             self,
             primary=tuple(i for i in self.primary if i.id not in gone),
-            primary_desired=self.primary_desired - freed,
-            counted={**self.counted, Side.PRIMARY: self.counted[Side.PRIMARY] - freed},
-            leaving=self.leaving + freed,
+            fallback=tuple(i for i in self.fallback if i.id not in gone),
+            primary_desired=self.primary_desired - freed[Side.PRIMARY],
+            fallback_desired=self.fallback_desired - freed[Side.FALLBACK],
+            counted={side: self.counted[side] - freed[side] for side in Side},
+            leaving=self.leaving + slots(going),
         )
 
     @property
@@ -153,12 +167,50 @@ class Situation:
             return ()
         return tuple(i for i in live if i.id in overdue and i.described and not self.is_doomed(i))
 
+    def served(self, going: Iterable[Instance]) -> list[Instance]:
+        """Return whom of these the others can do without, taken one after the other."""
+        going = list(going)
+        if not going:
+            return []
+        serving = slots(self.lasting((*self.primary, *self.fallback)))
+        spare = serving + slots(i for i in going if self.is_ready(i)) - self.group.target
+        found: list[Instance] = []
+        for instance in going:
+            count = instance.slots if self.is_ready(instance) else 0
+            if count <= spare:
+                spare -= count
+                found.append(instance)
+        return found
+
     @property
-    def retiring(self) -> tuple[Instance, ...]:
-        """The primary instances that AWS retires soon by schedule, once others serve in their place."""
-        going = [i for i in self.primary if i.id in self.memory.retiring and self.is_doomed(i)]
-        serves = going and slots(self.lasting((*self.primary, *self.fallback))) >= self.group.target
-        return tuple(going) if serves else ()
+    def retiring(self) -> list[Instance]:
+        """Who is replaced by schedule or at a wish, once others serve in their place.
+
+        AWS retires on-demand instances, too, but those of the fallback go by themselves once spot is back.
+        """
+        live = (*self.primary, *self.fallback) if self.wished else self.primary
+        return self.served(
+            i
+            for i in live
+            if i.id in self.memory.retiring
+            and self.is_doomed(i)
+            and (i.side is Side.PRIMARY or i.id in self.wished)
+        )
+
+    @property
+    def failed(self) -> list[Instance]:
+        """Who does not serve, by the health checker's verdict or because its workers are not heard."""
+        live = (*self.primary, *self.fallback) if self.wished else ()
+        failed = [i for i in live if i.id in self.wished and not self.is_ready(i)]
+        return [i for i in failed if not i.unclear or self.wished[i.id] in NOT_SERVING]
+
+    @property
+    def told(self) -> str:
+        """What people must know to understand a decision, beside the policy's reason; mostly nothing."""
+        wished = ", ".join(f"{i} ({why})" for i, why in self.wished.items())
+        elsewhere = self.memory.stand_ins.slots
+        parts = (wished and f"to be replaced: {wished}", elsewhere and f"{elsewhere} on premises")
+        return "; ".join(part for part in parts if part)
 
     @property
     def committed_fallback(self) -> int:

@@ -14,6 +14,9 @@ MOST: Final = 40
 """A parameter of the standard tier holds 4,096 bytes (Systems Manager, "Parameter tiers")."""
 MOST_REASON: Final = 40
 """Characters of a reason: one of the checker's verdicts, not a sentence."""
+NOT_SERVING: Final = frozenset({"stuck", "idle-gpu"})
+"""Verdicts that say that an instance whose workers are heard does not serve: it goes before its successor is
+there. Whose workers are not heard does so under any verdict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,6 @@ def parse(text: str) -> tuple[Wish, ...]:
     try:
         told = json.loads(text)
         wishes = [Wish(str(instance), int(at), str(reason)) for instance, (at, reason) in told.items()]
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError(f"wishes cannot be read: {error}") from None
     return tuple(wishes)

@@ -8,7 +8,10 @@ from typing import Any
 
 @dataclass(slots=True)
 class Box:
-    """One instance as it truly is; ``boot`` is infinite for one that never reports."""
+    """One instance as it truly is; ``boot`` is infinite for one that never reports.
+
+    ``sick`` is one whose worker reports and does no work.
+    """
 
     id: str
     side: Pool
@@ -19,10 +22,15 @@ class Box:
     ending: float | None = None
     ended: float | None = None
     protected: bool = True
+    sick: bool = False
+
+    def reports(self, now: float) -> bool:
+        """Say whether its worker sends heartbeats."""
+        return self.ended is None and now >= self.launched + self.boot
 
     def works(self, now: float) -> bool:
         """Say whether its worker works or could."""
-        return self.ended is None and now >= self.launched + self.boot
+        return self.reports(now) and not self.sick
 
 
 @dataclass(slots=True)

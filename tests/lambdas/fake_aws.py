@@ -41,6 +41,7 @@ class FakeAws:
     groups: dict[str, dict[str, Any]] = field(default_factory=dict)
     instances: dict[str, dict[str, Any]] = field(default_factory=dict)
     slots: list[dict[str, Any]] = field(default_factory=list)
+    elsewhere: list[dict[str, Any]] = field(default_factory=list)
     fleets: dict[str, dict[str, Any]] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     spot_prices: dict[tuple[str, str], str] = field(default_factory=dict)
@@ -152,8 +153,9 @@ class FakeAws:
         found = [i for name, i in self.instances.items() if name not in self.hidden]
         return "Reservations", found, lambda page: [{"Instances": [i]} for i in page]
 
-    def _list_query(self, **_: Any) -> Any:
-        return "Items", self.slots, list
+    def _list_query(self, ExpressionAttributeValues: Any, **_: Any) -> Any:
+        on_premises = ExpressionAttributeValues[":g"]["S"].endswith("@on-premises")
+        return "Items", self.elsewhere if on_premises else self.slots, list
 
     def _list_describe_spot_instance_requests(self, Filters: Any) -> Any:
         found = [

@@ -28,6 +28,7 @@ LISTED_SECONDS = 45.0
 """How long a group lists an instance that has ended."""
 MODIFYING_SECONDS = 15.0
 NOTICE_SECONDS = 120.0
+STALE_SECONDS = 90.0
 
 
 class HostileAws:
@@ -46,6 +47,7 @@ class HostileAws:
         self.blind = False
         self.rival: Callable[[], object] | None = None  # a pass of the function's other copy
         self.rivalry = 0.1
+        self.hosts: dict[str, dict[str, float]] = {}  # on premises, by group: when each was heard last
         self.progress: Callable[[Box], Progress | None] = lambda box: None  # what a job on it tells
         self._outdated: dict[str, float] = {}
         self.violations: list[str] = []
@@ -159,7 +161,11 @@ class HostileAws:
 
     def call_query(self, ExpressionAttributeValues: Any, **_: Any) -> Any:
         group = ExpressionAttributeValues[":g"]["S"]
-        boxes = [b for p in self.pools.values() if p.group == group for b in p.boxes if b.works(self.now)]
+        if group.endswith("@on-premises"):
+            heard = self.hosts.get(group.removesuffix("@on-premises"), {})
+            workers = [Worker(group, host, 0, 1.0, at, "ready") for host, at in heard.items()]
+            return {"Items": [registry_item.dump(worker) for worker in workers]}
+        boxes = [b for p in self.pools.values() if p.group == group for b in p.boxes if b.reports(self.now)]
         return {"Items": [self._row(group, box) for box in boxes]}
 
     def _row(self, group: str, box: Box) -> dict[str, Any]:
@@ -254,9 +260,22 @@ class HostileAws:
         others = [
             b for p in self.pools.values() if p.group == pool.group for b in p.counted() if b is not box
         ]
-        target = int(self.parameters[f"{ROOT}/{pool.group}/target"])
-        if box.works(self.now) and target > 0 and not any(b.works(self.now) for b in others):
+        if not box.works(self.now):
+            return
+        # Nobody knows who is sick before the checker says so.
+        if self.left_to_aws(pool.group) > 0 and not any(b.reports(self.now) for b in others):
             self._broke(f"{box.id} was the last ready worker of {pool.group}")
+        # Who has ended is known when its heartbeats are missed.
+        seem = [b for b in others if b.reports(self.now) or self.now - (b.ended or 0) < STALE_SECONDS]
+        wished = box.id in self.parameters.get(f"{ROOT}/{pool.group}/wishes", "")
+        if wished and box.notice is None and len(seem) < self.left_to_aws(pool.group):
+            self._broke(f"{box.id} of {pool.group} works, was let go for a wish, and nobody is in its place")
+
+    def left_to_aws(self, group: str) -> int:
+        """Return how many instances a group is to have beside the hosts on premises that seem to serve."""
+        heard = self.hosts.get(group, {}).values()
+        serving = sum(self.now - at < STALE_SECONDS for at in heard)
+        return max(0, int(self.parameters[f"{ROOT}/{group}/target"]) - serving)
 
     def call_get_item(self, Key: Any, **_: Any) -> Any:
         item = self.memory.get(Key["group"]["S"])

@@ -55,6 +55,16 @@ def test_a_broken_group_is_reported_and_does_not_touch_the_others(
     assert fine.decision is not None
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"i-1": 5}', '{"i-1": [1e999, "xid"]}', "[" * 100_000])
+def test_wishes_that_cannot_be_read_are_told_and_the_group_is_looked_after(aws: FakeAws, text: str) -> None:
+    aws.parameters[f"{ROOT}/inference/wishes"] = text
+    [outcome] = controller(aws).run()
+    assert outcome.error is None
+    [told] = outcome.troubles
+    assert told.startswith("parameter inference/wishes: wishes cannot be read: ")
+    assert len(told) < 150
+
+
 def test_a_parameter_directly_below_the_root_touches_no_group(aws: FakeAws) -> None:
     aws.parameters[f"{ROOT}/stray"] = "1"
     stray, fine = controller(aws).run()

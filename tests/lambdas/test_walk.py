@@ -10,7 +10,7 @@ import pytest
 from bench.walk import main
 from lambdas.aws import controller, observe
 from lambdas.aws.auto_scaling import AutoScalingService
-from lambdas.core import registry_item, situation
+from lambdas.core import registry_item, replacements, situation
 from tests.lambdas import walk
 
 
@@ -60,8 +60,22 @@ def test_the_walk_would_notice_releases_that_are_believed(monkeypatch: pytest.Mo
 
 def test_the_walk_would_notice_a_scale_in_that_may_take_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(AutoScalingService, "_takes_back", lambda *_: True)
-    _, violations = walk.run(12_000)
+    _, violations = walk.run(1_000, seed=27)
     assert any("AWS picks" in line for line in violations)
+
+
+def test_the_walk_would_notice_a_wish_that_is_followed_before_others_serve(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(situation.Situation, "served", lambda self, going: list(going))
+    _, violations = walk.run(1_500)
+    assert any("nobody is in its place" in line for line in violations)
+
+
+def test_the_walk_would_notice_wishes_that_are_followed_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replacements, "SHARE", 1)
+    _, violations = walk.run(500)
+    assert any("ended for wishes" in line for line in violations)
 
 
 def test_the_walk_would_notice_a_slow_retry(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,12 @@ def test_whom_the_pool_takes_back_goes_by_scale_in_and_nobody_is_terminated(pool
     assert pooled.calls["terminate_instance_in_auto_scaling_group"] == 0
 
 
+def test_whom_something_is_wrong_with_is_terminated(pooled: FakeAws) -> None:
+    move(pooled, Order(3, 3, ("i-1",), freed=1, for_good=True))
+    assert left(pooled) == (2, ["i-0", "i-2"])
+    assert pooled.calls["terminate_instance_in_auto_scaling_group"] == 1
+
+
 def test_so_many_are_opened_to_it_as_a_call_takes(pooled: FakeAws) -> None:
     many = [f"i-{number}" for number in range(3, 120)]
     for name in many:

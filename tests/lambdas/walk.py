@@ -6,10 +6,13 @@
 - the last ready worker of a group is never let go;
 - a notice is known at the latest 60 s after it could be;
 - one group's trouble leaves no other out;
-- a fleet is not modified while it is being modified.
+- a fleet is not modified while it is being modified;
+- who works and is wished away goes only where others are in its place, and one of a small group at a time.
 
 The function's other copy is now and then first, with a pass of its own or with what it saw before.
 Calls of one kind fail at a time: of two at once, the queue among them, nobody can say what is known when.
+A checker that is now and then wrong, late or unreadable wishes for replacements of working, sick, gone and
+foreign instances; the service has hosts on premises, which come, go, and are late with a heartbeat.
 With ``deadline`` the first group is a job with a date, whose progress jumps, stands still and goes back.
 A pass itself takes no time, and a group's own list of members does not lag: where it does, only protection
 from scale-in keeps AWS from picking.
@@ -28,7 +31,11 @@ from unittest import mock
 
 from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.core import memory as codec
+from lambdas.core import wishes
+from lambdas.core.availability import Decision
+from lambdas.core.model import Release
 from lambdas.core.registry_item import Progress
+from lambdas.core.wishes import Wish
 from lambdas.handlers import controller as entry
 from tests.lambdas.hostile_aws import ROOT, Box, HostileAws, Pool
 
@@ -64,12 +71,16 @@ class Walk:
     controller: Controller
     outcomes: list[GroupOutcome] = field(default_factory=list)
     knowable: dict[str, tuple[str, float]] = field(default_factory=dict)
+    health: random.Random = field(default_factory=random.Random)
+    ended: dict[str, dict[str, float]] = field(default_factory=dict)
     next_minute: float = START
     passes: int = 0
 
     def step(self) -> None:
         """Let something happen, and the controller be woken where a message is there."""
         self._something()
+        self._wish()
+        self._visit()
         self.aws.pass_time(self.draw.choice((1.0, 5.0, _LONGEST_STEP)))
         if self.aws.now >= self.next_minute:
             self.next_minute += 60
@@ -94,6 +105,38 @@ class Walk:
                 self.aws.throttled = {self.draw.choice(CALLS): self.draw.randint(1, 2)}
             case 8:
                 self.aws.blind = not self.aws.blind
+            case _:
+                pass
+
+    def _wish(self) -> None:
+        """Let the checker find somebody, lose its mind, or be away."""
+        if self.health.random() > 0.1:
+            return
+        name = self.health.choice(list(GROUPS))
+        boxes = [b for p in self.aws.pools.values() for b in p.boxes if p.group == name]
+        found = self.health.sample(boxes, min(len(boxes), self.health.randint(0, 3)))
+        for box in found:
+            box.sick |= self.health.random() < 0.3
+        at = int(self.aws.now) - self.health.choice((0, 60, 600, 86_400))
+        told = [Wish(box.id, at, "stuck" if box.sick else "xid") for box in found]
+        other = [b.id for p in self.aws.pools.values() for b in p.boxes if p.group != name]
+        told += [Wish(i, at, "xid") for i in ("i-gone", *other[:1]) if self.health.random() < 0.2]
+        text = wishes.dump(told) if self.health.random() < 0.95 else "{"
+        self.aws.parameters[f"{ROOT}/{name}/wishes"] = text
+
+    def _visit(self) -> None:
+        """Let hosts on premises send heartbeats, come, go, or all go at once."""
+        hosts = self.aws.hosts.setdefault("service", {})
+        for host in hosts:
+            if self.health.random() < 0.3:
+                hosts[host] = self.aws.now
+        match self.health.randrange(120):
+            case 0:
+                hosts.clear()
+            case 1 | 2 | 3 if len(hosts) < 4:
+                hosts[f"host-{self.aws.now:.0f}"] = self.aws.now
+            case 4 if hosts:
+                del hosts[self.health.choice(list(hosts))]
             case _:
                 pass
 
@@ -140,6 +183,24 @@ class Walk:
             error = looked[name].error if name in looked else None
             if error is not None and not _is_weather(error):
                 self.aws.violations.append(f"at {self.aws.now:.0f}: {name}: {error!r}")
+            decision = looked[name].decision if name in looked else None
+            if decision is not None:
+                self._check_wishes(name, decision)
+
+    def _check_wishes(self, name: str, decision: Decision) -> None:
+        """See that no more have ended for a wish than one in a quarter of an hour: these groups are small."""
+        ended = self.ended.setdefault(name, {})
+        for action in decision.actions:
+            if isinstance(action, Release):
+                ended |= dict.fromkeys(decision.situation.wished.keys() & action.instance_ids, self.aws.now)
+        boxes = {b.id: b for p in self.aws.pools.values() for b in p.boxes}
+        for instance_id, at in list(ended.items()):
+            box = boxes.get(instance_id)
+            stands = box is not None and box.ending is None and box.ended is None
+            if stands or self.aws.now - at >= codec.PACE_SECONDS:
+                del ended[instance_id]  # the call failed, or it is long ago
+        if len(ended) > 1:
+            self.aws.violations.append(f"at {self.aws.now:.0f}: {name}: {sorted(ended)} ended for wishes")
 
     def _check_notices(self) -> None:
         for instance_id, (group, since) in list(self.knowable.items()):
@@ -196,6 +257,7 @@ def world(seed: int, *, deadline: bool = False) -> Walk:
         if deadline and not fleet:
             config |= {"deadline": START + draw.choice((-60, 1200, 7200, 86_400)), "run": "r1"}
             aws.progress = lambda _: _told(draw, aws.now) if draw.random() < 0.8 else None
+        config["onPremises"] = int(name == "service")
         aws.parameters[f"{ROOT}/{name}/config"] = json.dumps(config)
         aws.parameters[f"{ROOT}/{name}/target"] = str(draw.randint(1, 4))
         aws.pools[f"{name}-primary"] = Pool(f"{name}-primary", name, is_spot=True, is_fleet=fleet)
@@ -204,7 +266,7 @@ def world(seed: int, *, deadline: bool = False) -> Walk:
     place = StackPlace("dev", ROOT, "memory", "registry", "queue")
     controller = build(aws.client, place, lambda: aws.now)
     aws.rival = controller.run
-    return Walk(aws, draw, controller)
+    return Walk(aws, draw, controller, health=random.Random(-seed - 1))
 
 
 @contextmanager

@@ -1,0 +1,112 @@
+"""Any state that the controller may find, and any policy that a stack may choose."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from lambdas.core.deadline.record import JobRecord
+from lambdas.core.memory import Memory
+from lambdas.core.model import Group, Instance, Market, Observation, Pool, Side, slots
+from lambdas.core.on_premises import StandIns
+from lambdas.core.policies import NAMES, build
+from lambdas.core.policies.by_deadline import ByDeadline
+from lambdas.core.replacements import sift
+from lambdas.core.wishes import Wish
+from tests.core.build import NOW, refusal
+
+REFUSALS = (
+    "UnfulfillableCapacity - Unable to fulfill capacity",
+    "MaxSpotInstanceCountExceeded",
+    "UnauthorizedOperation",
+    "something that nobody has seen before",
+)
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> Group:
+    target = draw(st.integers(0, 8))
+    return Group(
+        "inference",
+        target=target,
+        maximum=target + draw(st.integers(1, 8)),
+        base=draw(st.integers(0, target)),
+        drain_seconds=draw(st.sampled_from([0.0, 30.0, 150.0])),
+        fallback=draw(st.booleans()) or draw(st.booleans()),
+        break_before_make=draw(st.booleans()),
+        deadline=draw(st.sampled_from([None, NOW - 60, NOW + 7200, NOW + 36_000])),
+    )
+
+
+weights = st.sampled_from([(1,), (1, 4), (2, 4), (1, 2, 4, 8)])
+
+
+@st.composite
+def instances(draw: st.DrawFn, side: Side, wanted: int, sizes: tuple[int, ...]) -> list[Instance]:
+    """Return members as AWS launches them: until ``wanted`` slots are reached."""
+    made: list[Instance] = []
+    while slots(made) < wanted:
+        number = len(made)
+        spot = side is Side.PRIMARY and draw(st.integers(0, 3)) > 0
+        age = draw(st.integers(0, 7200))
+        made.append(
+            Instance(
+                id=f"{side}-{number}",
+                pool=Pool("g5.xlarge", draw(st.sampled_from("abc"))),
+                market=Market.SPOT if spot else Market.ON_DEMAND,
+                side=side,
+                launched_at=NOW - age,
+                ready_since=NOW - age // 2 if draw(st.booleans()) else None,
+                deadline=NOW + draw(st.integers(-5, 120)) if spot and draw(st.booleans()) else None,
+                standing_by=draw(st.booleans()),
+                slots=draw(st.sampled_from(sizes)),
+            )
+        )
+    return made
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observation:
+    group, sizes = draw(groups()), draw(weights)
+    members = draw(instances(Side.PRIMARY, draw(st.integers(0, group.maximum)), sizes))
+    room = max(0, group.maximum - slots(members)) if group.fallback else 0
+    fallback = draw(st.integers(0, room))
+    unfilled = draw(st.integers(0, 3)) if group.fallback else 0
+    # AWS ends what stands above the desired capacity, except that successors of the doomed come early, and
+    # that the last launch may have brought more than was missing.
+    everybody = (*members, *draw(instances(Side.FALLBACK, fallback, sizes)))
+    verdicts = st.sampled_from(["", "", "xid", "stuck"])
+    told = {i.id: draw(verdicts) for i in everybody}
+    wishes = [Wish(i, int(NOW) - n, why) for n, (i, why) in enumerate(told.items()) if why]
+    staying = slots(member for member in members if member.deadline is None)
+    beyond = draw(st.integers(0, min(staying, max(sizes) - 1)))
+    return Observation(
+        group,
+        primary_desired=max(staying - beyond, draw(st.integers(0, max(group.target, group.base)))),
+        fallback_desired=fallback + min(unfilled, room - fallback),
+        instances=everybody,
+        wishes=sift(wishes, group, everybody, NOW)[0],
+        elsewhere=draw(st.sampled_from([None, 0, 0, 1, 3])),
+        refusals=tuple(
+            refusal(draw(st.sampled_from(REFUSALS)), side) for side in Side if draw(st.integers(0, 3)) == 0
+        ),
+    )
+
+
+policies = st.sampled_from([*(build(name) for name in NAMES), ByDeadline()])
+measured = st.builds(
+    JobRecord,
+    step=st.integers(0, 1000),
+    steps=st.just(1000),
+    told_at=st.just(NOW - 30),
+    rate=st.sampled_from([0.0, 0.01, 1.0]),
+    best=st.just(1.0),
+)
+memories = st.builds(
+    Memory,
+    job=measured,
+    stand_ins=st.just(StandIns()) | st.just(StandIns(2)) | st.just(StandIns(1, 3, NOW - 3600)),
+    boots=st.just({Market.ON_DEMAND: (60.0, 75.0)}) | st.just({Market.SPOT: (180.0,)}) | st.just({}),
+    at_risk=st.dictionaries(
+        st.sampled_from([f"{side}-{number}" for side in Side for number in range(4)]), st.just(NOW)
+    ),
+)

@@ -59,6 +59,12 @@ def build(
     return dataclasses.replace(told, volume=dataclasses.replace(told.volume, dataset=None))
 
 
+def on_premises(service: Service, region: str, stack: str, known: Known) -> agent.Config:
+    """Return the configuration of hosts that are no instances."""
+    place = InstancePlace(region, stack, "primary", None, agent.Metrics.log_group)
+    return dataclasses.replace(build(service, place, known), on_premises=True)
+
+
 def _config(entry: Service | Training, place: InstancePlace, known: Known) -> agent.Config:
     return agent.Config(
         region=place.region,

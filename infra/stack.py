@@ -27,6 +27,7 @@ from infra.schema import Service, Settings, Training
 from infra.scope import Scope
 from infra.settings import read_settings
 from lambdas.core import names
+from userdata import render
 
 
 def declare() -> None:
@@ -118,6 +119,7 @@ def declare() -> None:
                 for name, one in brokers.items()
             },
         )
+    _on_premises(settings, around)
     if settings.identity.previews is not None:
         args = PreviewsArgs(
             scope,
@@ -198,6 +200,23 @@ def _queues(settings: Settings, brokers: dict[str, Broker]) -> dict[str, pulumi.
         if service.queue is not None and service.queue.existing is not None:
             queues[service.name] = service.queue.existing.secret
     return queues
+
+
+def _on_premises(settings: Settings, around: workload.Surroundings) -> None:
+    """Declare who workers elsewhere are, and export what their hosts need."""
+    hosts = {}
+    for service in settings.services:
+        if service.on_premises is None:
+            continue
+        identity = workload.on_premises(service, service.on_premises, around)
+        hosts[service.name] = {
+            "policy": identity.policy_arn,
+            "role": identity.role_arn,
+            "agent": workload.agent_on_premises(service, around).apply(render.configuration),
+            "archive": pulumi.Output.concat("s3://", around.store.bucket, "/", around.store.archive.key),
+        }
+    if hosts:
+        pulumi.export("onPremises", hosts)
 
 
 def _watched(settings: Settings, brokers: dict[str, Broker]) -> list[WatchedBroker]:

@@ -29,11 +29,13 @@ from infra.components.capacity.launch_template import (
 )
 from infra.components.control.state import State
 from infra.components.identity.identity import InstanceIdentity, InstanceIdentityArgs
+from infra.components.identity.on_premises import OnPremises as OnPremisesIdentity
+from infra.components.identity.on_premises import OnPremisesArgs
 from infra.components.monitoring.telemetry import Telemetry, TelemetryArgs
 from infra.components.network.network import Network
 from infra.components.storage.storage import Storage
 from infra.iam.instance_statements import InstanceAccess
-from infra.schema import Builder, Capacity, Service, Training
+from infra.schema import Builder, Capacity, OnPremises, Service, Training
 from infra.schema.builder import dataset_of, group_of
 from infra.schema.reservation import CapacityBlock
 from infra.schema.training import ON_THE_VOLUME
@@ -245,6 +247,33 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             # Warm instances start with the group: without a way out and permissions they could not report.
             ready_after=[around.network, identity, telemetry],
         ),
+    )
+
+
+def on_premises(service: Service, settings: OnPremises, around: Surroundings) -> OnPremisesIdentity:
+    """Declare who a service's workers elsewhere are."""
+    access = InstanceAccess(
+        needs=needs(service),
+        registry_table=around.state.registry.name,
+        # Of what stands only on instances.
+        **dict.fromkeys(("job_table", "archives", "log_group", "cloudwatch_parameter"), ""),
+        queue=around.queues.get(service.name),
+        repositories=_images(service, around),
+    )
+    return OnPremisesIdentity(
+        around.scope.name(service.name, "on-premises"),
+        OnPremisesArgs(around.scope, service.name, settings, access),
+    )
+
+
+def agent_on_premises(service: Service, around: Surroundings) -> pulumi.Output[agent.Config]:
+    """Return what the node agent is told on hosts elsewhere."""
+    scope, queue = around.scope, around.queues.get(service.name)
+    known: dict[str, pulumi.Input[str]] = {"registry_table": around.state.registry.name}
+    if queue is not None:
+        known["queue_secret"] = queue
+    return pulumi.Output.all(**known).apply(
+        lambda told: agent_config.on_premises(service, scope.region, scope.stack, Known(**told))
     )
 
 

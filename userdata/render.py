@@ -40,14 +40,20 @@ class BootSettings:
     cloudwatch_parameter: str
 
 
+def configuration(agent: Config) -> str:
+    """Return the agent's configuration file; raise ``ConfigError`` for one that the agent would refuse."""
+    told = json.dumps(strict.dump(agent), indent=1) + "\n"
+    config.parse(told)  # as the agent will: a dataclass checks no bounds by itself
+    return told
+
+
 def render(settings: BootSettings) -> str:
     """Return the cloud-config, as JSON, which is YAML without its traps.
 
     Raise ``ConfigError`` for a configuration that the agent would refuse, and ``ValueError`` for a value that
     the shell could misread and for a text that is too big.
     """
-    told = json.dumps(strict.dump(settings.agent), indent=1) + "\n"
-    config.parse(told)  # as the agent will: a dataclass checks no bounds by itself
+    told = configuration(settings.agent)
     files = {
         "/etc/gpu-spot/boot.env": _environment(settings),
         str(names.CONFIG_PATH): told,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import pulumi
@@ -66,6 +66,20 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
         *_of_agent(scope, group, access),
         *_storage_access(access),
         *_key(scope, access),
+    ]
+
+
+ON_PREMISES: Final[frozenset[permissions.Need]] = frozenset({"work", "image", "queue"})
+"""What the agent may need on a host that is no instance."""
+
+
+def on_premises(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statement]:
+    """What hosts elsewhere may do: the agent's own calls, with a part of the registry to themselves."""
+    allowed = replace(access, needs=access.needs & ON_PREMISES)
+    services = ["dynamodb", *(["secretsmanager"] if access.queue is not None else [])]
+    return [
+        *_of_agent(scope, names.on_premises_partition(group), allowed),
+        *statements.with_key(scope, services),
     ]
 
 

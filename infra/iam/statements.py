@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pulumi
 
+from infra.schema import OnPremises
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -89,6 +90,31 @@ def assumed_by_fleets(scope: Scope) -> list[Statement]:
             },
         )
     ]
+
+
+def assumed_by_hosts(settings: OnPremises) -> list[Statement]:
+    """Trust the hosts that a stack file names; nobody where it names none.
+
+    Roles Anywhere gives the certificate's subject as tags of the session, so the trust must let it tag
+    (IAM Roles Anywhere user guide, "The IAM Roles Anywhere trust model").
+    """
+    found = []
+    if settings.trust_anchor:
+        conditions: dict[str, dict[str, str]] = {"ArnEquals": {"aws:SourceArn": settings.trust_anchor}}
+        if settings.organizational_unit:
+            unit = {"aws:PrincipalTag/x509Subject/OU": settings.organizational_unit}
+            conditions["StringEquals"] = unit
+        found.append(
+            Statement(
+                "AssumeByCertificate",
+                ["sts:AssumeRole", "sts:SetSourceIdentity", "sts:TagSession"],
+                principal={"Service": "rolesanywhere.amazonaws.com"},
+                conditions=conditions,
+            )
+        )
+    if settings.principals:
+        found.append(Statement("Assume", ["sts:AssumeRole"], principal={"AWS": list(settings.principals)}))
+    return found
 
 
 def assumed_by_flow_logs(scope: Scope) -> list[Statement]:

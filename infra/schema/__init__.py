@@ -14,6 +14,7 @@ from infra.schema.capacity import Capacity
 from infra.schema.file_system_data import SLOW, data_on_file_system
 from infra.schema.matrix import experiments
 from infra.schema.network import Network
+from infra.schema.on_premises import OnPremises
 from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repository, Storage
 from infra.schema.queue import Queue
 from infra.schema.service import Service
@@ -32,6 +33,7 @@ __all__ = (
     "Identity",
     "Monitoring",
     "Network",
+    "OnPremises",
     "Previews",
     "Queue",
     "Repository",

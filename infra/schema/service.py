@@ -7,6 +7,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from infra import accelerators as catalogue
 from infra.schema.capacity import Capacity
 from infra.schema.health import Health
+from infra.schema.on_premises import OnPremises
 from infra.schema.queue import Queue
 from infra.schema.work import Work
 from userdata.agent.config import limits
@@ -20,7 +21,8 @@ class Service(Work):
     are: at their start, or with ``says_ready`` when they say so themselves. An accelerator of another maker
     than NVIDIA has no container toolkit here, and its whole instance counts as one GPU.
 
-    With ``queue`` every worker is told where it is, in ``SPOT_WORK_URL`` and what stands beside it.
+    With ``queue`` every worker is told where it is, in ``SPOT_WORK_URL`` and what stands beside it. With
+    ``on_premises`` hosts elsewhere may run the same workers and report them.
     """
 
     slots_per_gpu: limits.SlotsPerGpu = 1
@@ -30,6 +32,7 @@ class Service(Work):
     says_ready: bool = False
     queue: Queue | None = None
     health: Health = Field(default_factory=Health)
+    on_premises: OnPremises | None = None
 
     @property
     def slots(self) -> dict[str, int]:
@@ -69,3 +72,12 @@ class Service(Work):
                     f"beside {name} in environment, which says the same, allowed: one of the two"
                 )
         return queue
+
+    @field_validator("on_premises")
+    @classmethod
+    def _can_run_elsewhere(cls, hosts: OnPremises | None, info: ValidationInfo) -> OnPremises | None:
+        if hosts is not None and info.data.get("image") is None and not info.data.get("command"):
+            raise ValueError("without an image or a command to run there, allowed: with one of them")
+        if hosts is not None and info.data.get("datasets"):
+            raise ValueError("beside datasets, which are volumes of AWS, allowed: one of the two")
+        return hosts

@@ -19,8 +19,9 @@ class Pulse:
     empty without one. ``at`` (epoch seconds) is when the worker last said how many requests it has ended
     since its start, ``done``, and how many of these ended with an error, ``failed``; 0 where it says nothing.
     ``rate`` are requests a second over the last minutes. ``gpu_use`` is the share of the last minute in which
-    its GPU was busy, in percent, None where nobody knows. ``xid`` is the last Xid of that GPU since the boot
-    after which it needs a reset or worse, 0 for none. ``starts`` counts the worker's starts since the boot.
+    its GPU was busy, in percent, None where nobody knows. ``xid`` is the last Xid of that GPU after which
+    it needs a reset or worse, 0 for none; ``starts`` counts the worker's starts. Both begin with the agent's
+    unit.
     """
 
     version: str

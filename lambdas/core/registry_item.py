@@ -145,11 +145,17 @@ def heartbeat(
     deadline: float | None,
     progress: Progress | None = None,
     told: Pulse | None = None,
+    *,
+    is_first: bool = False,
 ) -> dict[str, Any]:
-    """Return the arguments of an ``UpdateItem`` that records a heartbeat and keeps the first one's time."""
+    """Return the arguments of an ``UpdateItem`` that records a heartbeat and keeps the first one's time.
+
+    ``is_first``: the worker has started since the last one, so that its time counts from now, and a wish that
+    it be started anew is done.
+    """
+    since = ":now" if is_first else "if_not_exists(since, :now)"
     update = (
-        "SET instance = :instance, since = if_not_exists(since, :now), heartbeat = :now, "
-        "#state = :state, #expires = :expires"
+        f"SET instance = :instance, since = {since}, heartbeat = :now, #state = :state, #expires = :expires"
     )
     values: dict[str, Any] = {
         ":instance": {"S": instance},
@@ -157,7 +163,7 @@ def heartbeat(
         ":state": {"S": state},
         ":expires": _expiry(now),
     }
-    missing = []
+    missing = ["restart"] if is_first else []
     for name, value in (
         ("deadline", None if deadline is None else _number(deadline)),
         ("progress", None if progress is None else _progress(progress)),
@@ -175,6 +181,17 @@ def heartbeat(
         "ExpressionAttributeNames": {"#state": "state", "#expires": names.REGISTRY_TTL},
         "ExpressionAttributeValues": values,
     }
+
+
+def wished(item: Mapping[str, Any]) -> bool:
+    """Tell whether somebody wishes that a worker be started anew, by the item that an update returned.
+
+    A wish from before the worker's first heartbeat is done; what makes no sense is none.
+    """
+    try:
+        return float(item["restart"]["N"]) > float(item["since"]["N"])
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 def _progress(progress: Progress) -> dict[str, Any]:

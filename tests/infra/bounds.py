@@ -28,9 +28,12 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
     "matrix.{}": lambda n: [str(k) for k in range(n)],
     "securityGroups": lambda n: [f"sg-{k:08d}" for k in range(n)],
     "callers": lambda n: [f"10.{k}.0.0/16" for k in range(n)],
+    "principals": lambda n: [f"arn:aws:iam::123456789012:role/{k}" for k in range(n)],
     "extraEndpoints": lambda n: [f"service{k}" for k in range(n)],
     "datasets": lambda n: [{"snapshot": "snap-00000000", "path": f"/mnt/{k}"} for k in range(n)],
 }
+OF_ANY_TEXT: Final = ("environment.{}", "matrix.{}[0]", "organizationalUnit")
+"""Texts that refuse control characters only."""
 _UUID: Final = "00000000-0000-0000-0000-000000000000"
 # Texts that a pattern allows, by the end of the key's path: the shortest, and the longest that it allows by
 # itself (else `maxLength` does), then how one of a length is made.
@@ -39,6 +42,13 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "queue.callers[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
     "queue.maintenance.time": (5, 5, lambda n: "00:00"[:n]),
     "existing.secret": (1, 512, lambda n: "s" * n),
+    "onPremises.trustAnchor": (
+        94,
+        94,
+        lambda n: ("arn:aws:rolesanywhere:us-east-1:123456789012:trust-anchor/" + _UUID)[:n].ljust(n, "0"),
+    ),
+    "onPremises.organizationalUnit": (1, 64, lambda n: "u" * n),
+    "onPremises.principals[0]": (32, 600, lambda n: "arn:aws:iam::123456789012:role/" + "p" * (n - 31)),
     "training[0].name": (1, 24, lambda n: "b" * n),
     "prepare.name": (1, 19, lambda n: "d" * n),
     "prepare.version": (1, 32, lambda n: "1" * n),
@@ -115,7 +125,7 @@ class Bound:
             case "minLength" | "maxLength":
                 return self._made(TEXTS)[2](self.limit + 1) if self.kind == "maxLength" else ""
             case _:
-                return "\n" if self.path.endswith(("environment.{}", "matrix.{}[0]")) else "a b"
+                return "\n" if self.path.endswith(OF_ANY_TEXT) else "a b"
 
     def _made(self, table: dict[str, Any]) -> Any:
         return next(made for end, made in table.items() if f".{self.path}".endswith((f".{end}", end)))

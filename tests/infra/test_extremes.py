@@ -53,6 +53,12 @@ DATED = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
 BLOCK = {"reservation": "cr-00000000", "instanceType": "g5.48xlarge", "zone": ZONES[0]}
 OWN = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", "callers": ["10.0.0.0/8"], "maintenance": {}}
 EXISTING_QUEUE = {"kind": "rabbitmq", "existing": {"secret": "s"}}
+ANCHOR = "arn:aws:rolesanywhere:us-east-1:123456789012:trust-anchor/00000000-0000-0000-0000-000000000000"
+HOSTS = {
+    "trustAnchor": ANCHOR,
+    "organizationalUnit": "u",
+    "principals": ["arn:aws:iam::123456789012:role/p"],
+}
 JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
 PYTHON = {"version": "3.12", "requirements": "r.txt"}
 IMAGE = f"worker@sha256:{'0' * 64}"
@@ -69,7 +75,10 @@ BASE: dict[str, Any] = {
         {"name": "serve", "capacity": KEPT, "datasets": [DATASET], "image": IMAGE, "environment": {"A": "b"}},
         {"name": "asked", "capacity": ASKED},
         {"name": "chosen", "capacity": CHOSEN, "command": ["x"], "queue": OWN},
-        {"name": "told", "capacity": DATED, "command": ["x"], "queue": EXISTING_QUEUE},
+        {
+            **{"name": "told", "capacity": DATED, "command": ["x"], "queue": EXISTING_QUEUE},
+            "onPremises": HOSTS,
+        },
     ],
     "gpu-spot:training": [
         {
@@ -149,8 +158,8 @@ def steps(path: str) -> list[str | int]:
     """A bound's path in `BASE`: some keys stand in entries of their own."""
     if "capacityBlock" in path:
         path = path.replace("[0]", "[2]", 1)
-    if "queue" in path:
-        path = path.replace("[0]", "[3]" if "existing" in path else "[2]", 1)
+    if "queue" in path or "onPremises" in path:
+        path = path.replace("[0]", "[2]" if "queue" in path and "existing" not in path else "[3]", 1)
     if "python" in path or "matrix" in path:  # beside no image, no block
         path = path.replace("[0]", "[1]", 1)
     if "instanceRequirements" in path or "fallback.reservation" in path:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 
+from lambdas.core.pulse import Pulse
 from lambdas.core.registry_item import Progress, WorkerState
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
@@ -16,6 +17,10 @@ class BeatList(WorkerRegistry):
         self.down = False
         self.asked = 0
         self.progress: Progress | None = None
+        self.pulses: list[Mapping[int, Pulse]] = []
+        self.first: list[frozenset[int]] = []
+        self.wished: set[int] = set()
+        """As the rows have it: gone with a row, and with the first beat of a start."""
 
     def beat(
         self,
@@ -24,12 +29,21 @@ class BeatList(WorkerRegistry):
         state: WorkerState,
         deadline: float | None,
         progress: Progress | None = None,
-    ) -> None:
+        pulses: Mapping[int, Pulse] | None = None,
+        first: Collection[int] = (),
+    ) -> frozenset[int]:
         self.asked += 1
         self.progress = progress
         if self.down:
             raise AgentError("no registry")
         self.beats.append((tuple(slots), now, state, deadline))
+        self.pulses.append(pulses or {})
+        self.first.append(frozenset(first))
+        self.wished -= set(first)
+        return frozenset(self.wished)
 
     def leave(self, slot: int) -> None:
+        if self.down:
+            raise AgentError("no registry")
         self.left.append(slot)
+        self.wished.discard(slot)

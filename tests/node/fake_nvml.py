@@ -20,6 +20,8 @@ class FakeGpu:
     samples: list[tuple[int, int, int]] = field(default_factory=list)
     """(pid, time stamp, utilisation in percent)"""
     ecc: int | None = 0
+    busy: int | None = 0
+    """Utilisation in percent; None: not supported."""
     error: int = 0
     """The NVML return code of every call to this GPU."""
 
@@ -70,6 +72,12 @@ class FakeNvml:
             sample.pid, sample.timeStamp, sample.smUtil = pid, stamp, used
             found.append(sample)
         return found
+
+    def nvmlDeviceGetUtilizationRates(self, handle: FakeGpu) -> Any:
+        self._check(handle.error)
+        if handle.busy is None:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+        return SimpleNamespace(gpu=handle.busy, memory=0)
 
     def nvmlDeviceGetTotalEccErrors(self, handle: FakeGpu, errorType: int, counterType: int) -> int:
         self._check(handle.error)

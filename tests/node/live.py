@@ -23,6 +23,7 @@ from unittest import mock
 
 from moto.ec2.models import ec2_backends
 
+from lambdas.core import names
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
@@ -143,7 +144,13 @@ class Group:
             ),
             GROUP_TAG: self.view.side(side),
         }
-        told = config.parse(self.told(side))
+        return self._node(config.parse(self.told(side)), number, **changes)
+
+    def host(self, told: config.Config) -> tasks.Node:
+        """Take a host of one's own, which nothing but its configuration tells of AWS."""
+        return self._node(told, 0)
+
+    def _node(self, told: config.Config, number: int, **changes: Any) -> tasks.Node:
         if told.training:
             told = replace(told, training=replace(told.training, **changes))
         if told.service:
@@ -210,9 +217,9 @@ class Group:
                 for action in ("ClientMount", "ClientWrite"):
                     self.heard("elasticfilesystem", action, params)
 
-    def role(self) -> Role:
+    def role(self, of: str = "instance") -> Role:
         self.server.close()
-        name = f"gpu-spot-{self.world.deployment.stack}-{self.name}-instance"
+        name = f"gpu-spot-{self.world.deployment.stack}-{self.name}-{of}"
         role = self.world.deployment.resource("aws:iam/role:Role", name).outputs["name"]
         found = documents(self.world.clients, role)
         return Role(found, tuple(self.asked.values()), frozenset(self.commands))
@@ -313,19 +320,38 @@ def roles(stack: str, overrides: Mapping[str, Any], objects: Mapping[str, str]) 
             s3.put_object(Bucket="datasets", Key=key, Body=content.encode())
         for name, text in {"code/books": "bot:t0ken", "queues/ocr": "amqps://bot:t0ken@broker:5671"}.items():
             world.clients("secretsmanager").create_secret(Name=name, SecretString=text)
-        return {
+        found = {
             view.name: _played(world, view.name, Path(folder) / view.name) for view in world.cloud.groups()
         }
+        for name, told in world.deployment.outputs.get("onPremises", {}).items():
+            partition = names.on_premises_partition(name)
+            found[partition] = _elsewhere(world, name, told["agent"], Path(folder) / partition)
+        return found
 
 
-def _played(world: World, name: str, folder: Path) -> Role:
+@contextlib.contextmanager
+def _docker(folder: Path) -> Iterator[None]:
+    """Have a command ``docker`` that runs."""
     tools = folder / "bin"
     tools.mkdir(parents=True)
     docker = tools / "docker"
     docker.write_text("#!/bin/sh\nexec sleep 60\n")
     docker.chmod(0o755)
-    group = Group(world, name, folder)
     with mock.patch.dict(os.environ, PATH=f"{tools}:{os.environ.get('PATH', os.defpath)}"):
+        yield
+
+
+def _elsewhere(world: World, name: str, told: str, folder: Path) -> Role:
+    """A host that is told what the stack exports."""
+    group = Group(world, name, folder)
+    with _docker(folder):
+        group.play("work", group.host(config.parse(told)), until=25.0)
+    return group.role("on-premises")
+
+
+def _played(world: World, name: str, folder: Path) -> Role:
+    group = Group(world, name, folder)
+    with _docker(folder):
         is_training = config.parse(group.told(Side.PRIMARY)).training is not None
         (train_and_move if is_training else serve)(group)
     group.boot(Side.PRIMARY)

@@ -20,6 +20,7 @@ from userdata.agent import cli
 from userdata.agent.aws import permissions
 
 CAPACITY: Final = {"kind": "mixed-asg", "target": 1, "max": 2, "instanceTypes": ["g5.xlarge"]}
+WORKERS_TWO: Final = {"inference", "inference@on-premises"}
 DATASETS_TWO: Final = {"vit", "atlas-data"}
 ATLAS: Final = {"name": "atlas", "version": "1", "command": ["true"], "instanceType": "m7i.large"}
 STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
@@ -29,6 +30,7 @@ STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
                 {
                     **{"name": "inference", "image": training.IMAGE, "capacity": CAPACITY},
                     "queue": {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}},
+                    "onPremises": {"principals": [f"arn:aws:iam::{ACCOUNT}:role/ops"]},
                 },
                 {
                     "name": "plain",
@@ -138,6 +140,11 @@ def test_what_another_group_or_stack_asks_is_refused(found: dict[tuple[str, str]
             is_archive = request.action == "s3:GetObject" and request.resource.endswith(".zip")
             if request.action in ANYBODYS or (is_archive and place[0] == other_place[0]):
                 continue
+            if {
+                place[1],
+                other_place[1],
+            } == WORKERS_TWO and request.action == "secretsmanager:GetSecretValue":
+                continue  # one queue, wherever its workers are
             # Which snapshot counts stands in the item of who makes it, and it is both's.
             is_lookup = request.context.get("dynamodb:LeadingKeys") == ["atlas-data"]
             is_copy = request.context.get("aws:ResourceTag/gpu-spot:dataset") == ["atlas@1"]
@@ -193,6 +200,29 @@ def test_nothing_can_be_smuggled_in_by_tags_keys_or_prefixes(found: dict[tuple[s
             "ssm:PutParameter", f"arn:aws:ssm:us-west-2:{ACCOUNT}:parameter/gpu-spot/dev/groups/resnet/config"
         ),
         Request("dynamodb:Scan", f"arn:aws:dynamodb:us-west-2:{ACCOUNT}:table/*"),
+    ]
+    assert [request for request in tried if allows(role.policies, request)] == []
+
+
+def test_who_works_elsewhere_reports_and_no_more(found: dict[tuple[str, str], Role]) -> None:
+    role = found["dev", "inference@on-premises"]
+    assert {request.action for request in role.asked} == {
+        *("dynamodb:UpdateItem", "dynamodb:DeleteItem", "secretsmanager:GetSecretValue"),
+        "ecr:GetAuthorizationToken",
+    }
+    row = next(request for request in role.asked if request.action == "dynamodb:UpdateItem")
+    own = row.context["dynamodb:LeadingKeys"]
+    assert own == ["inference@on-premises"]
+    tried = [
+        *changed(role, "dynamodb:UpdateItem", **{"dynamodb:LeadingKeys": ["inference"]}),
+        *changed(role, "dynamodb:UpdateItem", **{"dynamodb:LeadingKeys": [*own, "inference"]}),
+        *changed(role, "dynamodb:UpdateItem", **{"dynamodb:LeadingKeys": ["inference@queue"]}),
+        *changed(role, "dynamodb:DeleteItem", **{"dynamodb:LeadingKeys": ["inference"]}),
+        *changed(role, "dynamodb:UpdateItem", **{"dynamodb:LeadingKeys": None}),
+        *(replace(row, action=f"dynamodb:{name}") for name in ("GetItem", "PutItem", "Query", "Scan")),
+        *(Request(action) for action in ("sns:Publish", "cloudwatch:PutMetricData", "ec2:DescribeVolumes")),
+        Request("s3:GetObject", "arn:aws:s3:::gpu-spot-dev-agent/agent/a.zip"),
+        Request("sts:AssumeRole", f"arn:aws:iam::{ACCOUNT}:role/gpu-spot-dev-inference-instance"),
     ]
     assert [request for request in tried if allows(role.policies, request)] == []
 

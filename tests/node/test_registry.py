@@ -7,6 +7,7 @@ import boto3
 import pytest
 
 from lambdas.core import registry_item
+from lambdas.core.pulse import Pulse
 from lambdas.core.registry_item import Progress
 from tests import models
 from userdata.agent.aws.registry import WorkerRegistry
@@ -85,3 +86,42 @@ def test_a_beat_carries_the_progress_and_takes_it_back(dynamodb: Any) -> None:
     assert registry_item.parse(item).progress == told
     registry.beat([0], 1010.0, "ready", None)
     assert {"progress", "deadline"}.isdisjoint(items(dynamodb)["i-1/0"])
+
+
+def wish(client: Any, worker: str, at: int) -> None:
+    client.update_item(
+        TableName="registry",
+        Key={"group": {"S": "serve"}, "worker": {"S": worker}},
+        UpdateExpression="SET restart = :at",
+        ExpressionAttributeValues={":at": {"N": str(at)}},
+    )
+
+
+def test_a_wish_is_heard_with_the_next_beat_until_the_worker_has_started_anew(dynamodb: Any) -> None:
+    registry = WorkerRegistry(dynamodb, "registry", "serve", "i-1")
+    before, after = Pulse("v", starts=1), Pulse("v", starts=2)
+    assert registry.beat([0, 1], 1000.0, "ready", None, None, {0: before, 1: before}, [0, 1]) == set()
+    wish(dynamodb, "i-1/1", 1004)
+    assert registry.beat([0, 1], 1010.0, "ready", None, None, {0: before, 1: before}) == {1}
+    assert registry.beat([0, 1], 1020.0, "ready", None, None, {0: before, 1: before}) == {1}
+    assert registry.beat([0, 1], 1030.0, "ready", None, None, {0: before, 1: after}, [1]) == set()
+    [worker] = [
+        registry_item.parse(item)
+        for item in dynamodb.scan(TableName="registry", ConsistentRead=True)["Items"]
+        if item["worker"]["S"] == "i-1/1"
+    ]
+    assert (worker.since, worker.restart, worker.pulse) == (1030.0, None, after)
+
+
+@pytest.mark.parametrize("nonsense", [{"S": "now"}, {"N": "900"}, {"NULL": True}])
+def test_a_wish_that_makes_no_sense_or_is_done_is_none(nonsense: dict[str, Any]) -> None:
+    assert not registry_item.wished({"since": {"N": "1000"}, "restart": nonsense})
+
+
+def test_credentials_that_are_revoked_or_expired_are_an_error_of_one_line(dynamodb: Any) -> None:
+    def refuse(**_: Any) -> None:
+        raise RuntimeError("Credentials were refreshed, but the refreshed credentials are still expired.")
+
+    dynamodb.meta.events.register("before-call.dynamodb.UpdateItem", refuse)
+    with pytest.raises(AgentError, match="registry registry, worker i-1/0: RuntimeError: Credentials"):
+        WorkerRegistry(dynamodb, "registry", "serve", "i-1").beat([0], 1.0, "ready", None)

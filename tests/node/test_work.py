@@ -6,9 +6,10 @@ import json
 import os
 import pwd
 import re
+import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,11 @@ from userdata.agent.config.model import Queue, Service
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import notice, queue
+from userdata.agent.work.beside import Aside
 from userdata.agent.work.heart import Heart
 from userdata.agent.work.notice import Notice
+from userdata.agent.work.process import STOP_SECONDS
+from userdata.agent.work.pulses import Pulses
 from userdata.agent.work.workers import Slot, Workers, container_command, gpu_count, slots
 
 STUBBORN = "trap 'echo drained; exit 0' TERM; echo up; while :; do sleep 0.05; done"
@@ -35,6 +39,8 @@ class Bench:
         self.tmp, self.clock, self.server, self.registry = tmp, clock, server, BeatList()
         self.processes: list[subprocess.Popen[bytes]] = []
         self.secrets: Callable[[], Mapping[str, str]] = dict
+        self.aside: Aside = lambda work: work()
+        self.host: SystemHost = SystemHost()
         self.heart = Heart(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
 
     def workers(self, command: str, count: int = 2, **service: Any) -> Workers:
@@ -51,11 +57,13 @@ class Bench:
             spec,
             places,
             self.heart,
-            SystemHost(),
+            self.host,
             self.clock,
             self.tmp,
             spawn=spawn,
             secrets=lambda: self.secrets(),
+            pulses=Pulses("v1", dict.fromkeys(range(count), 0), None, self.clock, self.tmp),
+            aside=lambda work: self.aside(work),
         )
 
     def wait_up(self) -> None:
@@ -193,6 +201,137 @@ def test_a_registry_that_is_away_is_asked_once_a_period(bench: Bench) -> None:
     assert bench.registry.asked == 2
 
 
+def test_a_wish_starts_one_worker_anew_and_once(bench: Bench) -> None:
+    workers = bench.workers(STUBBORN)
+    workers.tick()
+    bench.wait_up()
+    bench.registry.wished = {1}
+    bench.clock.advance(10)
+    workers.tick()
+    assert bench.registry.left == [1]  # while it drains nobody counts on it
+    until(lambda: not workers.tick() or len(bench.processes) == 3)
+    assert bench.processes[0].poll() is None
+    assert bench.processes[1].stdout
+    assert bench.processes[1].stdout.read() == b"drained\n"
+    for _ in range(4):
+        bench.clock.advance(10)
+        workers.tick()
+    assert len(bench.processes) == 3
+    assert [pulse.starts for pulse in bench.registry.pulses[-1].values()] == [1, 2]
+    assert bench.registry.first[1:4] == [frozenset(), frozenset({1}), frozenset()]
+
+
+def test_a_wish_that_cannot_be_taken_off_the_registry_is_carried_out_once(bench: Bench) -> None:
+    workers = bench.workers(STUBBORN, count=1)
+    workers.tick()
+    bench.wait_up()
+    bench.registry.wished = {0}
+    bench.clock.advance(10)
+    bench.registry.leave = lambda slot: None  # type: ignore[method-assign]
+    workers.tick()
+    until(lambda: not workers.tick() or len(bench.processes) == 2)
+    for _ in range(4):
+        bench.clock.advance(10)
+        workers.tick()
+    assert len(bench.processes) == 2
+
+
+def test_a_worker_that_ignores_a_wish_is_killed_when_its_time_is_up(bench: Bench) -> None:
+    workers = bench.workers("trap '' TERM; echo up; while :; do sleep 0.05; done", count=1)
+    workers.tick()
+    bench.wait_up()
+    bench.registry.wished = {0}
+    bench.clock.advance(10)
+    workers.tick()
+    bench.clock.advance(STOP_SECONDS - 1)
+    workers.tick()
+    assert bench.processes[0].poll() is None
+    bench.clock.advance(1)
+    until(lambda: not workers.tick() or len(bench.processes) == 2)
+
+
+def test_while_there_is_a_notice_nobody_wishes_anything(bench: Bench) -> None:
+    workers = bench.workers(STUBBORN, count=1)
+    workers.tick()
+    bench.wait_up()
+    now = bench.clock.wall()
+    notice.write(bench.tmp, Notice("spot", "terminate", "t", now + 120, now + 100, now))
+    bench.registry.wished = {0}
+    bench.clock.advance(10)
+    workers.tick()
+    bench.clock.advance(10)
+    workers.tick()
+    assert bench.registry.left == []
+    assert [len(beat[0]) for beat in bench.registry.beats] == [1, 1, 1]
+
+
+def test_told_to_stop_without_a_notice_the_workers_are_draining(bench: Bench) -> None:
+    workers = bench.workers(STUBBORN, count=1)
+    workers.tick()
+    bench.wait_up()
+    bench.processes[0].send_signal(signal.SIGSTOP)  # it has something to finish
+    workers.stop()
+    workers.tick()
+    assert bench.registry.beats[-1][2:] == ("draining", None)
+    bench.processes[0].send_signal(signal.SIGCONT)
+    until(lambda: not workers.tick())
+
+
+def test_a_secret_that_takes_long_keeps_nobody_from_being_looked_after(bench: Bench) -> None:
+    workers = bench.workers(STUBBORN, count=1)
+    workers.tick()
+    bench.wait_up()
+    asked: list[Callable[[], None]] = []
+    bench.aside = asked.append  # and no answer comes
+    bench.processes[0].kill()
+    until(lambda: bool(workers.tick() and bench.registry.left))
+    for _ in range(6):
+        bench.clock.advance(5)
+        assert workers.tick()
+    assert len(bench.processes) == len(asked) == 1
+    workers.stop()
+    assert not workers.tick()
+
+
+def test_a_worker_that_ran_for_long_is_started_again_soon(bench: Bench) -> None:
+    workers = bench.workers("exec sleep 600", count=1)
+
+    def life(seconds: float) -> float:
+        """Return after how many seconds the worker that is killed after so many is started again."""
+        workers.tick()
+        count = len(bench.processes)
+        bench.clock.advance(seconds)
+        bench.processes[-1].kill()
+        bench.processes[-1].wait()
+        died = bench.clock.monotonic()
+        while len(bench.processes) == count:
+            workers.tick()
+            bench.clock.advance(0.5)
+        return bench.clock.monotonic() - died
+
+    assert [life(1), life(1), life(299), life(300), life(1)] == [2.5, 4.5, 8.5, 2.5, 4.5]
+
+
+def test_a_registry_that_is_away_is_spoken_of_once_and_when_it_is_back(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    workers = bench.workers("exec sleep 600", count=2)
+    workers.tick()
+    bench.registry.down = True
+    for _ in range(6):
+        bench.clock.advance(10)
+        workers.tick()
+    bench.processes[0].kill()
+    bench.processes[0].wait()
+    workers.tick()
+    bench.registry.down = False
+    bench.clock.advance(10)
+    workers.tick()
+    said = [r.message for r in caplog.records if "heart" in r.message or "remove" in r.message]
+    assert said == ["heartbeats fail; the work goes on", "heartbeats are back"]
+
+
 def test_slots_share_gpus() -> None:
     assert [s.gpu for s in slots(Service(command=("w",), slots_per_gpu=2), 2)] == [0, 0, 1, 1]
 
@@ -242,6 +381,18 @@ def test_a_container_gets_one_gpu_no_rights_and_the_notice(tmp_path: Path) -> No
     assert argv[argv.index("--cap-drop") + 1] == "ALL"
 
 
+class Docker(SystemHost):
+    """Docker with one container left over, until that is removed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[list[str]] = []
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Any = None) -> str:
+        self.ran.append(list(argv))
+        return "" if any("rm" in call for call in self.ran) else "0123456789ab"
+
+
 QUEUE = Queue(secret="queues/ocr", name="ocr", most=10)
 URL = "amqps://gpu-spot:pa55@b-1.example.com:5671"
 
@@ -265,6 +416,7 @@ def test_a_worker_is_told_where_its_queue_is_and_nobody_else(
 
 def test_a_container_finds_its_queue_in_a_file_that_only_root_may_read(bench: Bench) -> None:
     bench.secrets = lambda: queue.environment(QUEUE, URL)
+    bench.host = docker = Docker()
     workers = bench.workers("", count=1, image="r@sha256:" + "0" * 64)
     started: list[tuple[list[str], Mapping[str, str]]] = []
 
@@ -281,6 +433,8 @@ def test_a_container_finds_its_queue_in_a_file_that_only_root_may_read(bench: Be
     assert file.stat().st_mode & 0o777 == 0o600
     assert "pa55" not in " ".join(argv)
     assert "SPOT_WORK_URL" not in more
+    # One whose client was killed holds name and GPU.
+    assert ["docker", "rm", "--force", "--volumes", "gpu-spot-0"] in docker.ran
 
 
 def test_each_start_takes_the_secret_as_it_is_then(bench: Bench) -> None:

@@ -50,7 +50,18 @@ _MORE: dict[str, Any] = {
             },
             "datasets": [{"snapshot": "snap-0123456789abcdef0", "path": "/data/coco"}],
         },
-        {"name": "batch", "capacity": {"kind": "spot-fleet", **_NEEDS}},
+        {
+            "name": "batch",
+            "capacity": {"kind": "spot-fleet", **_NEEDS},
+            "command": ["serve"],
+            "queue": {"kind": "rabbitmq", "existing": {"secret": "queues/batch"}},
+            "onPremises": {
+                "trustAnchor": "arn:aws:rolesanywhere:us-west-2:123456789012:trust-anchor/"
+                "00000000-0000-0000-0000-000000000000",
+                "organizationalUnit": "gpu-hosts",
+                "principals": ["arn:aws:iam::123456789012:role/ops"],
+            },
+        },
     ],
 }
 

@@ -146,7 +146,8 @@ def test_every_statement_means_what_it_says(stack: str) -> None:
 
 @pytest.mark.parametrize("stack", NAMES)
 def test_a_role_is_granted_all_that_an_action_needs(stack: str) -> None:
-    roles = [(name, one) for name, one in documents(stack) if name.startswith("aws:iam/rolePolicy:")]
+    of_roles = ("aws:iam/rolePolicy:", "aws:iam/policy:")
+    roles = [(name, one) for name, one in documents(stack) if name.startswith(of_roles)]
     assert roles
     assert [f"{name}: {fault}" for name, document in roles for fault in lacking(document)] == []
 

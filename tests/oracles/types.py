@@ -251,6 +251,13 @@ TYPES: Final[dict[str, As | Part]] = {
         "AWS::IAM::OIDCProvider",
         rename={"clientIdLists": "ClientIdList", "thumbprintLists": "ThumbprintList"},
     ),
+    "aws:iam/policy:Policy": As(
+        "AWS::IAM::ManagedPolicy",
+        "ManagedPolicyName",
+        rename={"policy": "PolicyDocument"},
+        parsed=("policy",),
+        tags="",
+    ),
     "aws:iam/role:Role": As(
         "AWS::IAM::Role",
         "RoleName",

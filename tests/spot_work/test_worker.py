@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import json
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -164,8 +166,36 @@ def test_it_says_to_the_agent_that_it_is_ready_and_what_it_has_done(tmp_path: Pa
     seen: list[bool] = []
     Bench(request("a"), request("b")).run(lambda given: seen.append(ready.exists()), agent=agent)
     assert ready.exists()
-    assert tell.read_text() == '{"done": 1}'
+    assert json.loads(tell.read_text()) == {"done": 1, "failed": 0}
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+def test_what_ended_is_counted_and_what_was_handed_back_is_not() -> None:
+    def read(given: str) -> object:
+        if given == "back":
+            raise HandBack
+        return {1} if given == "set" else 1 / 0 if given == "bad" else given
+
+    names = ("fine", "back", "bad", "set")
+    bench = Bench(*map(request, names), request("bad too", "bad", asks=False))
+    worker = bench.run(read)
+    assert (worker.done, worker.failed) == (4, 3)
+
+
+class SlowSum(int):
+    """A count that takes long to add to: whoever reads it meanwhile would lose an addition."""
+
+    def __add__(self, other: int) -> SlowSum:
+        time.sleep(0.005)
+        return SlowSum(int(self) + other)
+
+
+def test_threads_beside_the_batches_lose_no_count() -> None:
+    bench = Bench(*(request(f"{number}", age=60) for number in range(24)))
+    worker = Worker(bench, str.upper, overflow=Overflow(str.upper, after=30, threads=8))  # type: ignore[arg-type]
+    bench.worker, worker.done = worker, SlowSum()
+    worker.run()
+    assert worker.done == 24
 
 
 def test_a_coroutine_is_refused() -> None:

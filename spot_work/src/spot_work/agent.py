@@ -15,7 +15,7 @@ _EVERY: Final = 10.0
 
 
 class Agent:
-    """Hears that the worker is ready, and how much it has done.
+    """Hears that the worker is ready, and how many requests it has ended.
 
     Args:
         ready: the file by which it says so; None: nobody asks.
@@ -38,13 +38,13 @@ class Agent:
         if self._ready is not None:
             self._ready.touch()
 
-    def tell(self, done: int) -> None:
-        """Tell it how many requests have been done since the start, now and then."""
+    def tell(self, done: int, failed: int) -> None:
+        """Tell it, now and then, how many requests have ended since the start, so many with an error."""
         now = time.monotonic()
         if self._tell is None or now < self._at + _EVERY:
             return
         self._at = now
         beside = self._tell.with_name(f".{self._tell.name}")
         with contextlib.suppress(OSError):  # a full disk stops no work
-            beside.write_text(json.dumps({"done": done}))
+            beside.write_text(json.dumps({"done": done, "failed": failed}))
             beside.replace(self._tell)

@@ -69,8 +69,12 @@ class Worker:
         self._agent = agent or Agent()
         self._beside = ThreadPoolExecutor(overflow.threads, "spot-work-overflow") if overflow else None
         self._is_draining = threading.Event()
+        # The overflow's threads count beside the batches.
+        self._counting = threading.Lock()
         self.done = 0
-        """Requests that were run, well or not."""
+        """Requests that have ended here, well or not; what was handed back has not."""
+        self.failed = 0
+        """How many of them with an error."""
 
     def drain(self) -> None:
         """Take nothing more; `run` returns when what has begun is finished. Safe in a signal handler."""
@@ -93,7 +97,7 @@ class Worker:
                 self._source.hand_back(found)
                 break
             self._work(found)
-            self._agent.tell(self.done)
+            self._agent.tell(self.done, self.failed)
         self._source.stop()
         if self._beside is not None:
             self._beside.shutdown()
@@ -133,12 +137,15 @@ class Worker:
 
     def _answer(self, batch: Sequence[Taken], results: Sequence[Any]) -> None:
         answers = []
+        ended = errors = 0
         for taken, result in zip(batch, results, strict=True):
             if isinstance(result, HandBack):
                 self._source.hand_back([taken])
                 continue
+            ended += 1
             failed = f"{type(result).__name__}: {result}" if isinstance(result, Exception) else ""
             if failed:
+                errors += 1
                 log.error("request %s failed: %s", taken.request.id, failed)
             if failed and not taken.request.reply_to:
                 self._source.bury(taken)
@@ -146,8 +153,11 @@ class Worker:
             try:
                 answers.append(Said(taken, *message.reply(taken.request, result, failed)))
             except TypeError as error:
+                errors += 1
                 answers.append(Said(taken, *message.reply(taken.request, None, f"TypeError: {error}")))
-        self.done += len(batch)
+        with self._counting:
+            self.done += ended
+            self.failed += errors
         self._source.say(answers)
 
 

@@ -57,6 +57,7 @@ class Clients(Protocol):
 def _client(service: str, region: str, attempts: int = 5) -> Any:
     import botocore.session
     from botocore.config import Config
+    from botocore.exceptions import BotoCoreError, ClientError
 
     # Short timeouts: a call that hangs must not eat the two minutes of a notice.
     config = Config(
@@ -64,7 +65,10 @@ def _client(service: str, region: str, attempts: int = 5) -> Any:
     )
     # botocore by itself: boto3's resources and transfer manager are 3 MB that only `s3` needs.
     session: Any = botocore.session.get_session()
-    return session.create_client(service, region_name=region, config=config)
+    try:
+        return session.create_client(service, region_name=region, config=config)
+    except (BotoCoreError, ClientError) as error:  # credentials are looked for here
+        raise as_agent_error(f"client of {service}", error) from None
 
 
 def autoscaling(region: str) -> AutoScalingClient:

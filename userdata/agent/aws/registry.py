@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from lambdas.core import registry_item
+from lambdas.core.pulse import Pulse
 from lambdas.core.registry_item import Progress, WorkerState
 from userdata.agent.aws.clients import as_agent_error
 
@@ -29,26 +30,50 @@ class WorkerRegistry:
         state: WorkerState,
         deadline: float | None,
         progress: Progress | None = None,
-    ) -> None:
+        pulses: Mapping[int, Pulse] | None = None,
+        first: Collection[int] = (),
+    ) -> frozenset[int]:
         """Record that the workers in ``slots`` live at ``now`` (epoch seconds), in whole seconds.
+
+        ``pulses`` are what they tell, by slot; those in ``first`` have started since their last beat. Returns
+        the slots whose workers somebody wishes to be started anew.
 
         Raises:
             AgentError: DynamoDB refused or cannot be reached; the next beat says everything again.
         """
         until = None if deadline is None else int(deadline)
-        update = registry_item.heartbeat(self._instance, int(now), state, until, progress)
+        wished = set()
         for slot in slots:
-            self._call("update_item", slot, **update)
+            update = registry_item.heartbeat(
+                self._instance,
+                int(now),
+                state,
+                until,
+                progress,
+                (pulses or {}).get(slot),
+                is_first=slot in first,
+            )
+            # The row as it is now: a wish costs no request of its own.
+            answer = self._call("update_item", slot, ReturnValues="ALL_NEW", **update)
+            if registry_item.wished(answer.get("Attributes", {})):
+                wished.add(slot)
+        return frozenset(wished)
 
     def leave(self, slot: int) -> None:
         """Remove a worker that has ended, so that nobody waits for its heartbeats to grow old."""
         self._call("delete_item", slot)
 
-    def _call(self, operation: Literal["update_item", "delete_item"], slot: int, **arguments: object) -> None:
+    def _call(
+        self, operation: Literal["update_item", "delete_item"], slot: int, **arguments: object
+    ) -> dict[str, Any]:
         from botocore.exceptions import BotoCoreError, ClientError
 
         key = registry_item.key(self._group, self._instance, slot)
         try:
-            getattr(self._client, operation)(TableName=self._table, Key=key, **arguments)
-        except (BotoCoreError, ClientError) as error:
+            answer: dict[str, Any] = getattr(self._client, operation)(
+                TableName=self._table, Key=key, **arguments
+            )
+        # RuntimeError: credentials that were renewed and had expired all the same (botocore.credentials).
+        except (BotoCoreError, ClientError, RuntimeError) as error:
             raise as_agent_error(f"registry {self._table}, worker {self._instance}/{slot}", error) from None
+        return answer

@@ -17,6 +17,6 @@ def read(client: Any, name: str) -> str:
 
     try:
         text = client.get_secret_value(SecretId=name).get("SecretString", "")
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, RuntimeError) as error:  # of credentials, as in the registry
         raise clients.as_agent_error(f"secret {name}", error) from None
     return str(text)

@@ -192,6 +192,8 @@ class Config:
     prepared: Prepared | None = None
     service: Service | None = None
     metrics: Metrics = field(default_factory=Metrics)
+    on_premises: bool = False
+    """Whether this machine is no instance of AWS's, but a host of one's own that runs the same workers."""
     nvidia: bool = True
     """Whether the accelerators are NVIDIA's: NVML knows no others."""
 
@@ -203,6 +205,8 @@ class Config:
             raise ValueError("volume: allowed with training only (its lease stands in the job's table item)")
         if self.training and not self.volume and not self.efs:
             raise ValueError("training: allowed with a volume, or with efs, where its checkpoints lie")
+        if self.on_premises and (self.training or self.hooks or self.efs or self.datasets):
+            raise ValueError("onPremises: allowed with service only, without hooks, efs and datasets")
         if self.prepared and not self.volume:
             raise ValueError("prepared: allowed with a volume only, which is made from its snapshot")
         copied = (f"{DATA_DIR}/datasets",) if self.volume and (self.volume.dataset or self.prepared) else ()

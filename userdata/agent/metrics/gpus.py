@@ -37,6 +37,10 @@ class Gpu:
     processes: tuple[GpuProcess, ...]
     ecc_uncorrected: int | None
     """Uncorrected errors since the driver was loaded; None when not known in this look."""
+    index: int = 0
+    """Its number in PCI order, by which processes and containers are given it."""
+    busy: float | None = None
+    """Share of the time in percent in which any kernel ran, lately; None where the driver does not say."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Look:
 
 @dataclass
 class _Device:
+    index: int
     handle: Any
     uuid: str
     seen: int = 0
@@ -88,7 +93,7 @@ class Gpus:
             for index in range(nvml.nvmlDeviceGetCount()):
                 try:
                     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-                    self._devices.append(_Device(handle, _text(nvml.nvmlDeviceGetUUID(handle))))
+                    self._devices.append(_Device(index, handle, _text(nvml.nvmlDeviceGetUUID(handle))))
                 except nvml.NVMLError as error:
                     log.error("GPU does not answer", index=index, error=str(error))
                     self.expected = max(self.expected, index + 1)
@@ -119,7 +124,9 @@ class Gpus:
                 used = entry.usedGpuMemory
                 mib = None if used is None else used / 2**20
                 processes[entry.pid] = GpuProcess(entry.pid, mib, utilization.get(entry.pid, 0.0))
-            gpu = Gpu(device.uuid, tuple(processes.values()), self._ecc(device))
+            gpu = Gpu(
+                device.uuid, tuple(processes.values()), self._ecc(device), device.index, self._busy(device)
+            )
         except nvml.NVMLError_GpuIsLost as error:
             device.lost = True  # not asked again: calls to a lost GPU can take seconds
             log.error("GPU lost", uuid=device.uuid, error=str(error))
@@ -127,7 +134,7 @@ class Gpus:
         except nvml.NVMLError as error:
             device.failures += 1
             log.warning("GPU does not answer", uuid=device.uuid, error=str(error), failures=device.failures)
-            return None if device.failures >= LOST_AFTER else Gpu(device.uuid, (), None)
+            return None if device.failures >= LOST_AFTER else Gpu(device.uuid, (), None, device.index)
         device.failures = 0
         return gpu
 
@@ -144,6 +151,14 @@ class Gpus:
                 values.setdefault(sample.pid, []).append(sample.smUtil)
         device.seen = max([device.seen, *(s.timeStamp for s in samples)])
         return {pid: sum(v) / len(v) for pid, v in values.items()}
+
+    def _busy(self, device: _Device) -> float | None:
+        """Return NVML's own figure, over its last sample period (a sixth of a second to one second)."""
+        nvml = self.nvml
+        try:
+            return float(nvml.nvmlDeviceGetUtilizationRates(device.handle).gpu)
+        except nvml.NVMLError_NotSupported:  # with MIG on, for one
+            return None
 
     def _ecc(self, device: _Device) -> int:
         nvml = self.nvml

@@ -36,11 +36,12 @@ def examine(
 ) -> Iterator[Finding]:
     """Yield a finding for each check; a check that breaks is a failure, the others go on."""
     checks: list[tuple[str, Callable[[], Finding]]] = [
-        ("metadata", lambda: _metadata(metadata)),
         ("clock", lambda: _clock(host)),
         ("units", lambda: _units(config, host)),
-        ("cloudwatch agent", lambda: _cloudwatch(config)),
     ]
+    if not config.on_premises:
+        checks.insert(0, ("metadata", lambda: _metadata(metadata)))
+        checks.append(("cloudwatch agent", lambda: _cloudwatch(config)))
     if gpus is not None:
         checks.append(("gpus", partial(_gpus, gpus)))
         if image := (config.service or config.training).image:  # type: ignore[union-attr]  # one is there
@@ -90,7 +91,8 @@ def _gpus(gpus: Gpus) -> Finding:
 
 
 def _units(config: Config, host: Host) -> Finding:
-    wanted = (UNIT_WATCH, UNIT_METRICS, config.work_unit)
+    beside = () if config.on_premises else (UNIT_WATCH, UNIT_METRICS)
+    wanted = (*beside, config.work_unit)
     down = [unit for unit in wanted if host.main_pid(unit) is None]
     if down:
         return Finding(

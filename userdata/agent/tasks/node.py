@@ -12,9 +12,11 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lambdas.core import names
 from userdata.agent.aws import clients, hooks
 from userdata.agent.aws.clients import Clients
 from userdata.agent.aws.imds import InstanceFacts, Metadata, is_warmed
+from userdata.agent.aws.own_host import OwnHost
 from userdata.agent.config.model import Config, EfsMount
 from userdata.agent.config.names import DATA_DIR
 from userdata.agent.machine import log
@@ -61,7 +63,9 @@ class Node:
         self.root = _ROOT
         self.clock: Clock = SystemClock()
         self.host: Host = SystemHost()
-        self.metadata = Metadata(self.clock, metadata_url)
+        self.metadata = (
+            OwnHost(self.clock, config.region) if config.on_premises else Metadata(self.clock, metadata_url)
+        )
         self.clients: Clients = clients
         self.on_sigterm: Callable[[Callable[[], None]], None] = _on_sigterm
         self.spawn: Spawn | None = None  # None: the trainer's own, as the job's user
@@ -94,7 +98,7 @@ class Node:
     def instance(self) -> str:
         """Return the instance's id, from cloud-init's file if there is one, else from the metadata."""
         try:
-            found = _INSTANCE_ID.read_text().strip()
+            found = "" if self.config.on_premises else _INSTANCE_ID.read_text().strip()
         except OSError:
             found = ""
         return found if found.startswith("i-") else self.identity.instance
@@ -215,10 +219,11 @@ class Node:
         """Return the heartbeat of this instance's workers."""
         from userdata.agent.aws.registry import WorkerRegistry
 
+        group = self.config.group
         registry = WorkerRegistry(
             self.clients.dynamodb(self.config.region),
             self.config.registry_table,
-            self.config.group,
+            names.on_premises_partition(group) if self.config.on_premises else group,
             self.identity.instance,
         )
         return Heart(registry, self.metadata, self.clock, self.directory, self.config.heartbeat_seconds)

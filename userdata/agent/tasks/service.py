@@ -44,6 +44,8 @@ def prepare(node: Node) -> int:
 def work(node: Node) -> int:
     """Run the workers."""
     from userdata.agent.machine import accounts
+    from userdata.agent.work.beside import Beside
+    from userdata.agent.work.pulses import Pulses, version
     from userdata.agent.work.workers import Workers, slots
 
     service = node.config.service
@@ -57,6 +59,13 @@ def work(node: Node) -> int:
     node.gate()
     places = slots(service, _expect_gpus(service))
     paths = [dataset.path for dataset in node.config.datasets]
+    pulses = Pulses(
+        version(service),
+        {slot.number: slot.gpu for slot in places},
+        Beside(node.gpus.look, node.aside) if node.gpus else None,
+        node.clock,
+        node.directory,
+    )
     workers = Workers(
         service,
         places,
@@ -66,6 +75,8 @@ def work(node: Node) -> int:
         node.directory,
         paths,
         secrets=partial(_queue, node, service),
+        pulses=pulses,
+        aside=node.aside,
     )
     node.on_sigterm(workers.stop)
     workers.run()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from lambdas.core.pulse import Pulse
 from lambdas.core.registry_item import Progress, WorkerState
 from userdata.agent.aws.imds import Metadata, is_warmed
 from userdata.agent.aws.registry import WorkerRegistry
@@ -31,7 +32,9 @@ class Heart:
         self._due = 0.0
         self._said: tuple[WorkerState, float | None] | None = None
         self._tried: tuple[WorkerState, float | None] | None = None
-        self._failing = False
+        self._failing_since: float | None = None
+        self._starts: dict[int, int] = {}
+        """How often the worker of a slot had started when its beat was last heard."""
 
     def quiet(self) -> bool:
         """Tell whether the instance must keep quiet; not knowing counts as yes, before the first beat."""
@@ -46,41 +49,55 @@ class Heart:
         slots: Collection[int],
         *,
         waiting: bool = False,
+        draining: bool = False,
         progress: Callable[[], Progress | None] = lambda: None,
-    ) -> None:
+        pulse: Callable[[int], Pulse] | None = None,
+    ) -> frozenset[int]:
         """Beat for ``slots`` if the period has passed, or at once if a notice or its drain_at has come.
 
-        ``waiting``: the work has not begun, so there is nothing to drain. ``progress`` is asked at each beat.
+        ``waiting``: the work has not begun, so there is nothing to drain. ``draining``: it was told to end.
+        ``progress`` and ``pulse``, of each slot, are asked at each beat. Returns the slots whose workers
+        somebody wishes to be started anew.
         """
-        state, deadline = self._state(waiting)
+        state, deadline = self._state(waiting=waiting, draining=draining)
         if self._clock.monotonic() < self._due and (state, deadline) == self._tried:
-            return
+            return frozenset()
         self._tried = state, deadline
         self._due = self._clock.monotonic() + self._every
         if not slots or self.quiet():
-            return
+            return frozenset()
+        told = {slot: pulse(slot) for slot in slots} if pulse else {}
+        first = [slot for slot, one in told.items() if self._starts.get(slot) != one.starts]
         try:
-            self._registry.beat(slots, self._clock.wall(), state, deadline, progress())
+            wished = self._registry.beat(
+                slots, self._clock.wall(), state, deadline, progress(), told, frozenset(first)
+            )
         except AgentError as error:
-            if not self._failing:
-                log.error("heartbeat failed", error=str(error))
-            self._failing = True
-            return
-        if self._failing:
-            log.info("heartbeats are back")
-        self._failing = False
+            if self._failing_since is None:
+                self._failing_since = self._clock.monotonic()
+                log.error("heartbeats fail; the work goes on", error=str(error))
+            return frozenset()
+        if self._failing_since is not None:
+            seconds = round(self._clock.monotonic() - self._failing_since)
+            self._failing_since = None
+            log.info("heartbeats are back", seconds=seconds)
         self._said = state, deadline
+        self._starts |= {slot: one.starts for slot, one in told.items()}
+        return wished
 
     def leave(self, slot: int) -> None:
         """Say that the worker in ``slot`` has ended."""
         try:
             self._registry.leave(slot)
         except AgentError as error:
+            if self._failing_since is not None:
+                return  # it has been said
             log.warning("worker not removed; its heartbeat will grow old", slot=slot, error=str(error))
 
-    def _state(self, waiting: bool) -> tuple[WorkerState, float | None]:
+    def _state(self, *, waiting: bool, draining: bool) -> tuple[WorkerState, float | None]:
         found = notice.read(self._directory)
         deadline = found.deadline if found else None
         if waiting:
             return "waiting", deadline
-        return ("draining" if found and self._clock.wall() >= found.drain_at else "ready"), deadline
+        draining = draining or (found is not None and self._clock.wall() >= found.drain_at)
+        return ("draining" if draining else "ready"), deadline

@@ -1,8 +1,9 @@
 """What the work tells about itself: ``$GPU_SPOT_TELL``, a small JSON file that it replaces when it likes.
 
 ``{"queueDepth": 17}``: how many tasks wait. ``{"step": 300, "steps": 9000}``: how many steps of a training
-job are done, of how many. Other keys are left alone. The work is not trusted: whatever it
-puts there, the reader neither waits nor fails, and reads no more than a few kilobytes.
+job are done, of how many. ``{"done": 700, "failed": 2}``: how many requests a worker has ended since its
+start, how many of them with an error. Other keys are left alone. The work is not trusted: whatever it puts
+there, the reader neither waits nor fails, and reads no more than a few kilobytes.
 """
 
 from __future__ import annotations
@@ -83,6 +84,27 @@ def steps(path: Path) -> tuple[int, int, float] | None:
             f"step is {str(step)[:40]} and steps {str(of)[:40]}, allowed: whole numbers, 0 ≤ step ≤ steps"
         )
     return step, of, at
+
+
+def requests(path: Path) -> tuple[int, int, float] | None:
+    """Return how many requests have ended, how many failed, when it was told; None where a file tells none.
+
+    Raises:
+        ValueError, OSError: nonsense, or a file that cannot be read.
+    """
+    try:
+        told, at = _told(path)
+    except FileNotFoundError:
+        return None
+    if (done := told.get("done")) is None:
+        return None
+    failed = told.get("failed", 0)
+    if type(done) is not int or type(failed) is not int or not 0 <= failed <= done <= MOST_STEPS:
+        raise ValueError(
+            f"done is {str(done)[:40]} and failed {str(failed)[:40]}, "
+            "allowed: whole numbers, 0 ≤ failed ≤ done"
+        )
+    return done, failed, max(at, 0.0)
 
 
 def _queue_depth(path: Path, wall: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,10 @@ from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 from userdata.agent.work import containers, notice, process, tell
+from userdata.agent.work.beside import Aside, Beside
 from userdata.agent.work.heart import Heart
 from userdata.agent.work.process import JobProcess
+from userdata.agent.work.pulses import Pulses
 
 _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 _FIRST_BACKOFF: Final = 2.0
@@ -62,6 +64,11 @@ def ready_file(slot: Slot, directory: Path) -> Path:
     return tell.place(directory, slot.number) / "ready"
 
 
+def container(slot: Slot) -> str:
+    """Return the name of a worker's container."""
+    return f"gpu-spot-{slot.number}"
+
+
 def process_command(service: Service, slot: Slot, directory: Path) -> list[str]:
     """Return the argv of a worker that is a plain process and sees its GPU only."""
     pairs = {
@@ -82,7 +89,7 @@ def container_command(
     are paths that it may read.
     """
     place = directory / WORKERS_DIR
-    argv = ["docker", "run", "--rm", "--name", f"gpu-spot-{slot.number}", "--network", "host"]
+    argv = ["docker", "run", "--rm", "--name", container(slot), "--network", "host"]
     argv += [*containers.gpu(slot.gpu), *containers.CONFINED]
     argv += ["--cidfile", str(place / f"{slot.number}.cid"), "--volume", f"{directory}:{directory}:ro"]
     ready = ready_file(slot, directory).parent
@@ -103,6 +110,9 @@ class _Worker:
     process: JobProcess | None = None
     failures: int = 0
     start_at: float = 0.0
+    started: float = 0.0
+    is_leaving: bool = False
+    """It was told to end because somebody wishes that it be started anew."""
 
 
 SpawnWorker = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
@@ -110,7 +120,9 @@ SpawnWorker = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
 
 
 def _start(user: str, argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    return process.spawn(argv, user, {**os.environ, **more})
+    # Credentials in our environment, as on a host of one's own, are ours.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    return process.spawn(argv, user, {**inherited, **more})
 
 
 class Workers:
@@ -127,12 +139,15 @@ class Workers:
         datasets: Sequence[str] = (),
         spawn: SpawnWorker | None = None,
         secrets: Callable[[], Mapping[str, str]] = dict,
+        pulses: Pulses | None = None,
+        aside: Aside = lambda work: work(),
     ) -> None:
         """Lay the slots out; nothing runs yet.
 
         ``secrets`` returns variables that no command line may show. It is asked before each start, so that a
-        worker that ends because they have changed gets the new ones. Where that fails (``AgentError``) the
-        last ones serve, and without any the start is put off.
+        worker that ends because they have changed gets the new ones: by ``aside``, because it may take a
+        minute, in which workers are looked after all the same. Where it fails (``AgentError``) the last ones
+        serve, and without any the start is put off. ``pulses`` say what goes with the heartbeats.
         """
         self._service = service
         self._heart = heart
@@ -141,7 +156,8 @@ class Workers:
         self._directory = directory
         self._datasets = datasets
         self._spawn = spawn or partial(_start, "" if service.image else service.user)
-        self._secrets = secrets
+        self._secrets = Beside(secrets, aside)
+        self._pulses = pulses
         self._told: Mapping[str, str] | None = None
         self._workers = [_Worker(slot) for slot in places]
         self._stopping = False
@@ -168,15 +184,35 @@ class Workers:
         due = [w for w in self._workers if w.process is None and self._clock.monotonic() >= w.start_at]
         if due and not self._stopping and not self._heart.quiet():
             self._start_all(due)
+        if self._pulses:
+            self._pulses.look()
         alive = [w for w in self._workers if w.process]
-        self._heart.beat([w.slot.number for w in alive if self._is_ready(w.slot)])
+        ready = [w.slot.number for w in alive if not w.is_leaving and self._is_ready(w.slot)]
+        pulse = self._pulses.of if self._pulses else None
+        wished = self._heart.beat(ready, draining=self._stopping, pulse=pulse)
+        if wished and notice.read(self._directory) is None:
+            self._restart([w for w in alive if w.slot.number in wished])
         return not self._stopping or bool(alive)
+
+    def _restart(self, workers: Iterable[_Worker]) -> None:
+        """Have workers finish what they have and start again; they are out of the registry until then."""
+        for worker in workers:
+            if worker.process is None or worker.process.told:
+                continue
+            log.warning("worker is started anew, as somebody wishes", slot=worker.slot.number)
+            worker.is_leaving = True
+            self._heart.leave(worker.slot.number)
+            worker.process.stop(process.STOP_SECONDS)
 
     def _start_all(self, due: Sequence[_Worker]) -> None:
         try:
-            self._told = self._secrets()
+            told = self._secrets.poll()
         except AgentError as error:
             log.error("secrets not read", reason=str(error), have_earlier=self._told is not None)
+        else:
+            if told is None:
+                return  # still being asked
+            self._told = told
         for worker in due:
             if self._told is None:
                 self._put_off(worker)
@@ -196,6 +232,13 @@ class Workers:
         tell.make_place(self._directory, slot.number)
         ready_file(slot, self._directory).unlink(missing_ok=True)
         if self._service.image:
+            try:
+                # One whose client was killed goes on, and holds name and GPU.
+                containers.remove(self._host, container(slot))
+            except AgentError as error:
+                log.error("worker not started", slot=slot.number, reason=str(error))
+                self._put_off(worker)
+                return
             told = _lines({**environment(slot, self._directory), **self._service.environment, **secrets})
             files.write_atomic(place / f"{slot.number}.env", "\n".join(told) + "\n", 0o600)
             argv = container_command(self._service, slot, self._directory, self._datasets)
@@ -205,6 +248,9 @@ class Workers:
         # Of a container they stand in its file, and docker needs none.
         inherited = {} if self._service.image else secrets
         worker.process = JobProcess(self._spawn(argv, inherited), self._host, self._clock)
+        worker.started, worker.is_leaving = self._clock.monotonic(), False
+        if self._pulses:
+            self._pulses.started(slot.number)
         record = {"slot": slot.number, "gpu": slot.gpu, "pid": worker.process.pid}
         files.write_json(place / f"{slot.number}.json", record)
         log.info("worker started", **record, failures=worker.failures)
@@ -213,10 +259,13 @@ class Workers:
         if worker.process is None or (code := worker.process.poll()) is None:
             return
         worker.process = None
-        backoff = self._put_off(worker)
+        if self._clock.monotonic() - worker.started >= _LONGEST_BACKOFF:
+            worker.failures = 0
+        backoff = 0.0 if worker.is_leaving else self._put_off(worker)
         (self._directory / WORKERS_DIR / f"{worker.slot.number}.json").unlink(missing_ok=True)
-        self._heart.leave(worker.slot.number)
-        level = log.info if self._stopping else log.error
+        if not worker.is_leaving:
+            self._heart.leave(worker.slot.number)
+        level = log.info if self._stopping or worker.is_leaving else log.error
         level(
             "worker ended", slot=worker.slot.number, code=code, restart_in=None if self._stopping else backoff
         )

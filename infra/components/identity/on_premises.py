@@ -1,0 +1,55 @@
+"""Who workers of a service are that run on hosts of one's own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import schema
+from infra.iam import instance_statements, statements
+from infra.scope import Scope
+
+
+@dataclass(frozen=True)
+class OnPremisesArgs:
+    """``group`` is the service, ``settings`` says who may be one of its workers."""
+
+    scope: Scope
+    group: str
+    settings: schema.OnPremises
+    access: instance_statements.InstanceAccess
+
+
+class OnPremises(pulumi.ComponentResource):
+    """Produces: a managed policy; a role that has it, if somebody is named who may take that."""
+
+    policy_arn: pulumi.Output[str]
+    role_arn: pulumi.Output[str] | None = None
+
+    def __init__(self, name: str, args: OnPremisesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the identity."""
+        super().__init__("gpu-spot:infra:OnPremises", name, None, opts)
+        scope, child = args.scope, pulumi.ResourceOptions(parent=self)
+        tags = scope.tags(name, group=args.group)
+        self.policy_arn = aws.iam.Policy(
+            name,
+            description=f"Report workers of {args.group} from elsewhere, and read their queue",
+            policy=statements.document(
+                instance_statements.on_premises(scope, group=args.group, access=args.access)
+            ),
+            tags=tags,
+            opts=child,
+        ).arn
+        if trust := statements.assumed_by_hosts(args.settings):
+            role = aws.iam.Role(
+                name,
+                assume_role_policy=statements.document(trust),
+                permissions_boundary=scope.permissions_boundary,
+                tags=tags,
+                opts=child,
+            )
+            aws.iam.RolePolicyAttachment(name, role=role.name, policy_arn=self.policy_arn, opts=child)
+            self.role_arn = role.arn
+        self.register_outputs({"policyArn": self.policy_arn, "roleArn": self.role_arn})

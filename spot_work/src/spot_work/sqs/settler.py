@@ -7,6 +7,7 @@ import queue
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from spot_work import message
@@ -64,21 +65,21 @@ class Settler:
     def say(self, answers: Sequence[Said]) -> None:
         """Send answers, and delete their requests; without an answer only that."""
         for said in answers:
-            self._add(lambda todo, said=said: _answer(todo, said))
+            self._add(partial(_answer, said))
 
     def delete(self, held: Iterable[Held]) -> None:
         """Delete messages."""
         for one in held:
-            self._add(lambda todo, one=one: todo.delete.append(one))
+            self._add(partial(_delete, one))
 
     def hand_back(self, held: Iterable[Held]) -> None:
         """Let others see messages at once."""
         for one in held:
-            self._add(lambda todo, one=one: todo.back.append(one))
+            self._add(partial(_back, one))
 
     def bury(self, held: Held) -> None:
         """Copy a message to the dead-letter queue, and delete it."""
-        self._add(lambda todo: _bury(todo, held))
+        self._add(partial(_bury, held))
 
     def close(self, seconds: float) -> None:
         """Wait until all is carried out, so many seconds at most, and end."""
@@ -162,7 +163,15 @@ def _called(call: Callable[..., Any], url: str, some: list[dict[str, Any]]) -> t
     return {one["Id"] for one in answer.get("Successful", ())}, never, told
 
 
-def _answer(todo: _Round, said: Said) -> None:
+def _delete(held: Held, todo: _Round) -> None:
+    todo.delete.append(held)
+
+
+def _back(held: Held, todo: _Round) -> None:
+    todo.back.append(held)
+
+
+def _answer(said: Said, todo: _Round) -> None:
     held, request = said.taken.delivery, said.taken.request
     if said.answer is None or not request.reply_to:
         todo.delete.append(held)
@@ -171,7 +180,7 @@ def _answer(todo: _Round, said: Said) -> None:
         todo.answers[request.reply_to][held.id] = _that_fits(request, said.answer)
 
 
-def _bury(todo: _Round, held: Held) -> None:
+def _bury(held: Held, todo: _Round) -> None:
     todo.held[held.id] = held
     todo.dead[held.id] = wire.copy(held.received)
 

@@ -31,11 +31,14 @@ from infra.components.control.state import State
 from infra.components.identity.identity import InstanceIdentity, InstanceIdentityArgs
 from infra.components.monitoring.telemetry import Telemetry, TelemetryArgs
 from infra.components.network.network import Network
+from infra.components.queue.sqs import Sqs
 from infra.components.storage.storage import Storage
 from infra.iam.instance_statements import InstanceAccess
+from infra.iam.queue_statements import SqsArns
 from infra.schema import Builder, Capacity, Service, Training
 from infra.schema.builder import dataset_of, group_of
 from infra.schema.reservation import CapacityBlock
+from infra.schema.sqs_queue import SqsQueue
 from infra.schema.training import ON_THE_VOLUME
 from infra.scope import Scope
 from lambdas.core import names
@@ -58,7 +61,9 @@ class Surroundings:
     store: AgentStore
     log_retention_days: int
     queues: Mapping[str, pulumi.Input[str]]
-    """Names of the secrets of queues, by service."""
+    """Names of the secrets of queues of RabbitMQ, by service."""
+    sqs: Mapping[str, Sqs]
+    """The queues of SQS, by service."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ class Workload:
     secret: str = ""
     artifacts: str = ""
     queue: pulumi.Input[str] | None = None
+    sqs: SqsArns | None = None
     known: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     images: tuple[pulumi.Input[str], ...] = ()
     access_points: tuple[pulumi.Input[str], ...] = ()
@@ -109,7 +115,7 @@ def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Nee
     else:
         found.add("work")
         if entry.queue is not None:
-            found.add("queue")
+            found.add("sqs" if isinstance(entry.queue, SqsQueue) else "queue")
     if _ECR.match(entry.image or ""):
         found.add("image")
     if entry.image and entry.capacity.fallback.enabled:
@@ -123,13 +129,19 @@ def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Nee
 
 def of_service(service: Service, around: Surroundings) -> Workload:
     """Return a service as a workload."""
-    queue = around.queues.get(service.name)
+    queue, sqs = around.queues.get(service.name), around.sqs.get(service.name)
+    known: dict[str, pulumi.Input[str]] = {}
+    if queue is not None:
+        known["queue_secret"] = queue
+    if sqs is not None:
+        known |= {"queue_url": sqs.url, "queue_name": sqs.name}
     return Workload(
         entry=service,
         slots=service.slots,
         drain_seconds=service.drain_seconds,
         queue=queue,
-        known={} if queue is None else {"queue_secret": queue},
+        sqs=None if sqs is None else sqs.arns,
+        known=known,
         images=_images(service, around),
     )
 
@@ -291,6 +303,7 @@ def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> Insta
         secret=work.secret,
         artifacts=work.artifacts,
         queue=work.queue,
+        sqs=work.sqs,
         file_system=files.arn if files and work.access_points else None,
         access_points=work.access_points,
         buckets=[bucket.arn for bucket in storage.buckets.values()],

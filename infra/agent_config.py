@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from infra.schema import Service, Training
 from infra.schema.base import Model
+from infra.schema.sqs_queue import SqsQueue
 from lambdas.core import names
 from userdata.agent.config import model as agent
 from userdata.agent.config.names import DATA_DIR, DATASET_DEVICES, JOB_USER
@@ -32,7 +33,8 @@ class InstancePlace:
 class Known:
     """What AWS names, known once it is made; the jobs' table, and what checkpoints lie on, for jobs only.
 
-    ``queue_secret`` is the name of the secret of a service's queue.
+    ``queue_secret`` is the name of the secret of a service's queue; one of SQS has ``queue_url``, where it
+    is in the words of ``spot_work``, and ``queue_name``.
     """
 
     registry_table: str
@@ -40,6 +42,8 @@ class Known:
     file_system: str = ""
     access_point: str = ""
     queue_secret: str = ""
+    queue_url: str = ""
+    queue_name: str = ""
 
 
 def build(
@@ -99,7 +103,9 @@ def _service(service: Service, known: Known) -> agent.Service:
     if service.image is None and not service.command:
         service = service.model_copy(update={"command": _NOTHING})
     queue = None
-    if service.queue is not None:
+    if isinstance(service.queue, SqsQueue):
+        queue = agent.Queue(name=known.queue_name, url=known.queue_url)
+    elif service.queue is not None:
         same = {**_same(agent.Queue, service.queue), "name": service.queue.name or service.name}
         queue = agent.Queue(**same, secret=known.queue_secret)
     return agent.Service(

@@ -17,6 +17,8 @@ from infra.schema import Settings
 PROJECT: Final = "gpu-spot"
 _REGION_KEY: Final = "aws:region"
 _GIVEN_LIMIT: Final = 60
+_CHOICE: Final = "kind"
+"""The key by which one of several models is chosen."""
 
 _Location: TypeAlias = tuple[int | str, ...]
 
@@ -68,7 +70,9 @@ def _lines(errors: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             continue  # a default that hangs on another field, whose own error is there
         if error["type"] == "too_short" and error["loc"] in wrong_inside:
             continue  # what is wrong in a list is not counted in it
-        yield f"{_path(error['loc'])}: {_explained(error)}"
+        # Of a choice between models pydantic names the choice, and not the key that makes it.
+        chosen_by = (_CHOICE,) if error["type"].startswith("union_tag_") else ()
+        yield f"{_path((*error['loc'], *chosen_by))}: {_explained(error)}"
 
 
 def _path(location: _Location) -> str:
@@ -82,6 +86,9 @@ def _path(location: _Location) -> str:
             continue
         if part == "[key]":  # the key of a mapping, which stands before it
             break
+        if (chosen := _chosen(here, part)) is not None:
+            here = chosen
+            continue
         path += f".{_as_written(here, part)}" if path else _as_written(here, part)
         here = _fields(here).get(_as_written(here, part)) if _is_model(here) else None
     return f"{PROJECT}:{path}"
@@ -100,7 +107,9 @@ def _is_model(annotation: Any) -> bool:
 def _explained(error: Mapping[str, Any]) -> str:
     given, context = _shown(error["input"]), error.get("ctx", {})
     match error["type"]:
-        case "missing":
+        case "union_tag_invalid":
+            return f"{_shown(context['tag'])}, allowed: {context['expected_tags']}"
+        case "missing" | "union_tag_not_found":
             return "missing, it has no default"
         case "extra_forbidden":
             keys = _allowed_keys(error["loc"])
@@ -137,7 +146,9 @@ def _allowed_keys(location: _Location) -> list[str]:
     """Return the keys of the model that holds the last part of ``location``, sorted."""
     here: Any = Settings
     for part in location[:-1]:
-        here = _element(here) if isinstance(part, int) else _fields(here)[str(part)]
+        here = (
+            _element(here) if isinstance(part, int) else _chosen(here, str(part)) or _fields(here)[str(part)]
+        )
     return sorted(key for key in _fields(here) if here is not Settings or key != "region")
 
 
@@ -150,8 +161,15 @@ def _bare(annotation: Any) -> Any:
     if get_origin(annotation) is Annotated:
         return _bare(get_args(annotation)[0])
     if get_origin(annotation) in (types.UnionType, Union):
-        return _bare(next(member for member in get_args(annotation) if member is not types.NoneType))
+        members = [member for member in get_args(annotation) if member is not types.NoneType]
+        return _bare(members[0]) if len(members) == 1 else annotation
     return annotation
+
+
+def _chosen(annotation: Any, tag: str) -> type[BaseModel] | None:
+    """Return the model of a choice that ``tag`` stands for; None where there is none to make."""
+    models: list[type[BaseModel]] = [member for member in get_args(annotation) if _is_model(member)]
+    return next((one for one in models if tag in get_args(_fields(one).get(_CHOICE))), None)
 
 
 def _element(annotation: Any) -> Any:

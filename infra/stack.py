@@ -18,12 +18,15 @@ from infra.components.identity.previews import Previews, PreviewsArgs
 from infra.components.monitoring.broker_alarms import WatchedBroker
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
 from infra.components.monitoring.queue_alarms import QueueBounds
+from infra.components.monitoring.sqs_alarms import WatchedSqs
 from infra.components.monitoring.tensorboard import TensorBoard, TensorBoardArgs
 from infra.components.network.network import Network, NetworkArgs
 from infra.components.queue.broker import Broker, BrokerArgs, broker_name
+from infra.components.queue.sqs import Sqs, SqsArgs
 from infra.components.queue.watcher import QueueWatcher, QueueWatcherArgs
 from infra.components.storage.storage import Storage, StorageArgs
-from infra.schema import Service, Settings, Training
+from infra.schema import Queue, Service, Settings, Training
+from infra.schema.sqs_queue import SqsQueue
 from infra.scope import Scope
 from infra.settings import read_settings
 from lambdas.core import names
@@ -63,8 +66,10 @@ def declare() -> None:
     storage = _storage(settings, scope, network)
     store = AgentStore(scope.name("agent"), AgentStoreArgs(scope))
     brokers = _brokers(settings, scope, network)
-    queues = _queues(settings, brokers)
-    around = workload.Surroundings(scope, network, state, storage, store, settings.log_retention_days, queues)
+    queues, sqs = _queues(settings, brokers), _sqs(settings, scope)
+    around = workload.Surroundings(
+        scope, network, state, storage, store, settings.log_retention_days, queues, sqs
+    )
     groups = {
         work.name: workload.capacity_group(work, around)
         for work in (
@@ -86,11 +91,10 @@ def declare() -> None:
             ready_after=list(groups.values()),
         ),
     )
-    if queues:
-        reading = [service for service in settings.services if service.name in queues]
+    if reading := [service for service in settings.services if service.queue is not None]:
         QueueWatcher(
             scope.name("queues"),
-            QueueWatcherArgs(scope, reading, queues, network, state, settings.log_retention_days),
+            QueueWatcherArgs(scope, reading, queues, sqs, network, state, settings.log_retention_days),
         )
     jobs = {entry.name: entry.has_volume for entry in entries if isinstance(entry, Training)}
     deadlines = {job.name for job in settings.jobs if job.deadline}
@@ -105,20 +109,15 @@ def declare() -> None:
             controller,
             _watched(settings, brokers),
             _bounds(settings),
+            [WatchedSqs(name, one.dead_name) for name, one in sqs.items()],
         ),
     )
     _health(settings, scope, state, monitoring, list(groups.values()))
     _tensorboard(settings, scope, network, storage)
     _export(scope, network, state, groups, controller, monitoring)
     _export_storage(storage)
-    if brokers:
-        pulumi.export(
-            "queues",
-            {
-                name: {"broker": one.name, "console": one.console_url, "secret": one.secret_name}
-                for name, one in brokers.items()
-            },
-        )
+    if brokers or sqs:
+        _export_queues(brokers, sqs)
     _on_premises(settings, around)
     if settings.identity.previews is not None:
         args = PreviewsArgs(
@@ -189,7 +188,7 @@ def _brokers(settings: Settings, scope: Scope, network: Network) -> dict[str, Br
             ),
         )
         for service in settings.services
-        if service.queue is not None and (own := service.queue.own) is not None
+        if isinstance(service.queue, Queue) and (own := service.queue.own) is not None
     }
 
 
@@ -197,7 +196,7 @@ def _queues(settings: Settings, brokers: dict[str, Broker]) -> dict[str, pulumi.
     """Return the names of the secrets of all queues, by service."""
     queues: dict[str, pulumi.Input[str]] = {name: broker.secret_name for name, broker in brokers.items()}
     for service in settings.services:
-        if service.queue is not None and service.queue.existing is not None:
+        if isinstance(service.queue, Queue) and service.queue.existing is not None:
             queues[service.name] = service.queue.existing.secret
     return queues
 
@@ -219,6 +218,15 @@ def _on_premises(settings: Settings, around: workload.Surroundings) -> None:
         pulumi.export("onPremises", hosts)
 
 
+def _sqs(settings: Settings, scope: Scope) -> dict[str, Sqs]:
+    """Declare the queues of SQS, by service."""
+    return {
+        service.name: Sqs(scope.name(service.name, "sqs"), SqsArgs(scope, service.name, service.queue))
+        for service in settings.services
+        if isinstance(service.queue, SqsQueue)
+    }
+
+
 def _watched(settings: Settings, brokers: dict[str, Broker]) -> list[WatchedBroker]:
     """Return what the alarms must know of the brokers."""
     return [
@@ -231,7 +239,11 @@ def _watched(settings: Settings, brokers: dict[str, Broker]) -> list[WatchedBrok
 def _bounds(settings: Settings) -> list[QueueBounds]:
     """Return what the alarms must know of all queues."""
     return [
-        QueueBounds(service.name, service.queue.most, service.queue.oldest_seconds)
+        QueueBounds(
+            service.name,
+            service.queue.most if isinstance(service.queue, Queue) else 0,
+            service.queue.oldest_seconds,
+        )
         for service in settings.services
         if service.queue is not None
     ]
@@ -273,6 +285,18 @@ def _group(scope: Scope, name: str, group: CapacityGroup) -> dict[str, Any]:
         if group.is_kept
         else None,
     }
+
+
+def _export_queues(brokers: dict[str, Broker], sqs: dict[str, Sqs]) -> None:
+    of_brokers = {
+        name: {"broker": one.name, "console": one.console_url, "secret": one.secret_name}
+        for name, one in brokers.items()
+    }
+    of_sqs = {
+        name: {"url": one.url, "queue": one.name, "deadLetters": one.dead_name, "callers": one.callers_policy}
+        for name, one in sqs.items()
+    }
+    pulumi.export("queues", {**of_brokers, **of_sqs})
 
 
 def _export_storage(storage: Storage) -> None:

@@ -33,11 +33,14 @@ from infra.components.identity.on_premises import OnPremises as OnPremisesIdenti
 from infra.components.identity.on_premises import OnPremisesArgs
 from infra.components.monitoring.telemetry import Telemetry, TelemetryArgs
 from infra.components.network.network import Network
+from infra.components.queue.sqs import Sqs
 from infra.components.storage.storage import Storage
 from infra.iam.instance_statements import InstanceAccess
+from infra.iam.queue_statements import SqsArns
 from infra.schema import Builder, Capacity, OnPremises, Service, Training
 from infra.schema.builder import dataset_of, group_of
 from infra.schema.reservation import CapacityBlock
+from infra.schema.sqs_queue import SqsQueue
 from infra.schema.training import ON_THE_VOLUME
 from infra.scope import Scope
 from lambdas.core import names
@@ -60,7 +63,9 @@ class Surroundings:
     store: AgentStore
     log_retention_days: int
     queues: Mapping[str, pulumi.Input[str]]
-    """Names of the secrets of queues, by service."""
+    """Names of the secrets of queues of RabbitMQ, by service."""
+    sqs: Mapping[str, Sqs]
+    """The queues of SQS, by service."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +84,7 @@ class Workload:
     secret: str = ""
     artifacts: str = ""
     queue: pulumi.Input[str] | None = None
+    sqs: SqsArns | None = None
     known: Mapping[str, pulumi.Input[str]] = field(default_factory=dict)
     images: tuple[pulumi.Input[str], ...] = ()
     access_points: tuple[pulumi.Input[str], ...] = ()
@@ -111,7 +117,7 @@ def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Nee
     else:
         found.add("work")
         if entry.queue is not None:
-            found.add("queue")
+            found.add("sqs" if isinstance(entry.queue, SqsQueue) else "queue")
     if _ECR.match(entry.image or ""):
         found.add("image")
     if entry.image and entry.capacity.fallback.enabled:
@@ -125,15 +131,30 @@ def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Nee
 
 def of_service(service: Service, around: Surroundings) -> Workload:
     """Return a service as a workload."""
-    queue = around.queues.get(service.name)
     return Workload(
         entry=service,
         slots=service.slots,
         drain_seconds=service.drain_seconds,
-        queue=queue,
-        known={} if queue is None else {"queue_secret": queue},
+        queue=around.queues.get(service.name),
+        sqs=_sqs_arns(service, around),
+        known=_of_queue(service, around),
         images=_images(service, around),
     )
+
+
+def _sqs_arns(service: Service, around: Surroundings) -> SqsArns | None:
+    sqs = around.sqs.get(service.name)
+    return None if sqs is None else sqs.arns
+
+
+def _of_queue(service: Service, around: Surroundings) -> dict[str, pulumi.Input[str]]:
+    """Return what the agent must know of the service's queue."""
+    known: dict[str, pulumi.Input[str]] = {}
+    if (secret := around.queues.get(service.name)) is not None:
+        known["queue_secret"] = secret
+    if (sqs := around.sqs.get(service.name)) is not None:
+        known |= {"queue_url": sqs.url, "queue_name": sqs.name}
+    return known
 
 
 def of_training(training: Training, around: Surroundings) -> Workload:
@@ -255,9 +276,13 @@ def on_premises(service: Service, settings: OnPremises, around: Surroundings) ->
     access = InstanceAccess(
         needs=needs(service),
         registry_table=around.state.registry.name,
-        # Of what stands only on instances.
-        **dict.fromkeys(("job_table", "archives", "log_group", "cloudwatch_parameter"), ""),
+        # These stand only on instances.
+        job_table="",
+        archives="",
+        log_group="",
+        cloudwatch_parameter="",
         queue=around.queues.get(service.name),
+        sqs=_sqs_arns(service, around),
         repositories=_images(service, around),
     )
     return OnPremisesIdentity(
@@ -268,10 +293,7 @@ def on_premises(service: Service, settings: OnPremises, around: Surroundings) ->
 
 def agent_on_premises(service: Service, around: Surroundings) -> pulumi.Output[agent.Config]:
     """Return what the node agent is told on hosts elsewhere."""
-    scope, queue = around.scope, around.queues.get(service.name)
-    known: dict[str, pulumi.Input[str]] = {"registry_table": around.state.registry.name}
-    if queue is not None:
-        known["queue_secret"] = queue
+    scope, known = around.scope, {"registry_table": around.state.registry.name, **_of_queue(service, around)}
     return pulumi.Output.all(**known).apply(
         lambda told: agent_config.on_premises(service, scope.region, scope.stack, Known(**told))
     )
@@ -320,6 +342,7 @@ def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> Insta
         secret=work.secret,
         artifacts=work.artifacts,
         queue=work.queue,
+        sqs=work.sqs,
         file_system=files.arn if files and work.access_points else None,
         access_points=work.access_points,
         buckets=[bucket.arn for bucket in storage.buckets.values()],

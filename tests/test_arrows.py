@@ -32,7 +32,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("boto3", "botocore", "moto", "time_machine"),
         *("pulumi", "pulumi_aws", "google", "jmespath", "rich", "yaml", "flask", "flask_cors", "werkzeug"),
     },
-    "spot_work": {"pika"},
+    # Each transport brings its own client library, imported where an address speaks it.
+    "spot_work": set(),
+    "spot_work.rabbitmq": {"spot_work", "pika"},
+    "spot_work.sqs": {"spot_work", "boto3", "botocore"},
     # No framework in the core: it is imported where a script already has one, or none.
     "spot_training": set(),
     "spot_training.s3": {"spot_training", "boto3", "botocore"},

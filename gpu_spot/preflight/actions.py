@@ -120,6 +120,7 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
         "iam:TagPolicy",
     ),
     "aws:iam/role:Role": ("iam:CreateRole", "iam:GetRole", "iam:TagRole"),
+    "aws:iam/policy:Policy": ("iam:CreatePolicy", "iam:GetPolicy", "iam:GetPolicyVersion", "iam:TagPolicy"),
     "aws:iam/rolePolicy:RolePolicy": ("iam:GetRolePolicy", "iam:PutRolePolicy"),
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": (
         "iam:AttachRolePolicy",

@@ -8,7 +8,8 @@ from typing import Any, Final
 
 import pulumi
 
-from infra.iam import statements
+from infra.iam import queue_statements, statements
+from infra.iam.queue_statements import SqsArns
 from infra.iam.statements import ANY_RESOURCE, Statement
 from infra.scope import Scope
 from lambdas.core import names
@@ -24,7 +25,8 @@ class InstanceAccess:
     ``needs`` chooses among the agent's statements; ``job`` and ``dataset`` (``s3://bucket/folder/``) are a
     training job's, empty without, and so are ``artifacts`` (likewise), ``secret``, a secret's name,
     ``prepared`` (``<name>@<version>``) and the group ``prepared_by``. ``queue`` names the secret of a
-    service's queue. Of the file system instances see what lies behind ``access_points``.
+    service's queue, and ``sqs`` is one of SQS. Of the file system instances see what lies behind
+    ``access_points``.
     """
 
     needs: frozenset[permissions.Need]
@@ -40,6 +42,7 @@ class InstanceAccess:
     secret: str = ""
     artifacts: str = ""
     queue: pulumi.Input[str] | None = None
+    sqs: SqsArns | None = None
     file_system: pulumi.Input[str] | None = None
     access_points: Sequence[pulumi.Input[str]] = ()
     buckets: Sequence[pulumi.Input[str]] = ()
@@ -65,6 +68,7 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
         ),
         *_of_agent(scope, group, access),
         *_storage_access(access),
+        *(queue_statements.sqs_worker(access.sqs) if access.sqs is not None else ()),
         *_key(scope, access),
     ]
 
@@ -77,8 +81,10 @@ def on_premises(scope: Scope, *, group: str, access: InstanceAccess) -> list[Sta
     """What hosts elsewhere may do: the agent's own calls, with a part of the registry to themselves."""
     allowed = replace(access, needs=access.needs & ON_PREMISES)
     services = ["dynamodb", *(["secretsmanager"] if access.queue is not None else [])]
+    services += ["sqs"] if access.sqs is not None else []
     return [
         *_of_agent(scope, names.on_premises_partition(group), allowed),
+        *(queue_statements.sqs_worker(access.sqs) if access.sqs is not None else ()),
         *statements.with_key(scope, services),
     ]
 
@@ -153,6 +159,7 @@ def _filled(conditions: permissions.Conditions, words: Mapping[str, str]) -> dic
 
 def _key(scope: Scope, access: InstanceAccess) -> list[Statement]:
     services = ["dynamodb", "s3", *(["secretsmanager"] if access.secret or access.queue is not None else [])]
+    services += ["sqs"] if access.sqs is not None else []
     if "volume" in access.needs:
         return [*statements.with_key(scope, ["ec2", *services]), *statements.lend_key(scope)]
     return statements.with_key(scope, services)

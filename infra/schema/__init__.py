@@ -18,6 +18,7 @@ from infra.schema.on_premises import OnPremises
 from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repository, Storage
 from infra.schema.queue import Queue
 from infra.schema.service import Service
+from infra.schema.sqs_queue import SqsQueue
 from infra.schema.tensorboard import TensorBoard
 from infra.schema.training import ON_THE_VOLUME, Training
 from infra.schema.work import Dataset, Work
@@ -39,6 +40,7 @@ __all__ = (
     "Repository",
     "Service",
     "Settings",
+    "SqsQueue",
     "Storage",
     "TensorBoard",
     "Training",
@@ -184,7 +186,8 @@ class Settings(Model):
     @property
     def caller_groups(self) -> list[str]:
         """Security groups of others that may reach brokers, sorted; without the network's own."""
-        named = {one for service in self.services if service.queue for one in service.queue.callers}
+        queues = [service.queue for service in self.services if isinstance(service.queue, Queue)]
+        named = {one for queue in queues for one in queue.callers}
         return sorted({one for one in named if one.startswith("sg-")} - {*self.network.security_groups})
 
     def warnings(self) -> Iterator[str]:

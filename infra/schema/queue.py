@@ -83,13 +83,6 @@ class Queue(Model):
             )
         return None
 
-    @field_validator("kind", mode="before")
-    @classmethod
-    def _spoken(cls, kind: object) -> object:
-        if kind == "sqs":
-            raise ValueError("'sqs' has no workers here: spot_work speaks RabbitMQ, allowed: 'rabbitmq'")
-        return kind
-
     @field_validator("name")
     @classmethod
     def _not_the_brokers(cls, name: str | None) -> str | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra import accelerators as catalogue
@@ -9,6 +11,7 @@ from infra.schema.capacity import Capacity
 from infra.schema.health import Health
 from infra.schema.on_premises import OnPremises
 from infra.schema.queue import Queue
+from infra.schema.sqs_queue import SqsQueue
 from infra.schema.work import Work
 from userdata.agent.config import limits
 
@@ -30,7 +33,7 @@ class Service(Work):
     image: limits.ContainerImage | None = None
     command: limits.Arguments = ()
     says_ready: bool = False
-    queue: Queue | None = None
+    queue: Annotated[Queue | SqsQueue, Field(discriminator="kind")] | None = None
     health: Health = Field(default_factory=Health)
     on_premises: OnPremises | None = None
 
@@ -61,11 +64,18 @@ class Service(Work):
 
     @field_validator("queue")
     @classmethod
-    def _somebody_reads_it(cls, queue: Queue | None, info: ValidationInfo) -> Queue | None:
+    def _somebody_reads_it(
+        cls, queue: Queue | SqsQueue | None, info: ValidationInfo
+    ) -> Queue | SqsQueue | None:
         if queue is None:
             return None
         if info.data.get("image") is None and not info.data.get("command"):
             raise ValueError("without an image or a command, which would read it, allowed: with one of them")
+        if isinstance(queue, SqsQueue) and info.data.get("image") is not None:
+            raise ValueError(
+                "of SQS beside an image, whose containers have no way to the instance's role, allowed: "
+                "with a command alone"
+            )
         for name in info.data.get("environment", {}):
             if name.startswith("SPOT_WORK_"):
                 raise ValueError(

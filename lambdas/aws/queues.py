@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from lambdas.aws.queues_rabbitmq import RabbitMq
+from lambdas.aws.queues_sqs import SqsReader
 from lambdas.core import backlog as rows
 from lambdas.core import names, queue_history
 from lambdas.core.backlog import Backlog
@@ -127,4 +128,6 @@ def build(
     readers: dict[str, Reader] = {}
     if "rabbitmq" in kinds:
         readers["rabbitmq"] = RabbitMq(client("secretsmanager"))
+    if "sqs" in kinds:
+        readers["sqs"] = SqsReader(client("sqs"), client("cloudwatch"))
     return QueueWatcher(queues, readers, client("dynamodb"), table, clock)

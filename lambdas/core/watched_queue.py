@@ -11,8 +11,8 @@ from dataclasses import astuple, dataclass
 class WatchedQueue:
     """A group's queue: its ``kind``, its ``name``, and ``place``, by which its kind finds it.
 
-    Of RabbitMQ the place is the name of the secret with the broker's URL, and ``management`` the address of
-    its management API, empty where the URL says it.
+    Of SQS the place is the account that the queue is in. Of RabbitMQ it is the name of the secret with the
+    broker's URL, and ``management`` the address of its management API, empty where the URL says it.
     """
 
     group: str

@@ -337,10 +337,17 @@ def refusal(queue: dict[str, Any], **service: Any) -> str:
 @pytest.mark.parametrize(
     ("queue", "key", "says"),
     [
+        ({**OWN, "kind": "kafka"}, "kind", "\"kafka\", allowed: 'rabbitmq', 'sqs'"),
+        ({"instanceType": "mq.m7g.large"}, "kind", "missing"),
+        ({**OWN, "kind": "sqs"}, "instanceType", "unknown key, allowed: existing, kind, oldestSeconds"),
+        ({**OWN, "visibilitySeconds": 60}, "visibilitySeconds", "unknown key"),
+        ({"kind": "sqs", "visibilitySeconds": 5}, "visibilitySeconds", "5, allowed: at least 10"),
+        ({"kind": "sqs", "existing": {"queue": "o.fifo", "deadLetters": "d"}}, "existing.queue", "o.fifo"),
+        ({"kind": "sqs", "existing": {"queue": "ocr"}}, "existing.deadLetters", "missing"),
         (
-            {**OWN, "kind": "sqs"},
-            "kind",
-            "'sqs' has no workers here: spot_work speaks RabbitMQ, allowed: 'rabbitmq'",
+            {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "dead"}, "tries": 3},
+            "tries",
+            "3 beside existing",
         ),
         ({"kind": "rabbitmq"}, "instanceType", "missing, allowed: such as 'mq.m7g.large'"),
         ({**OWN, "instanceType": "mq.m5.large"}, "instanceType", "'mq.m5.large' for RabbitMQ 4.2"),

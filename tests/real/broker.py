@@ -29,6 +29,7 @@ class Broker:
         if not _SERVER.exists():
             raise RuntimeError(f"{_SERVER} is not there: apt-get install rabbitmq-server")
         self._folder = folder
+        self.environment: dict[str, str] = {}
         self.port, epmd, distribution = free_port(), free_port(), free_port()
         (folder / "plugins").write_text("[].\n")
         (folder / "rabbitmq.conf").write_text("loopback_users = none\nlog.file.level = info\n")

@@ -12,14 +12,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from spot_work import Client, Queue, Request, WorkError
-from tests.real.broker import Broker
 
 HERE: Final = Path(__file__).resolve().parents[2]
 QUEUE: Final = Queue("ocr", tries=200)
@@ -61,6 +60,22 @@ class Outcome:
 class _Worker:
     process: subprocess.Popen[bytes]
     ready: Path
+
+
+class Broker(Protocol):
+    """What the crowd plays on: a server of RabbitMQ, or a double of SQS."""
+
+    environment: Mapping[str, str]
+    """What its workers need beside its address."""
+
+    @property
+    def url(self) -> str: ...
+
+    def has_kept(self, queue: str) -> bool: ...
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
 
 
 class Crowd:
@@ -112,7 +127,12 @@ class Crowd:
         command = [sys.executable, "-m", "spot_work", "tests.real.crowd:work", "--queue", QUEUE.name]
         command += ["--batch", "8", "--tries", str(QUEUE.tries), "--requests"]
         paths = os.pathsep.join([str(HERE), str(HERE / "spot_work" / "src")])
-        environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": self._broker.url}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": paths,
+            "SPOT_WORK_URL": self._broker.url,
+            **self._broker.environment,
+        }
         environment |= {_RECORD: str(self.record), "GPU_SPOT_READY": str(ready)}
         with self._log.open("ab") as log:
             process = subprocess.Popen(command, cwd=HERE, env=environment, stdout=log, stderr=log)

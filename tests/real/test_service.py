@@ -24,7 +24,8 @@ from spot_work import (
     Worker,
     WorkError,
 )
-from spot_work.source import Source
+from spot_work.rabbitmq.declare import dead
+from spot_work.rabbitmq.source import RabbitSource
 from tests.real import crowd
 from tests.real.broker import Broker, free_port
 
@@ -57,7 +58,7 @@ def at_work(broker: Broker) -> Iterator[Callable[..., Worker]]:
     begun: list[tuple[Worker, threading.Thread]] = []
 
     def begin(queue: Queue, function: Callable[[Any], Any], prefetch: int = 4) -> Worker:
-        worker = Worker(Source(broker.url, queue, prefetch), function)
+        worker = Worker(RabbitSource(broker.url, queue, prefetch), function)
         thread = threading.Thread(target=worker.run)
         thread.start()
         begun.append((worker, thread))
@@ -172,7 +173,7 @@ def test_a_queue_that_is_declared_otherwise_is_refused_at_once(broker: Broker) -
 
 def test_wrong_credentials_are_refused_at_once_and_never_shown(broker: Broker) -> None:
     url = broker.url.replace("guest:guest", "guest:secret")
-    source = Source(url, Queue("any"), 1)
+    source = RabbitSource(url, Queue("any"), 1)
     with pytest.raises(BrokerRefusedError) as caught:
         source.take(60)
     assert "secret" not in str(caught.value)
@@ -181,7 +182,7 @@ def test_wrong_credentials_are_refused_at_once_and_never_shown(broker: Broker) -
 
 def test_a_broker_that_is_not_there_is_waited_for_so_long() -> None:
     port = free_port()
-    source = Source(f"amqp://guest:guest@127.0.0.1:{port}/", Queue("any"), 1, give_up_after=1.0)
+    source = RabbitSource(f"amqp://guest:guest@127.0.0.1:{port}/", Queue("any"), 1, give_up_after=1.0)
     with pytest.raises(ConnectionError, match=rf"127.0.0.1:{port}: not reached for"):
         source.take(60)
     source.close(1.0)
@@ -201,7 +202,7 @@ def _dead(broker: Broker, queue: Queue) -> list[bytes]:
     with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
         channel, found = connection.channel(), list[bytes]()
         while True:
-            method, _, body = channel.basic_get(queue.dead)
+            method, _, body = channel.basic_get(dead(queue))
             if method is None:
                 return found  # unacknowledged: back in the queue when this connection closes
             found.append(body)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from pika import BasicProperties
 
 from spot_work import message
-from spot_work.message import Request
+from spot_work.message import Message, Request
+from spot_work.rabbitmq import wire
 
 NOW = 1_700_000_000.0
 VALUES = st.one_of(
@@ -21,11 +22,20 @@ VALUES = st.one_of(
 
 
 def sent(value: Any = 1, *, again: bool = False) -> tuple[bytes, BasicProperties]:
-    return message.request(value, "r1", "ocr.answers.1", NOW, NOW + 30, again=again)
+    return on_the_wire(message.request(value, "r1", "ocr.answers.1", NOW, NOW + 30, again=again))
+
+
+def on_the_wire(given: Message) -> tuple[bytes, BasicProperties]:
+    return given.body, wire.properties(given)
 
 
 def read(body: bytes, properties: BasicProperties, *, redelivered: bool = False, now: float = NOW) -> Request:
-    return message.read_request(body, properties, redelivered=redelivered, now=now)
+    tries = wire.tries(properties, redelivered=redelivered)
+    return message.read_request(wire.read(body, properties), tries, now)
+
+
+def answered(request: Request, value: Any, failed: str = "") -> message.Reply:
+    return message.read_reply(wire.read(*on_the_wire(message.reply(request, value, failed))))
 
 
 @given(VALUES)
@@ -33,7 +43,7 @@ def test_what_is_asked_arrives_and_what_is_answered_too(value: Any) -> None:
     request = read(*sent(value), now=NOW + 2)
     assert (request.id, request.value, request.age, request.reply_to) == ("r1", value, 2.0, "ocr.answers.1")
     assert (request.tries, request.is_repeat, request.has_expired) == (1, False, False)
-    answer = message.read_reply(*message.reply(request, value))
+    answer = answered(request, value)
     assert (answer.id, answer.value, answer.failed, answer.is_repeat) == ("r1", value, "", False)
 
 
@@ -60,7 +70,7 @@ def test_whatever_may_have_run_before_says_so(
     request = read(body, properties, redelivered=redelivered)
     assert request.tries == tries
     assert request.is_repeat is (redelivered or again)
-    assert message.read_reply(*message.reply(request, 1)).is_repeat is request.is_repeat
+    assert answered(request, 1).is_repeat is request.is_repeat
 
 
 def test_after_its_time_it_has_expired() -> None:
@@ -73,11 +83,11 @@ def test_a_clients_clock_that_is_ahead_makes_nothing_younger_than_new() -> None:
 
 
 def test_a_failure_comes_as_words() -> None:
-    answer = message.read_reply(*message.reply(read(*sent()), None, "ValueError: no image"))
+    answer = answered(read(*sent()), None, "ValueError: no image")
     assert (answer.value, answer.failed) == (None, "ValueError: no image")
 
 
-@pytest.mark.parametrize("headers", [None, {}, {message.SENT: "soon", message.DEADLINE: b"x"}])
+@pytest.mark.parametrize("headers", [None, {}, {wire.SENT: "soon", wire.DEADLINE: b"x"}])
 def test_a_request_of_somebody_elses_is_a_task_without_age_or_end(headers: dict[str, Any] | None) -> None:
     request = read(b"scan", BasicProperties(message_id="m7", headers=headers))
     assert (request.id, request.value, request.age, request.has_expired, request.reply_to) == (

@@ -20,7 +20,7 @@ class Bench:
 
     def __init__(self, *requests: Request, drains_within_a_batch: bool = False) -> None:
         self._drains = drains_within_a_batch
-        self.waiting = [Taken(request, None, number) for number, request in enumerate(requests)]
+        self.waiting = [Taken(request, number) for number, request in enumerate(requests)]
         self.answers: dict[str, message.Reply] = {}
         self.returned: list[str] = []
         self.dead: list[str] = []
@@ -39,8 +39,8 @@ class Bench:
 
     def say(self, answers: Sequence[Said]) -> None:
         for said in answers:
-            assert said.properties is not None
-            self.answers[said.taken.request.id] = message.read_reply(said.body, said.properties)
+            assert said.answer is not None
+            self.answers[said.taken.request.id] = message.read_reply(said.answer)
 
     def hand_back(self, taken: Sequence[Taken]) -> None:
         self.returned += [one.request.id for one in taken]

@@ -1,10 +1,11 @@
-"""What Amazon MQ sells here of the stack's brokers, and the secrets of those that are there.
+"""What Amazon MQ sells here of the stack's brokers, and the secrets and queues that are there.
 
 Source: ``DescribeBrokerInstanceOptions``: versions, deployments and zones of an instance type in this region.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -13,8 +14,12 @@ from botocore.exceptions import ClientError
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.remark import Remark
 from gpu_spot.preflight.stack import Stack
+from infra.schema import Queue
+from infra.schema.sqs_queue import ExistingSqs, SqsQueue
 
 NAME: Final = "queues"
+
+_NO_QUEUE: Final = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 
 
 def look(stack: Stack, account: Account) -> Iterator[Remark]:
@@ -23,7 +28,11 @@ def look(stack: Stack, account: Account) -> Iterator[Remark]:
         if one.type == "aws:mq/broker:Broker":
             yield _broker(one.name, one.inputs, stack.zones, account)
     for service in stack.settings.services:
-        if service.queue is not None and service.queue.existing is not None:
+        if service.queue is None or service.queue.existing is None:
+            continue
+        if isinstance(service.queue, SqsQueue):
+            yield _sqs(service.name, service.queue.existing, account)
+        elif isinstance(service.queue, Queue):
             yield _secret(service.name, service.queue.existing.secret, account)
 
 
@@ -66,3 +75,20 @@ def _secret(service: str, secret: str, account: Account) -> Remark:
         found = f"there is no secret {secret} in this region: workers would wait for it"
         return Remark(subject, "failure", found, "make it, with amqps://user:password@host:port as its text")
     return Remark(subject, "ok", f"secret {secret} is there")
+
+
+def _sqs(service: str, wanted: ExistingSqs, account: Account) -> Remark:
+    subject, client = f"queue of {service}", account.clients("sqs")
+    try:
+        url = client.get_queue_url(QueueName=wanted.queue)["QueueUrl"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] not in _NO_QUEUE:
+            raise
+        found = f"there is no queue {wanted.queue} in this account and region: workers would end at once"
+        return Remark(subject, "failure", found, "make it, with a dead-letter queue behind it")
+    told = client.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"]).get("Attributes", {})
+    dead = json.loads(told.get("RedrivePolicy") or "{}").get("deadLetterTargetArn", "").rpartition(":")[2]
+    if dead != wanted.dead_letters:
+        found = f"{wanted.queue} sends its dead letters to {dead or 'nobody'}, not to {wanted.dead_letters}"
+        return Remark(subject, "failure", found, "set its redrive policy, or queue.existing.deadLetters")
+    return Remark(subject, "ok", f"{wanted.queue} is there, its dead letters go to {dead}")

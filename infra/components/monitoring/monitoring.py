@@ -10,10 +10,11 @@ import pulumi_aws as aws
 
 from infra import schema
 from infra.components.control.controller import SERVICE, Controller
-from infra.components.monitoring import broker_alarms, dashboard, queue_alarms
+from infra.components.monitoring import broker_alarms, dashboard, queue_alarms, sqs_alarms
 from infra.components.monitoring.alarms import Alarms, AlarmsArgs, Watched
 from infra.components.monitoring.broker_alarms import WatchedBroker
 from infra.components.monitoring.queue_alarms import QueueBounds
+from infra.components.monitoring.sqs_alarms import WatchedSqs
 from infra.iam import statements
 from infra.scope import Scope
 from lambdas.core import names
@@ -34,6 +35,7 @@ class MonitoringArgs:
     controller: Controller
     brokers: Sequence[WatchedBroker] = ()
     queues: Sequence[QueueBounds] = ()
+    sqs: Sequence[WatchedSqs] = ()
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -75,6 +77,7 @@ class Monitoring(pulumi.ComponentResource):
                 more=(
                     *(spec for broker in args.brokers for spec in broker_alarms.alarms(broker)),
                     *(spec for queue in args.queues for spec in queue_alarms.alarms(scope.stack, queue)),
+                    *(spec for queue in args.sqs for spec in sqs_alarms.alarms(queue)),
                 ),
             ),
             self._child,

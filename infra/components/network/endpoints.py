@@ -26,6 +26,7 @@ INTERFACES: Final[Mapping[str, frozenset[Need]]] = {
     "logs": _EVERY,
     "monitoring": _EVERY,
     "secretsmanager": frozenset({"queue", "secret"}),
+    "sqs": frozenset({"sqs"}),
     "ssm": _EVERY,
     "ssmmessages": _EVERY,
 }

@@ -11,8 +11,10 @@ import pulumi
 from infra.components.control.scheduled_function import ScheduledFunction, ScheduledFunctionArgs
 from infra.components.control.state import State
 from infra.components.network.network import Network
+from infra.components.queue.sqs import Sqs
 from infra.iam import queue_statements
 from infra.schema import Service
+from infra.schema.sqs_queue import SqsQueue
 from infra.scope import Scope
 from lambdas.core import names, watched_queue
 from lambdas.core.watched_queue import WatchedQueue
@@ -23,11 +25,12 @@ _TIMEOUT: Final = 50
 
 @dataclass(frozen=True)
 class QueueWatcherArgs:
-    """``services`` are those with a queue, ``places`` the names of these queues' secrets, by service."""
+    """``services`` are those with a queue; by service the names of secrets, and the queues of SQS."""
 
     scope: Scope
     services: Sequence[Service]
-    places: Mapping[str, pulumi.Input[str]]
+    secrets: Mapping[str, pulumi.Input[str]]
+    sqs: Mapping[str, Sqs]
     network: Network
     state: State
     log_retention_days: int
@@ -42,7 +45,7 @@ class QueueWatcher(pulumi.ComponentResource):
     def __init__(self, name: str, args: QueueWatcherArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the watcher."""
         super().__init__("gpu-spot:infra:QueueWatcher", name, None, opts)
-        scope, places = args.scope, [args.places[service.name] for service in args.services]
+        scope, registry = args.scope, args.state.registry
         ScheduledFunction(
             name,
             ScheduledFunctionArgs(
@@ -54,13 +57,17 @@ class QueueWatcher(pulumi.ComponentResource):
                 timeout=_TIMEOUT,
                 log_retention_days=args.log_retention_days,
                 allowed=queue_statements.queue_watcher(
-                    scope, scope.name(_SHORT), args.state.registry.arn, places
+                    scope,
+                    scope.name(_SHORT),
+                    registry.arn,
+                    list(args.secrets.values()),
+                    [one.arns.queue for one in args.sqs.values()],
                 ),
                 environment={
-                    names.ENV_REGISTRY_TABLE: args.state.registry.name,
-                    names.ENV_QUEUES: pulumi.Output.all(*places).apply(
-                        lambda known: watched_queue.dumps(map(_watched, args.services, known))
-                    ),
+                    names.ENV_REGISTRY_TABLE: registry.name,
+                    names.ENV_QUEUES: pulumi.Output.all(
+                        *(_watched(service, args) for service in args.services)
+                    ).apply(watched_queue.dumps),
                 },
                 subnet_ids=list(args.network.subnet_ids.values()),
                 security_group_ids=args.network.security_group_ids,
@@ -72,9 +79,16 @@ class QueueWatcher(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _watched(service: Service, place: str) -> WatchedQueue:
+def _watched(service: Service, args: QueueWatcherArgs) -> pulumi.Output[WatchedQueue]:
+    if isinstance(service.queue, SqsQueue):
+        sqs = args.sqs[service.name]
+        return pulumi.Output.all(sqs.name, sqs.place).apply(
+            lambda known: WatchedQueue(service.name, "sqs", *known)
+        )
     queue = service.queue
     if queue is None:
         raise ValueError(f"{service.name} has no queue")
-    management = queue.existing.management_url if queue.existing else None
-    return WatchedQueue(service.name, queue.kind, queue.name or service.name, place, management or "")
+    management = (queue.existing and queue.existing.management_url) or ""
+    return pulumi.Output.from_input(args.secrets[service.name]).apply(
+        lambda secret: WatchedQueue(service.name, queue.kind, queue.name or service.name, secret, management)
+    )

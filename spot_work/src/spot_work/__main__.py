@@ -17,7 +17,7 @@ from spot_work.queues import Queue
 from spot_work.worker import serve
 
 URL: Final = "SPOT_WORK_URL"
-"""The environment variable with the broker's address; it holds a password, so it is no argument."""
+"""The environment variable with the broker's address; it may hold a password, so it is no argument."""
 
 QUEUE: Final = "SPOT_WORK_QUEUE"
 TRIES: Final = "SPOT_WORK_TRIES"
@@ -45,8 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s %(message)s")
     logging.getLogger("pika").setLevel(logging.CRITICAL)  # the link says what matters
+    logging.getLogger("botocore").setLevel(logging.WARNING)
     if not (url := os.environ.get(URL)):
-        parser.error(f"{URL} is not set, allowed: amqps://user:password@host:port/vhost")
+        parser.error(
+            f"{URL} is not set, allowed: amqps://user:password@host:port/vhost or sqs://region/account"
+        )
     try:
         function, batch = _load(given.function), Batch(given.batch, given.wait)
         serve(function, Queue(given.queue, given.tries, given.most), url, batch, requests=given.requests)

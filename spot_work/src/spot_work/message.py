@@ -1,30 +1,32 @@
-"""Requests and answers as AMQP messages: what of them stands where."""
+"""Requests and answers as messages; what of them stands where is known to each transport's `wire`."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from pika import BasicProperties
 
-_BYTES: Final = "application/octet-stream"
-_JSON: Final = "application/json"
-_PERSISTENT: Final = 2
+@dataclass(frozen=True)
+class Message:
+    """A request or an answer on its way.
 
-# Headers of ours.
-SENT: Final = "spot-sent"
-"""When the client sent it first (epoch seconds, by the client's clock)."""
-DEADLINE: Final = "spot-deadline"
-"""When nobody waits any more (epoch seconds, by the client's clock)."""
-AGAIN: Final = "spot-again"
-"""The client sent it before and does not know whether that arrived."""
-REPEAT: Final = "spot-repeat"
-"""In an answer: the request may have been run more than once."""
-FAILED: Final = "spot-failed"
-"""In an answer: the worker's function failed; the body says how."""
+    ``id`` is the request's, in its answer, too. Of a request: ``sent`` is when the client sent it first,
+    ``deadline`` when nobody waits any more (epoch seconds, by the client's clock; None: not told);
+    ``is_again`` says that the client sent it before and does not know whether that arrived. Of an answer:
+    ``is_repeat`` says that the request may have been run more than once, ``has_failed`` that the worker's
+    function failed; the body says how.
+    """
 
-_COUNT: Final = "x-delivery-count"  # RabbitMQ's own, of quorum queues: returns so far
+    id: str
+    body: bytes
+    is_json: bool
+    reply_to: str = ""
+    sent: float | None = None
+    deadline: float | None = None
+    is_again: bool = False
+    is_repeat: bool = False
+    has_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -57,92 +59,63 @@ class Reply:
 
 def request(
     value: Any, identity: str, reply_to: str, sent: float, deadline: float, *, again: bool
-) -> tuple[bytes, BasicProperties]:
-    """Return body and properties of a request.
+) -> Message:
+    """Return a request.
 
     Raises:
         TypeError: the value is neither bytes nor anything that JSON knows.
     """
-    body, kind = _encode(value)
-    headers: dict[str, Any] = {SENT: _number(sent), DEADLINE: _number(deadline)}
-    if again:
-        headers[AGAIN] = True
-    return body, BasicProperties(
-        content_type=kind,
-        delivery_mode=_PERSISTENT,
-        message_id=identity,
-        correlation_id=identity,
-        reply_to=reply_to,
-        headers=headers,
-    )
+    body, is_json = _encode(value)
+    return Message(identity, body, is_json, reply_to, sent, deadline, is_again=again)
 
 
-def read_request(body: bytes, properties: BasicProperties, *, redelivered: bool, now: float) -> Request:
-    """Return a request as a request.
+def read_request(message: Message, tries: int, now: float) -> Request:
+    """Return a request that was delivered ``tries`` times, this one counted.
 
     Raises:
         ValueError: the body is not what its content type says.
     """
-    headers = properties.headers or {}
-    returns = headers.get(_COUNT)
-    tries = 1 + returns if isinstance(returns, int) and returns > 0 else 1 + bool(redelivered)
-    sent, deadline = _time(headers.get(SENT)), _time(headers.get(DEADLINE))
     return Request(
-        id=properties.correlation_id or properties.message_id or "",
-        value=_decode(body, properties.content_type),
-        age=-1.0 if sent is None else max(now - sent, 0.0),
+        id=message.id,
+        value=_decode(message),
+        age=-1.0 if message.sent is None else max(now - message.sent, 0.0),
         tries=tries,
-        is_repeat=tries > 1 or bool(headers.get(AGAIN)),
-        has_expired=deadline is not None and now > deadline,
-        reply_to=properties.reply_to or "",
+        is_repeat=tries > 1 or message.is_again,
+        has_expired=message.deadline is not None and now > message.deadline,
+        reply_to=message.reply_to,
     )
 
 
-def reply(request: Request, value: Any, failed: str = "") -> tuple[bytes, BasicProperties]:
-    """Return body and properties of the answer to a request; with ``failed`` the value is left out.
+def reply(request: Request, value: Any, failed: str = "") -> Message:
+    """Return the answer to a request; with ``failed`` the value is left out.
 
     Raises:
         TypeError: the value is neither bytes nor anything that JSON knows.
     """
-    body, kind = _encode(failed or value)
-    headers: dict[str, Any] = {FAILED: True} if failed else {}
-    if request.is_repeat:
-        headers[REPEAT] = True
-    return body, BasicProperties(
-        content_type=kind, delivery_mode=_PERSISTENT, correlation_id=request.id, headers=headers
-    )
+    body, is_json = _encode(failed or value)
+    return Message(request.id, body, is_json, is_repeat=request.is_repeat, has_failed=bool(failed))
 
 
-def read_reply(body: bytes, properties: BasicProperties) -> Reply:
+def read_reply(message: Message) -> Reply:
     """Return an answer.
 
     Raises:
         ValueError: the body is not what its content type says.
     """
-    headers = properties.headers or {}
-    value = _decode(body, properties.content_type)
+    value = _decode(message)
     return Reply(
-        id=properties.correlation_id or "",
-        value=None if headers.get(FAILED) else value,
-        failed=str(value) if headers.get(FAILED) else "",
-        is_repeat=bool(headers.get(REPEAT)),
+        id=message.id,
+        value=None if message.has_failed else value,
+        failed=str(value) if message.has_failed else "",
+        is_repeat=message.is_repeat,
     )
 
 
-def _encode(value: Any) -> tuple[bytes, str]:
+def _encode(value: Any) -> tuple[bytes, bool]:
     if isinstance(value, bytes):
-        return value, _BYTES
-    return json.dumps(value, separators=(",", ":")).encode(), _JSON
+        return value, False
+    return json.dumps(value, separators=(",", ":")).encode(), True
 
 
-def _decode(body: bytes, content_type: str | None) -> Any:
-    return json.loads(body) if content_type == _JSON else body
-
-
-def _number(seconds: float) -> int:
-    # AMQP 0-9-1 tables have no exact fractions that every client writes alike: milliseconds as an integer.
-    return round(seconds * 1000)
-
-
-def _time(value: object) -> float | None:
-    return value / 1000 if isinstance(value, int) else None
+def _decode(message: Message) -> Any:
+    return json.loads(message.body) if message.is_json else message.body

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spot_work import message
+from spot_work import message, transports
 from spot_work.agent import Agent
 from spot_work.batching import Batch, gather
 from spot_work.errors import HandBack
@@ -151,10 +151,10 @@ class Worker:
                 self._source.bury(taken)
                 continue
             try:
-                answers.append(Said(taken, *message.reply(taken.request, result, failed)))
+                answers.append(Said(taken, message.reply(taken.request, result, failed)))
             except TypeError as error:
                 errors += 1
-                answers.append(Said(taken, *message.reply(taken.request, None, f"TypeError: {error}")))
+                answers.append(Said(taken, message.reply(taken.request, None, f"TypeError: {error}")))
         with self._counting:
             self.done += ended
             self.failed += errors
@@ -190,7 +190,7 @@ def serve(
     if inspect.iscoroutinefunction(function):
         raise TypeError(f"{function.__name__} is a coroutine, allowed: a plain function")
     queue = Queue(queue) if isinstance(queue, str) else queue
-    source = Source(url, queue, 2 * batch.size)
+    source = transports.source(url, queue, 2 * batch.size)
     worker = Worker(source, function, batch, overflow, requests=requests, agent=Agent.of_environment())
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: worker.drain())

@@ -48,10 +48,12 @@ Need = Literal[
     "prepare",
     "prepared",
     "queue",
+    "sqs",
 ]
 """What an instance may be there for: workers, their image in ECR, hooks, an image that a launch waits for, a
 job, its volume, a dataset in S3, volumes that came with the launch, the secret of a private repository,
-results that go to S3, to prepare a dataset, to start from one that is prepared, the secret of a queue."""
+results that go to S3, to prepare a dataset, to start from one that is prepared, the secret of a queue, a
+queue of SQS."""
 
 
 def _key(name: str, operator: Literal["StringEquals", "StringLike"] = "StringEquals") -> Conditions:

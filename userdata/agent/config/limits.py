@@ -152,6 +152,9 @@ SecretName: TypeAlias = Annotated[str, Matches(r"[A-Za-z0-9/_+=.@-]+"), Length(1
 QueueName: TypeAlias = Annotated[str, Matches(r"[A-Za-z0-9][A-Za-z0-9._-]*"), Length(1, 100)]
 """Of a queue in RabbitMQ, which takes more (255 bytes, UTF-8); others are named after it."""
 
+SqsUrl: TypeAlias = Annotated[str, Matches(r"sqs://[a-z0-9-]+/[0-9]{12}"), Length(1, 64)]
+"""A region and an account, in the words of ``spot_work``."""
+
 Tries: TypeAlias = Annotated[int, Within(1, 1000)]
 """How often a task of a queue may be begun."""
 

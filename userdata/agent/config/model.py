@@ -126,12 +126,21 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Queue:
-    """The queue that the workers read: the ``secret`` with its broker's URL, and how both ends declare it."""
+    """The queue that the workers read: the ``secret`` with its broker's URL, and how both ends declare it.
 
-    secret: limits.SecretName
+    One of SQS has ``url`` in the secret's place, and knows itself how it is declared.
+    """
+
     name: limits.QueueName
+    secret: limits.SecretName | None = None
+    url: limits.SqsUrl | None = None
     tries: limits.Tries = 20
     most: limits.MostWaiting = 100_000
+
+    def __post_init__(self) -> None:
+        """Check that it can be found, one way."""
+        if (self.secret is None) == (self.url is None):
+            raise ValueError(f"queue {self.name} has secret {self.secret} and url {self.url}; one is needed")
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,8 @@ def _queue(node: Node, service: Service) -> dict[str, str]:
     from userdata.agent.aws import secrets
     from userdata.agent.work import queue
 
+    if service.queue.secret is None:
+        return queue.environment(service.queue)
     client = node.clients.secretsmanager(node.config.region)
     return queue.environment(service.queue, secrets.read(client, service.queue.secret))
 

@@ -11,12 +11,16 @@ from userdata.agent.machine.errors import AgentError
 _URL: Final = re.compile(r"amqps?://[^\s\x00-\x1f\x7f]+")
 
 
-def environment(queue: Queue, secret: str) -> dict[str, str]:
+def environment(queue: Queue, secret: str = "") -> dict[str, str]:
     """Return the variables; ``secret`` is the text of the queue's secret, the broker's URL.
+
+    One of SQS has no secret: its workers have the instance's role.
 
     Raises:
         AgentError: it is no such URL; the error does not have the text.
     """
+    if queue.url is not None:
+        return {"SPOT_WORK_URL": queue.url, "SPOT_WORK_QUEUE": queue.name}
     url = secret.strip()
     if not _URL.fullmatch(url):
         raise AgentError(

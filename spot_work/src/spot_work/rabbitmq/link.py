@@ -26,7 +26,7 @@ from pika.exceptions import (
 )
 
 from spot_work.errors import BrokerRefusedError
-from spot_work.queues import Declarations
+from spot_work.rabbitmq.declare import Declarations
 
 log: Final = logging.getLogger("spot_work")
 

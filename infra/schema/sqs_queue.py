@@ -1,0 +1,45 @@
+"""The shape of ``services[].queue`` on SQS: two queues of the stack's own, or two that are there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from infra.schema.base import Model
+from userdata.agent.config import limits
+
+SqsName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,55}$")]
+"""SQS takes 80 characters, and clients' queues of answers are named after it."""
+
+
+class ExistingSqs(Model):
+    """Names of standard queues in this account and region; ``queue`` sends its dead letters to the other."""
+
+    queue: SqsName
+    dead_letters: SqsName
+
+
+class SqsQueue(Model):
+    """The queue of SQS that a service's workers read, with a dead-letter queue behind it.
+
+    ``tries`` is how often a task may be begun. A task of a lost worker is seen by others after
+    ``visibility_seconds``; whoever works on it extends that. It is kept for ``retention_days``, as a dead one
+    for 14. An alarm rings when a task has waited for ``oldest_seconds``. SQS refuses nothing because it is
+    full. With ``existing`` no queue is declared.
+    """
+
+    kind: Literal["sqs"]
+    existing: ExistingSqs | None = None
+    tries: limits.Tries = 20
+    visibility_seconds: Annotated[int, Field(ge=10, le=43_200)] = 60
+    retention_days: Annotated[int, Field(ge=1, le=14)] = 4
+    oldest_seconds: Annotated[int, Field(ge=60, le=604_800)] = 900
+
+    @field_validator("tries", "visibility_seconds", "retention_days")
+    @classmethod
+    def _of_an_own_queue(cls, given: int, info: ValidationInfo) -> Any:
+        default = cls.model_fields[str(info.field_name)].default
+        if given != default and info.data.get("existing") is not None:
+            raise ValueError(f"{given} beside existing, which says it itself, allowed: for the stack's own")
+        return given

@@ -1,0 +1,1 @@
+"""Requests and answers through RabbitMQ, by pika."""

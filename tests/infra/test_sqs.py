@@ -1,0 +1,139 @@
+"""A service's queue in SQS: two queues, who may use them, and what workers are told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.settings import SettingsError, load_settings
+from pulumi_on_moto import changes, deploy, load, sandbox
+from tests.apart import apart
+from tests.infra.declared import ROOT, Run
+from tests.infra.queues import stack
+from tests.infra.test_queue import KEY
+
+OWN = {"kind": "sqs", "tries": 7, "visibilitySeconds": 90}
+EXISTING = {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "ocr-lost"}}
+ARN = "arn:aws:sqs:us-west-2:123456789012:"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Of prod, which is protected and has endpoints in place of NAT, with a key."""
+    return stack(tmp_path_factory.mktemp("own"), OWN, "prod", kmsKeyArn=KEY)
+
+
+@pytest.fixture(scope="module")
+def existing(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return stack(tmp_path_factory.mktemp("existing"), EXISTING)
+
+
+def granted(policy: str) -> dict[str, dict[str, Any]]:
+    return {one["Sid"]: one for one in json.loads(policy)["Statement"]}
+
+
+def test_the_queue_has_dead_letters_and_is_encrypted_and_protected(own: Run) -> None:
+    queue, dead = own.the("Queue", "inference-queue"), own.the("Queue", "inference-dead")
+    redrive = json.loads(queue["redrivePolicy"])
+    assert redrive["maxReceiveCount"] == 7
+    assert redrive["deadLetterTargetArn"].endswith("inference-dead")
+    assert (queue["visibilityTimeoutSeconds"], queue["receiveWaitTimeSeconds"]) == (90, 20)
+    assert (queue["messageRetentionSeconds"], dead["messageRetentionSeconds"]) == (4 * 86_400, 14 * 86_400)
+    assert queue["kmsMasterKeyId"] == dead["kmsMasterKeyId"] == KEY
+    ours = [one for one in own.declared if one["type"].endswith(":Queue") and "inference" in one["name"]]
+    assert [one["protect"] for one in ours] == [True, True]
+
+
+def test_nobody_comes_without_tls(own: Run) -> None:
+    for name in ("queue", "dead"):
+        [deny] = granted(own.the("QueuePolicy", f"inference-{name}")["policy"]).values()
+        assert (deny["Effect"], deny["Principal"], deny["Action"]) == ("Deny", "*", ["sqs:*"])
+        assert deny["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+
+
+def test_workers_may_work_and_nothing_else(own: Run, existing: Run) -> None:
+    statements = granted(existing.the("RolePolicy", "inference-instance")["policy"])
+    assert statements["WorkOnQueue"]["Resource"] == [f"{ARN}ocr"]
+    assert statements["BuryRequests"]["Resource"] == [f"{ARN}ocr-lost"]
+    assert statements["SendAnswers"]["Resource"] == [f"{ARN}ocr-answers-*"]
+    actions = {action for one in statements.values() for action in one["Action"] if "sqs:" in action}
+    assert "sqs:CreateQueue" not in actions
+    assert not [one for one in statements.values() if "secretsmanager:GetSecretValue" in one["Action"]]
+    use = granted(own.the("RolePolicy", "inference-instance")["policy"])["UseKey"]
+    assert "sqs.us-west-2.amazonaws.com*" in use["Condition"]["StringLike"]["kms:ViaService"]
+
+
+def test_callers_send_and_have_queues_of_answers(own: Run, existing: Run) -> None:
+    statements = granted(existing.the("Policy", "inference-callers")["policy"])
+    assert statements["SendRequests"]["Resource"] == [f"{ARN}ocr"]
+    assert statements["ReadAnswers"]["Resource"] == [f"{ARN}ocr-answers-*"]
+    assert "UseKey" in granted(own.the("Policy", "inference-callers")["policy"])
+
+
+def test_workers_are_told_where_it_is(existing: Run) -> None:
+    for side in ("primary", "fallback"):
+        told = existing.agent(f"inference-{side}")["service"]["queue"]
+        assert told == {"name": "ocr", "url": "sqs://us-west-2/123456789012"}
+    assert existing.exports["queues"]["inference"]["url"] == "sqs://us-west-2/123456789012"
+
+
+def test_existing_queues_are_not_made(existing: Run) -> None:
+    assert not [name for name in existing.of("Queue") if "inference" in name]
+
+
+def test_without_a_way_out_there_is_an_endpoint_for_sqs_and_none_for_secrets(own: Run) -> None:
+    endpoints = own.of("VpcEndpoint")
+    assert "gpu-spot-prod-endpoint-sqs" in endpoints
+    assert "gpu-spot-prod-endpoint-secretsmanager" not in endpoints
+
+
+def test_the_watcher_may_see_it(existing: Run) -> None:
+    statements = granted(existing.the("RolePolicy", "queues-function")["policy"])
+    assert statements["SeeQueues"]["Resource"] == [f"{ARN}ocr"]
+    assert "ReadQueueSecrets" not in statements
+
+
+def test_a_dead_letter_rings_and_every_alarm_has_a_line_in_the_runbook(own: Run) -> None:
+    found = {name: one for name, one in own.of("MetricAlarm").items() if "-queue-" in name}
+    dead = found["gpu-spot-prod-inference-queue-dead"]
+    assert (dead["metricName"], dead["threshold"]) == ("ApproximateNumberOfMessagesVisible", 1)
+    assert "gpu-spot-prod-inference-queue-deep" not in found
+    page = (ROOT / "docs" / "operations.md").read_text("utf-8").split("## Alarms\n")[1]
+    for name in found:
+        assert f"| `<group>{name.partition('inference')[2]}` |" in page, name
+
+
+def test_containers_have_no_credentials_so_an_image_is_refused() -> None:
+    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
+    service = {"name": "ocr", "image": f"acme/ocr@sha256:{64 * chr(48)}", "capacity": capacity, "queue": OWN}
+    network = {"cidr": "10.0.0.0/16", "zones": ["us-west-2a"]}
+    with pytest.raises(SettingsError, match="of SQS beside an image"):
+        load_settings(
+            {"aws:region": "us-west-2", "gpu-spot:network": network, "gpu-spot:services": [service]}
+        )
+
+
+def _rehearsed(folder: str) -> dict[str, Any]:
+    """Deploy, work and ask by what the stack says, and run again."""
+    config = load(Path(folder), "dev", {"services[0].command": ["serve"], "services[0].queue": OWN})
+    with sandbox(config.region) as clients:
+        deployment = deploy(clients, config)
+        told = deployment.outputs["queues"]["inference"]
+        sqs = clients("sqs")
+        url = sqs.get_queue_url(QueueName=told["queue"])["QueueUrl"]
+        given = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        return {"told": told, "given": given, "after": changes(deployment, config)}
+
+
+def test_what_is_deployed_is_what_spot_work_wants() -> None:
+    seen = apart(_rehearsed, str(ROOT))
+    assert len(seen["told"]["queue"]) <= 55
+    assert seen["given"]["VisibilityTimeout"] == "90"
+    assert json.loads(seen["given"]["RedrivePolicy"])["deadLetterTargetArn"].endswith(
+        seen["told"]["deadLetters"]
+    )
+    assert seen["given"]["SqsManagedSseEnabled"] == "true"
+    assert seen["after"] == ()

@@ -26,9 +26,9 @@ from typing import Any, Final
 import pika
 
 from bench._page import replace_part
+from gpu_spot.nodes.broker import Broker
 from spot_work import Client, Queue
 from tests.real import crowd
-from tests.real.broker import Broker
 
 MESSAGES: Final = 20_000
 LOSSES: Final = 60

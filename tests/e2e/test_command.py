@@ -145,7 +145,7 @@ def desired_capacities(endpoint: str) -> list[int]:
         (["demo", "--trace", "empty"], "trace folder empty holds no .json file"),
         (["demo", "--stack", "moon"], "stack 'moon': no file Pulumi.moon.yaml; stacks here: "),
         (["demo", "--notice", "1.5"], "'1.5' is not a number between 0 and 1"),
-        (["demo", "--hours", "0.5"], "hours is 0.5, more than the first hour"),
+        (["demo", "--hours", "0.5"], "hours is 0.5, more than the first 60 minutes"),
         (["demo", "--target", "0"], "'0' is not a whole number of at least 1"),
         (["deploy", "--local", "--stack", "key"], "gpu-spot:services[0].capacity.spotPercent"),
         (["deploy", "--local", "--stack", "range"], "gpu-spot:services[0].capacity.spotPercentage"),

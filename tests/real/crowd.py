@@ -12,30 +12,22 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from spot_work import Client, Queue, Request, WorkError
-from tests.real.broker import Broker
+from gpu_spot.nodes import witness
+from gpu_spot.nodes.broker import Broker
+from spot_work import Client, Queue, WorkError
 
 HERE: Final = Path(__file__).resolve().parents[2]
 QUEUE: Final = Queue("ocr", tries=200)
 """Workers are lost here a hundred times as often as on spot instances."""
 NOTICE_SECONDS: Final = 120.0
-_RECORD: Final = "CROWD_RECORD"
-
-
-def work(requests: Sequence[Request]) -> list[int]:
-    """Be the workers' function: double the numbers, and write down each run before it counts as run."""
-    record = os.open(os.environ[_RECORD], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    lines = "".join(f"{request.id} {'again' if request.is_repeat else 'first'}\n" for request in requests)
-    os.write(record, lines.encode())
-    os.close(record)
-    time.sleep(0.004)
-    return [2 * request.value for request in requests]
+FUNCTION: Final = "tests.real.doubling:double"
+WORKER: Final = ("gpu_spot.nodes.witness:run", "--requests", "--queue", QUEUE.name, "--batch", "8")
+"""What ``spot-work`` is told, beside how often a request may be begun."""
 
 
 @dataclass
@@ -109,11 +101,11 @@ class Crowd:
     def _start(self) -> _Worker:
         self._started += 1
         ready = self._folder / f"ready-{self._started}"
-        command = [sys.executable, "-m", "spot_work", "tests.real.crowd:work", "--queue", QUEUE.name]
-        command += ["--batch", "8", "--tries", str(QUEUE.tries), "--requests"]
+        command = [sys.executable, "-m", "spot_work", *WORKER, "--tries", str(QUEUE.tries)]
         paths = os.pathsep.join([str(HERE), str(HERE / "spot_work" / "src")])
         environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": self._broker.url}
-        environment |= {_RECORD: str(self.record), "GPU_SPOT_READY": str(ready)}
+        environment |= {witness.FUNCTION: FUNCTION, witness.RECORD: str(self.record)}
+        environment |= {"GPU_SPOT_READY": str(ready)}
         with self._log.open("ab") as log:
             process = subprocess.Popen(command, cwd=HERE, env=environment, stdout=log, stderr=log)
         return _Worker(process, ready)
@@ -155,10 +147,8 @@ def play(broker: Broker, folder: Path, messages: int, *, workers: int, losses: i
                 outcome.lost += 1
                 outcome.errors.append(repr(error))
     crowd.end()
-    runs = [line.split() for line in crowd.record.read_text().splitlines()]
-    firsts = Counter(identity for identity, mark in runs if mark == "first")
-    outcome.unmarked_duplicates = sum(count > 1 for count in firsts.values())
-    outcome.runs_repeated = len(runs) - len({identity for identity, _ in runs})
+    runs = witness.read(crowd.record)
+    outcome.unmarked_duplicates, outcome.runs_repeated = runs.unmarked_duplicates, runs.repeated
     return outcome
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import pika
 import pytest
 
+from gpu_spot.nodes.broker import Broker, free_port
 from spot_work import (
     BrokerRefusedError,
     Client,
@@ -26,7 +27,6 @@ from spot_work import (
 )
 from spot_work.source import Source
 from tests.real import crowd
-from tests.real.broker import Broker, free_port
 
 # pika 1.4.4 leaves the socket of a refused connection to the collector.
 pytestmark = pytest.mark.filterwarnings(

@@ -48,7 +48,7 @@ _ALL_AT: Final = 3
 
 
 def closing_in_turn(zones: tuple[str, ...], hours: float) -> tuple[PoolTrace, ...]:
-    """Return the market's script: every twelve minutes another zone closes for six, and once all of them do."""
+    """Return the market's script: every twelve minutes a zone closes for six, and once all of them do."""
     names = sorted(zones)
     minutes = round(hours * 60)
     open_ = {name: [1] * minutes for name in names}
@@ -117,7 +117,7 @@ class RealService:
         self._code = code
         self._hosts: dict[str, _Host] = {}
         self._leaving: list[_Host] = []
-        self._drained = self._overdue = self._killed = 0
+        self._booted = self._drained = self._overdue = self._killed = 0
         self._samples: list[Sample] = []
         self._start = self._now = 0.0
         self._seen = time.perf_counter()
@@ -146,7 +146,8 @@ class RealService:
 
     def launch(self, instance: str, slots: int, at: float) -> None:
         """Take in an instance that begins ``at``."""
-        self._hosts[instance] = _Host(at, slots, self._folder / instance)
+        self._booted += 1  # an id comes again out of the warm pool
+        self._hosts[instance] = _Host(at, slots, self._folder / f"{instance}-{self._booted}")
 
     def working(self) -> set[str]:
         """Return the instances all of whose workers are ready, and were not told to go."""
@@ -155,7 +156,7 @@ class RealService:
             for instance, host in self._hosts.items()
             if host.process is not None
             and host.process.poll() is None
-            and service_host.are_ready(host.directory, host.slots)
+            and service_host.are_ready(host.directory, service_host.places(host.slots))
         }
 
     def notice(self, instance: str, kind: str, seconds: float, drain: float) -> None:

@@ -13,7 +13,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TextIO
@@ -31,13 +31,19 @@ _BEAT_EVERY: Final = 1.0
 
 @dataclass(frozen=True)
 class Told:
-    """What an instance is told at its boot: ``secrets`` are what no command line may show."""
+    """What an instance is told at its boot: ``secrets`` are what no command line may show.
+
+    With ``image`` its workers are containers, named by their slots: where several instances are one machine
+    their numbers begin at ``first``.
+    """
 
     command: list[str]
     environment: dict[str, str]
     secrets: dict[str, str]
     slots: int
     directory: str
+    image: str | None = None
+    first: int = 0
 
 
 class _NoRegistry:
@@ -58,19 +64,26 @@ class _NoPool:
         return "InService"
 
 
-def are_ready(directory: Path, slots: int) -> bool:
+def places(slots: int, first: int = 0) -> list[Slot]:
+    """Return the slots of an instance, all of them on its first GPU."""
+    return [Slot(first + number, 0) for number in range(slots)]
+
+
+def are_ready(directory: Path, slots: Sequence[Slot]) -> bool:
     """Tell whether all workers of an instance have said that they are ready."""
-    return all(ready_file(Slot(number, number), directory).exists() for number in range(slots))
+    return all(ready_file(slot, directory).exists() for slot in slots)
 
 
 def supervise(told: Told, notices: TextIO) -> None:
     """Run the workers until a notice has drained them, or nobody is left to give one."""
     directory = Path(told.directory)
-    service = Service(command=tuple(told.command), environment=told.environment, says_ready=True)
+    service = Service(
+        image=told.image, command=tuple(told.command), environment=told.environment, says_ready=True
+    )
     clock = SystemClock()
     heart = Heart(_NoRegistry(), _NoPool(), clock, directory, _BEAT_EVERY)  # type: ignore[arg-type]
-    places = [Slot(number, number) for number in range(told.slots)]
-    workers = Workers(service, places, heart, SystemHost(), clock, directory, secrets=lambda: told.secrets)
+    slots = places(told.slots, told.first)
+    workers = Workers(service, slots, heart, SystemHost(), clock, directory, secrets=lambda: told.secrets)
     signal.signal(signal.SIGTERM, lambda *_: workers.stop())
     threading.Thread(target=_listen, args=(notices, directory), daemon=True).start()
     workers.run()

@@ -60,10 +60,9 @@ class Runs:
     came_back: int
 
 
-def read(record: Path) -> Runs:
-    """Return what was written down; nothing where there is no record."""
-    text = record.read_text() if record.exists() else ""
-    runs = [line.split() for line in text.splitlines()]
+def read(*records: Path) -> Runs:
+    """Return what was written down in all of them; nothing where there is no record."""
+    runs = [line.split() for one in records if one.exists() for line in one.read_text().splitlines()]
     firsts = Counter(identity for identity, mark in runs if mark == "first")
     count = Counter(identity for identity, _ in runs)
     return Runs(

@@ -41,14 +41,14 @@ RATE: Final = 40.0
 _COMMAND: Final = "spot-work"
 _ENDS_IN: Final = 60.0
 """Real seconds that a worker has in the end, on however slow a machine."""
-_FIRST, _EVERY, _CLOSED = 14, 12, 6
+_FIRST, _EVERY, _CLOSED = 14, 18, 6
 """The minute at which a zone closes first, the minutes between two closings, and how long each lasts."""
-_ALL_AT: Final = 3
+_ALL_AT: Final = 2
 """At this closing, counted from 0, all zones close: on-demand stands in."""
 
 
 def closing_in_turn(zones: tuple[str, ...], hours: float) -> tuple[PoolTrace, ...]:
-    """Return the market's script: every twelve minutes a zone closes for six, and once all of them do."""
+    """Return the market's script: every eighteen minutes a zone closes for six, and once all of them do."""
     names = sorted(zones)
     minutes = round(hours * 60)
     open_ = {name: [1] * minutes for name in names}

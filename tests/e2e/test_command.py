@@ -146,6 +146,13 @@ def desired_capacities(endpoint: str) -> list[int]:
         (["demo", "--stack", "moon"], "stack 'moon': no file Pulumi.moon.yaml; stacks here: "),
         (["demo", "--notice", "1.5"], "'1.5' is not a number between 0 and 1"),
         (["demo", "--hours", "0.5"], "hours is 0.5, more than the first 60 minutes"),
+        (["demo", "--service", "moon"], "--service is moon, allowed: ocr"),
+        (["demo", "--service", "ocr", "--stack", "dev"], "no service is ocr in dev"),
+        (
+            ["demo", "--service", "ocr", "--trace", "empty"],
+            "--service beside --trace",
+        ),
+        (["demo", "--job", "examples/training", "--service", "ocr"], "--job beside --service"),
         (["demo", "--target", "0"], "'0' is not a whole number of at least 1"),
         (["deploy", "--local", "--stack", "key"], "gpu-spot:services[0].capacity.spotPercent"),
         (["deploy", "--local", "--stack", "range"], "gpu-spot:services[0].capacity.spotPercentage"),

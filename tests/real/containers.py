@@ -34,11 +34,16 @@ GPU: Final = Path("/dev/gpu-spot-test0")
 _APPLETS: Final = "sh id sleep cat ls touch test df dd env grep stat mkdir rm kill wc date pwd echo"
 
 
+class LackingError(Exception):
+    """This machine cannot run containers; the text says what it lacks."""
+
+
 def needed(*programs: str) -> None:
-    """Fail where this machine cannot run containers, and say what it lacks."""
-    lacking = [one for one in programs if shutil.which(one) is None]
-    assert os.geteuid() == 0, "real containers need root"
-    assert not lacking, f"missing: {', '.join(lacking)}; .ci/system-packages real installs them"
+    """Raise `LackingError` where this machine cannot run containers."""
+    if os.geteuid() != 0:
+        raise LackingError("real containers need root")
+    if lacking := [one for one in programs if shutil.which(one) is None]:
+        raise LackingError(f"missing: {', '.join(lacking)}; .ci/system-packages real installs them")
 
 
 @contextlib.contextmanager
@@ -94,21 +99,16 @@ def python_image(code: Sequence[tuple[Path, str]]) -> bytes:
     return packed.getvalue()
 
 
+_LEFT_OUT: Final = {"test", "tests", "site-packages", "dist-packages", "idlelib", "ensurepip", "tkinter"}
+
+
 def _needed_of_python(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    left_out = {
-        "test",
-        "tests",
-        "site-packages",
-        "dist-packages",
-        "__pycache__",
-        "idlelib",
-        "ensurepip",
-        "tkinter",
-    }
+    """Leave out what is large and not needed; what is compiled stays, or each start would compile it."""
     inside = Path(entry.name)
-    if inside.parts[0] != "app" and (left_out & set(inside.parts) or inside.name.startswith("config-3")):
-        return None
-    return None if inside.name == "__pycache__" else entry
+    if inside.parts[0] == "app":
+        return entry
+    is_large = inside.name.startswith(("config-3", "lib2to3")) or ".opt-" in inside.name
+    return None if is_large or _LEFT_OUT & set(inside.parts) else entry
 
 
 def take_in(packed: bytes, name: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,8 +21,17 @@ from tests.real.stable import NOTICE_SECONDS, Stable, Worker
 
 QUEUE: Final = Queue("ocr", tries=200)
 """Workers are lost here a hundred times as often as on spot instances."""
-WORKER: Final = ("gpu_spot.nodes.witness:run", "--requests", "--queue", QUEUE.name, "--batch", "8")
-"""What ``spot-work`` is told, beside how often a request may be begun."""
+WORKER: Final = (
+    "-m",
+    "spot_work",
+    "gpu_spot.nodes.witness:run",
+    "--requests",
+    "--queue",
+    QUEUE.name,
+    "--batch",
+    "8",
+)
+"""What Python is told."""
 
 
 @dataclass
@@ -70,6 +80,7 @@ class Crowd:
     def end(self) -> None:
         """Drain all that are left."""
         for worker in self._workers:
+            wait_for(worker.ready.exists, self.output)
             worker.drain()
         for worker in self._workers:
             worker.wait()
@@ -80,12 +91,12 @@ class Crowd:
 
     def _pick(self, dice: random.Random) -> Worker:
         worker = self._workers.pop(dice.randrange(len(self._workers)))
-        _wait_for(worker.ready.exists, self)  # one that has nothing yet just ends
+        wait_for(worker.ready.exists, self.output)  # one that has nothing yet just ends
         return worker
 
     def _start(self) -> Worker:
         self._started += 1
-        worker = self._stable.start(self._started, [*WORKER, "--tries", str(QUEUE.tries)], self._broker.url)
+        worker = self._stable.start(self._started, list(WORKER), self._broker.url)
         self.records.add(worker.record)
         return worker
 
@@ -105,9 +116,9 @@ def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses:
             answer.add_done_callback(lambda _: answered.update(all=1))
             asked.append(answer)
         for share, what in happenings:
-            _wait_for(lambda share=share: answered["all"] >= share * messages, crowd)
+            wait_for(lambda share=share: answered["all"] >= share * messages, crowd.output)
             if what == "broker":
-                _wait_for(lambda: broker.has_kept(QUEUE.name), crowd)
+                wait_for(lambda: broker.has_kept(QUEUE.name), crowd.output)
                 broker.kill()
                 broker.start()
                 outcome.broker_restarts += 1
@@ -131,9 +142,10 @@ def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses:
     return outcome
 
 
-def _wait_for(condition: Any, crowd: Crowd) -> None:
+def wait_for(condition: Callable[[], object], said: Callable[[], str]) -> None:
+    """Wait ten minutes at most; raise `TimeoutError` with what the workers said."""
     end = time.monotonic() + 600
     while not condition():
         if time.monotonic() > end:
-            raise TimeoutError(f"nothing went on for ten minutes; the workers said: {crowd.output()}")
+            raise TimeoutError(f"nothing went on for ten minutes; the workers said: {said()}")
         time.sleep(0.02)

@@ -43,7 +43,7 @@ class Worker(Protocol):
 
 
 class Stable(Protocol):
-    """Starts workers: ``command`` is what ``python -m spot_work`` is told, ``url`` the broker's address."""
+    """Starts workers: ``command`` is what Python is told, ``url`` the broker's address."""
 
     def start(self, number: int, command: list[str], url: str) -> Worker:
         """Start one; ``number`` is its own."""
@@ -87,7 +87,7 @@ class Processes:
         paths = os.pathsep.join([str(HERE), str(HERE / "spot_work" / "src")])
         environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": url}
         environment |= {witness.FUNCTION: FUNCTION, witness.RECORD: str(record), "GPU_SPOT_READY": str(ready)}
-        argv = [sys.executable, "-m", "spot_work", *command]
+        argv = [sys.executable, *command]
         with (self.folder / "workers").open("ab") as log:
             process = subprocess.Popen(argv, cwd=HERE, env=environment, stdout=log, stderr=log)
         return _Process(process, ready, record)
@@ -151,7 +151,7 @@ class Containers:
         ready = ready_file(slot, directory)
         record = ready.parent / "runs"  # where alone a container may write
         told = service_host.Told(
-            command=[str(containers.INTERPRETER), "-m", "spot_work", *command],
+            command=[str(containers.INTERPRETER), *command],
             environment={"PYTHONPATH": "/app", witness.FUNCTION: FUNCTION, witness.RECORD: str(record)},
             secrets={"SPOT_WORK_URL": url},
             slots=1,

@@ -1,6 +1,7 @@
 """A queue of GPU work on a real RabbitMQ server (``make bench-service``): what is lost, what is gained.
 
-Losses: ``tests/real/crowd.py``. Batches and overhead: one worker, a process of its own, and requests that all
+Losses: ``tests/real/crowd.py``, of processes and, as root with podman, of containers.
+Batches and overhead: one worker, a process of its own, and requests that all
 wait already. The overhead is the worker's CPU time for a message that does nothing, beside the bare client
 library's in a dozen lines: a reply and an acknowledgement each, where ours has the reply confirmed first.
 """
@@ -26,17 +27,19 @@ from typing import Any, Final
 import pika
 
 from bench._page import replace_part
+from gpu_spot.nodes.broker import Broker
 from spot_work import Client, Queue
-from tests.real import crowd
-from tests.real.broker import Broker
+from tests.real import containers, crowd, stable
 
 MESSAGES: Final = 20_000
 LOSSES: Final = 60
+IN_CONTAINERS: Final = 4_000
+LOSSES_IN_CONTAINERS: Final = 16
 WORKERS: Final = 4
 ROUNDS: Final = 3
 _IMAGES: Final = 1_500
 _NOTHINGS: Final = 5_000
-_EXAMPLE: Final = crowd.HERE / "examples/ocr-worker/worker.py"
+_EXAMPLE: Final = stable.HERE / "examples/ocr-worker/worker.py"
 
 
 @functools.cache
@@ -89,7 +92,7 @@ def measure(
     broker: Broker, name: str, arguments: Sequence[str], values: Sequence[Any]
 ) -> tuple[float, float]:
     """Return the seconds until one worker has answered all, and its CPU time meanwhile."""
-    paths = os.pathsep.join([str(crowd.HERE), str(crowd.HERE / "spot_work" / "src")])
+    paths = os.pathsep.join([str(stable.HERE), str(stable.HERE / "spot_work" / "src")])
     environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": broker.url}
     # One thread for the matrix product: what batches gain is not what more cores do.
     environment["OPENBLAS_NUM_THREADS"] = "1"
@@ -97,7 +100,7 @@ def measure(
         first = client.submit(values[0], timeout=600)
         command = [sys.executable, *arguments]
         worker = subprocess.Popen(  # noqa: S603 - ourselves
-            command, cwd=crowd.HERE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command, cwd=stable.HERE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
             first.result()  # it is up, and has read its weights once
@@ -146,6 +149,19 @@ def gains(broker: Broker) -> dict[str, float]:
     }
 
 
+def in_containers(broker: Broker, messages: int, losses: int, seed: int) -> dict[str, Any]:
+    """Return what becomes of a crowd of containers; why there is none where this machine cannot run them."""
+    try:
+        with containers.folder() as place, containers.podman(place):
+            containers.take_in(containers.python_image(stable.code()), containers.PYTHON)
+            played = crowd.play(
+                broker, stable.Containers(place), messages, workers=WORKERS, losses=losses, seed=seed
+            )
+    except containers.LackingError as error:
+        return {"not_run": str(error)}
+    return asdict(played)
+
+
 def write_page(result: dict[str, Any], docs: Path) -> None:
     """Write this benchmark's part of the page."""
     text = (
@@ -156,14 +172,26 @@ def write_page(result: dict[str, Any], docs: Path) -> None:
         f"are told to drain, and the broker is killed once: **{result['lost']} lost, {result['wrong']} "
         f"answered wrongly, {result['unmarked_duplicates']} run twice without a mark**; "
         f"{result['runs_repeated']} were run again and said so. "
-        f"The slowest drain took {result['longest_drain']:.1f} s.\n\n"
+        f"The slowest drain took {result['longest_drain']:.1f} s. {_contained(result['containers'])}\n\n"
         f"Batches of 16 serve {result['batching_speedup']} times as many images as one at a time, with the "
         "stand-in of a model in `examples/ocr-worker` on one core: its weights are read once for a batch. "
         f"A message that does nothing costs the worker {result['overhead_ratio']} times the CPU time of the "
-        "bare client library, which confirms no answer before it acknowledges. Not measured: containers, "
+        "bare client library, which confirms no answer before it acknowledges. Not measured: "
         "a GPU, Amazon MQ, a network.\n"
     )
     replace_part(docs / "performance.md", "service", text)
+
+
+def _contained(played: dict[str, Any]) -> str:
+    if "not_run" in played:
+        return f"Containers were not run: {played['not_run']}."
+    return (
+        f"The same with {WORKERS} podman containers, each with a device file by CDI, below the agent's own "
+        f"supervisor: {played['messages']:,} things, {played['killed']} killed, {played['drained']} drained, "
+        f"the broker killed once: **{played['lost']} lost, {played['wrong']} answered wrongly, "
+        f"{played['unmarked_duplicates']} run twice without a mark**, the slowest drain "
+        f"{played['longest_drain']:.1f} s."
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -171,6 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("out/bench/service.json"))
     parser.add_argument("--messages", type=int, default=MESSAGES, metavar="N")
+    parser.add_argument("--in-containers", type=int, default=IN_CONTAINERS, metavar="N", help="of messages")
     parser.add_argument("--losses", type=int, default=LOSSES, metavar="N", help="of workers, told and untold")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--docs", type=Path, default=Path("docs"))
@@ -183,28 +212,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
             found = gains(broker)
             outcome = crowd.play(
                 broker,
-                Path(name),
+                stable.Processes(Path(name)),
                 options.messages,
                 workers=WORKERS,
                 losses=options.losses,
                 seed=options.seed,
             )
+            contained = in_containers(broker, options.in_containers, LOSSES_IN_CONTAINERS, options.seed)
         finally:
             broker.remove()
     result = {
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version()},
         "broker": "RabbitMQ of this machine, one node",
-        "workers": "processes, not containers",
         "seed": options.seed,
         **asdict(outcome),
         **found,
+        "containers": contained,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=2))
     if options.messages >= MESSAGES:
         write_page(result, options.docs)
-    return int(outcome.lost + outcome.wrong + outcome.unmarked_duplicates + outcome.drains_failed > 0)
+    faults = ("lost", "wrong", "unmarked_duplicates", "drains_failed")
+    return int(any(one.get(fault, 0) for one in (result, contained) for fault in faults))
 
 
 if __name__ == "__main__":

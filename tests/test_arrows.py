@@ -46,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot": {"pulumi_on_moto"},
     "gpu_spot.commands": {
         *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "jobs", "live", "market")),
+        "gpu_spot.nodes.broker",
         *("gpu_spot.preflight", "gpu_spot.report"),
         *("lambdas.core.deadline.model", "pulumi_on_moto", "rich"),
         *("infra.accelerators", "infra.schema", "infra.settings", "boto3", "botocore", "yaml"),
@@ -59,6 +60,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.live": {
         *("gpu_spot.facts", "gpu_spot.jobs", "gpu_spot.market", "gpu_spot.nodes"),
         *("lambdas.core", "lambdas.aws", "userdata.agent.config", "pulumi_on_moto", "moto"),
+        "userdata.agent.work.queue",
     },
     "gpu_spot.market": {"lambdas.core"},
     "gpu_spot.market.supply": {"gpu_spot.market.rules", "lambdas.core"},
@@ -71,7 +73,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("gpu_spot.market.rules", "gpu_spot.market.supply", "lambdas.core.deadline", "numpy"),
     },
     "gpu_spot.nodes": {
-        *("gpu_spot.facts", "userdata", "pulumi_on_moto"),
+        *("gpu_spot.facts", "userdata", "pulumi_on_moto", "spot_work"),
         *("moto", "botocore", "yaml", "cryptography"),
     },
     "gpu_spot.aws_check": {

@@ -48,6 +48,7 @@ _MARKS_OF: Final = {
     "live/test_local_cloud_page.py": "pure",
     "live/test_code_host.py": "adapter",
     "live/test_real_job.py": "adapter long",
+    "live/test_real_service.py": "adapter long",
     "live/test_scheduler.py": "pure",
     "live/test_travels.py": "pure",
     "live/test_without_volume.py": "program long",

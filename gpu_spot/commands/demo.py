@@ -7,6 +7,7 @@ import contextlib
 import json
 import signal
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +19,12 @@ from gpu_spot.facts.run import Run
 from gpu_spot.facts.summary import summarise
 from gpu_spot.jobs import account
 from gpu_spot.jobs.account import JobAccount
+from gpu_spot.live import real_service
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.real_job import Script
 from gpu_spot.live.rehearsal import Wishes, rehearse
 from gpu_spot.market.supply import trace
+from gpu_spot.nodes import broker
 from gpu_spot.report.jobs import job_card
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
@@ -34,6 +37,7 @@ START: Final = 1_767_571_200.0
 """Tick 0 of every rehearsal: 2026-01-05 00:00 UTC, a Monday. Fixed, so that runs can be compared."""
 
 HOURS: Final = 48.0
+NOTICE: Final = 0.9
 
 
 def add_parser(commands: Any) -> None:
@@ -51,7 +55,9 @@ def add_parser(commands: Any) -> None:
         help="spot traces to replay, one capacity pool a file (default: drawn from the fitted model)",
     )
     parser.add_argument(
-        "--hours", type=_positive, default=HOURS, help=f"simulated hours (default: {HOURS:g})"
+        "--hours",
+        type=_positive,
+        help=f"simulated hours (default: {HOURS:g}; with --service {real_service.HOURS:g}, a minute each)",
     )
     parser.add_argument("--target", type=_count, help="instances to keep ready (default: the stack's)")
     parser.add_argument(
@@ -60,7 +66,10 @@ def add_parser(commands: Any) -> None:
         help="instances that a trace sample stands for (default: 8 for 0/1 traces)",
     )
     parser.add_argument(
-        "--notice", type=_fraction, default=0.9, help="share of losses announced 120 s ahead (default: 0.9)"
+        "--notice",
+        type=_fraction,
+        help="share of losses announced 120 s ahead "
+        f"(default: {NOTICE:g}; with --service {real_service.NOTICE:g})",
     )
     parser.add_argument(
         "--job",
@@ -68,6 +77,12 @@ def add_parser(commands: Any) -> None:
         metavar="FOLDER",
         help="run the script of a training job, such as examples/training, for real until it is done, while "
         "the market takes its instances",
+    )
+    parser.add_argument(
+        "--service",
+        metavar="NAME",
+        help="run the workers of a service, such as ocr, for real on a RabbitMQ server of this machine, "
+        "while the market takes their instances",
     )
     parser.add_argument(
         "--python",
@@ -78,14 +93,19 @@ def add_parser(commands: Any) -> None:
     parser.add_argument("--seed", type=int, default=1, help="of everything that chance decides (default: 1)")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder of the report")
     parser.add_argument("--keep", action="store_true", help="leave the local cloud open for the AWS CLI")
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=run, workers=None)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Deploy, replay, report; raise ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each."""
+    """Deploy, replay, report; 1 if real workers lost a request or ran one twice unmarked.
+
+    Raises ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each.
+    """
     console = Console()
     config = _config(args)
     wishes = _wishes(args)
+    if wishes.workers is not None:
+        broker.installed()
     with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
         started = time.perf_counter()
         deployment = project.deployed(clients, config)
@@ -96,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
         _report(args.out, finished, console)
         if args.keep:
             _keep(console, config.region, config.stack, finished.job)
-    return 0
+    return 0 if finished.served is None or finished.served.is_whole else 1
 
 
 def _config(args: argparse.Namespace) -> StackConfig:
@@ -104,27 +124,38 @@ def _config(args: argparse.Namespace) -> StackConfig:
     if args.python is not None and args.job is None:
         raise LocalCloudError(f"--python is {args.python}, allowed: with --job")
     if args.job is not None:
-        beside = {"--group": args.group, "--target": args.target, "--trace": args.trace}
-        if given := [name for name, value in beside.items() if value is not None]:
-            raise LocalCloudError(f"--job beside {given[0]}, allowed: --job alone (its market is written)")
+        _alone("--job", args, {"--service": args.service, "--target": args.target})
         config, args.group = project.of_job(args.job, args.stack)
         return config
+    if args.service is not None:
+        _alone("--service", args, {})
+        config, args.workers = project.of_service(args.service, args.stack)
+        args.group = args.service
+        return config if args.target is None else load(project.find(), config.stack, _overrides(config, args))
     config = load(project.find(), args.stack or "dev")
     if args.target is not None:
         config = load(project.find(), config.stack, _overrides(config, args))
     return config
 
 
+def _alone(option: str, args: argparse.Namespace, more: Mapping[str, object]) -> None:
+    beside = {"--group": args.group, "--trace": args.trace, **more}
+    if given := [name for name, value in beside.items() if value is not None]:
+        raise LocalCloudError(f"{option} beside {given[0]}, allowed: {option} alone (its market is written)")
+
+
 def _wishes(args: argparse.Namespace) -> Wishes:
+    hours, notice = (HOURS, NOTICE) if args.service is None else (real_service.HOURS, real_service.NOTICE)
     return Wishes(
         group=args.group,
-        hours=args.hours,
+        hours=args.hours or hours,
         files=tuple(args.trace or ()),
         traces=trace.load(args.trace) if args.trace else None,
         pool_size=args.pool_size,
-        notice=args.notice,
+        notice=notice if args.notice is None else args.notice,
         seed=args.seed,
         script=Script(project.find(), args.python) if args.job else None,
+        workers=args.workers,
     )
 
 

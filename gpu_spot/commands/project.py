@@ -31,12 +31,33 @@ def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
     if not here.is_dir() or not here.is_relative_to(root):
         raise LocalCloudError(f"--job is {folder}, allowed: a folder of {root} with a job's code")
     repository = f"{HOST}/{here.relative_to(root).as_posix()}"
-    stacks = [stack] if stack else sorted(path.name.split(".")[1] for path in root.glob("Pulumi.*.yaml"))
+    stacks = _stacks(root, stack)
     for config in (load(root, one) for one in stacks):
         jobs = config.values.get(f"{config.project}:training") or ()
         if any(isinstance(job, dict) and job.get("repository") == repository for job in jobs):
             return next((config, job.name) for job in _settings(config).jobs if job.repository == repository)
     raise LocalCloudError(f"no job's repository is {repository} in {', '.join(stacks)}")
+
+
+def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:
+    """Return the stack whose file has a service of that name, and the folder with the code of its workers.
+
+    With ``stack`` that one, else the first by name. Raises ``LocalCloudError`` where one of both is missing.
+    """
+    root = find()
+    code = root / "examples" / f"{name}-worker"
+    if not code.is_dir():
+        there = ", ".join(sorted(one.name.removesuffix("-worker") for one in root.glob("examples/*-worker")))
+        raise LocalCloudError(f"--service is {name}, allowed: {there or f'none, there is no {code}'}")
+    for config in (load(root, one) for one in _stacks(root, stack)):
+        services = config.values.get(f"{config.project}:services") or ()
+        if any(isinstance(one, dict) and one.get("name") == name for one in services):
+            return config, code
+    raise LocalCloudError(f"no service is {name} in {', '.join(_stacks(root, stack))}")
+
+
+def _stacks(root: Path, stack: str | None) -> list[str]:
+    return [stack] if stack else sorted(path.name.split(".")[1] for path in root.glob("Pulumi.*.yaml"))
 
 
 def deployed(clients: AwsClients, config: StackConfig) -> Deployment:

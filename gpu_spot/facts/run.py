@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from gpu_spot.facts.moves import JobEnding, Travels
+from gpu_spot.facts.serving import Served
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.market.replay.ledger import Ledger
 from gpu_spot.market.rules import TICK_SECONDS, Rules
@@ -36,6 +37,7 @@ class Run:
     name) pairs. ``ticks_played`` of all ticks had to be computed, in ``wall_seconds`` of real time.
     ``travels`` is how a training job moved, None for a service; ``outcome`` what became of one whose own
     command was run; ``job`` what `gpu-spot jobs show` tells of it at the end.
+    ``served`` is what a service's own workers did, where they were run.
     """
 
     stack: str
@@ -57,6 +59,7 @@ class Run:
     travels: Travels | None = None
     outcome: JobEnding | None = None
     job: JobAccount | None = None
+    served: Served | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` where the parts don't belong together."""

@@ -12,10 +12,12 @@ from typing import Literal, Protocol
 from gpu_spot.facts.run import Run, capacity_changes
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.reader import JobReader
-from gpu_spot.live import preparing
+from gpu_spot.live import preparing, real_service
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.fleets import CloudFleet, TrainingFleet
 from gpu_spot.live.real_job import RealJob, Script, closing, real_job
+from gpu_spot.live.real_service import RealService
+from gpu_spot.live.served_fleet import ServedFleet
 from gpu_spot.live.views import GroupView
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.groups import GroupShape
@@ -41,6 +43,7 @@ class Wishes:
     ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is what
     a sample stands for, ``notice`` the share of losses that are announced. ``script`` is that of a training
     job whose own command is to be run until it is done, in a market written for it; None: it is simulated.
+    ``workers`` is the folder with the code of a service whose own workers are to be run, likewise.
     """
 
     group: str | None
@@ -51,6 +54,7 @@ class Wishes:
     notice: float
     seed: int
     script: Script | None = None
+    workers: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,21 +95,30 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
         warm_instances=len(cloud.warm(view.name)),
         warm_reuse=cloud.takes_back(view.name),
         drain_seconds=view.drain_seconds,
+        **({} if wishes.workers is None else {"warm_up_ticks": real_service.WARM_UP_TICKS}),
         **HOSTILE,
     )
     scene = _scene(wishes, view, group, rules)
     market, ticks = scene.market, scene.ticks
-    with _job(cloud, view, wishes.script) as job, _nodes(cloud, view, job) as nodes:
+    with (
+        _job(cloud, view, wishes.script) as job,
+        _nodes(cloud, view, job) as nodes,
+        _workers(cloud, view, wishes.workers) as workers,
+    ):
         if nodes is not None and view.prepared_by:
             preparing.play(cloud, nodes, fleet_of(cloud, cloud.group(view.prepared_by), nodes, rules))
         start = cloud.clock.now
         fleet = fleet_of(cloud, view, nodes, rules)
+        if workers is not None:
+            workers.begin(start)
+            fleet = ServedFleet.of(fleet, workers, rules)
         replay = Replay(market, rules, fleet, scene.shape, scene.target, start=start)
         onlooker.begin(scene)
         ledger = replay.run(ticks, onlooker.see, job.is_over if job else lambda: False)
         ticks = ledger.spans[-1].tick + ledger.spans[-1].ticks
         if nodes is not None:
             nodes.advance(start + ticks * TICK_SECONDS)
+        served = None if workers is None else workers.finish()
         travels = None if nodes is None else nodes.travels()
         outcome = None if nodes is None or job is None else job.outcome(nodes)
         account = None if nodes is None else _account(cloud, view.name)
@@ -129,6 +142,7 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
         travels=travels,
         outcome=outcome,
         job=account,
+        served=served,
     )
 
 
@@ -165,6 +179,16 @@ def _job(cloud: LocalCloud, view: GroupView, script: Script | None) -> Iterator[
 
 
 @contextlib.contextmanager
+def _workers(cloud: LocalCloud, view: GroupView, code: Path | None) -> Iterator[RealService | None]:
+    """Yield the service whose own workers are run; None where they are only counted."""
+    if code is None:
+        yield None
+        return
+    with real_service.real_service(boot.parse(cloud.boot_data(view.name)).agent.service, code) as running:
+        yield running
+
+
+@contextlib.contextmanager
 def _nodes(cloud: LocalCloud, view: GroupView, job: RealJob | None) -> Iterator[Nodes | None]:
     """Yield the nodes of a training job, which run the agent; the workers of a service are only counted."""
     if boot.parse(cloud.boot_data(view.name)).agent.training is None:
@@ -196,6 +220,9 @@ def _scene(wishes: Wishes, view: GroupView, group: GroupSettings, rules: Rules) 
     if wishes.script is not None:
         source, types = "script", view.sizes
         traces = closing(view.zones)
+    elif wishes.workers is not None:
+        source, types = "script", view.sizes
+        traces = real_service.closing_in_turn(view.zones, wishes.hours)
     elif wishes.traces is None:
         source, types = "model", view.sizes
         traces = model.draw(len(view.zones) * len(types), wishes.hours, wishes.seed)
@@ -209,7 +236,8 @@ def _scene(wishes: Wishes, view: GroupView, group: GroupSettings, rules: Rules) 
         ticks = min(ticks, round(wishes.hours * 3600 / TICK_SECONDS))
     if ticks <= rules.warm_up_ticks:
         raise LocalCloudError(
-            f"hours is {ticks / 60:g}, more than the first hour (warm-up, not counted) is needed"
+            f"hours is {ticks / 60:g}, more than the first {rules.warm_up_ticks} minutes "
+            "(warm-up, not counted) are needed"
         )
     shape = GroupShape(pools, group.group.base, group.group.spot_percentage, weights=view.weights)
     return Scene(source, market, shape, group.group.target, ticks)

@@ -113,12 +113,6 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
         "iam:GetOpenIDConnectProvider",
         "iam:TagOpenIDConnectProvider",
     ),
-    "aws:iam/policy:Policy": (
-        "iam:CreatePolicy",
-        "iam:GetPolicy",
-        "iam:GetPolicyVersion",
-        "iam:TagPolicy",
-    ),
     "aws:iam/role:Role": ("iam:CreateRole", "iam:GetRole", "iam:TagRole"),
     "aws:iam/policy:Policy": ("iam:CreatePolicy", "iam:GetPolicy", "iam:GetPolicyVersion", "iam:TagPolicy"),
     "aws:iam/rolePolicy:RolePolicy": ("iam:GetRolePolicy", "iam:PutRolePolicy"),

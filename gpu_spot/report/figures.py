@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gpu_spot.facts.run import Run
-from gpu_spot.report import series
+from gpu_spot.report import series, serving
 from gpu_spot.report.money_figures import money, share
 from gpu_spot.report.plotting import (
     WIDE_LEFT,
@@ -36,7 +36,9 @@ def figures(run: Run) -> tuple[Figure, ...]:
     """Return all pictures of a run in the order in which they are read."""
     drawn = [draw(run) for draw in FIGURES]
     if run.travels is not None:
-        drawn.insert(_VOLUME_AFTER, volume(run, run.travels))
+        drawn.insert(_AFTER_READY, volume(run, run.travels))
+    if run.served is not None:
+        drawn.insert(_AFTER_READY, serving.waiting(run, run.served))
     return tuple(drawn)
 
 
@@ -244,5 +246,5 @@ FIGURES: Final[tuple[Callable[[Run], Figure], ...]] = (
     money,
     share,
 )
-_VOLUME_AFTER: Final = 2
+_AFTER_READY: Final = 2
 """Below the ready workers, on the same axis of time."""

@@ -15,7 +15,7 @@ from gpu_spot.facts.moves import PARTS
 from gpu_spot.facts.run import DecisionLine, Run
 from gpu_spot.facts.summary import summarise
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS
-from gpu_spot.report import series
+from gpu_spot.report import series, serving
 from gpu_spot.report.figures import figures
 from gpu_spot.report.job_timeline import job_timeline
 from gpu_spot.report.moves_table import moves_table
@@ -140,7 +140,7 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
     yield "Time", f"{clock(run.at(0))} to {clock(run.at(run.ticks))} UTC, ticks of {TICK_SECONDS:g} s"
     yield "Warm-up", f"the first {duration(rules.warm_up_ticks)} (shaded) are not counted"
     yield "Notice", f"{percent(rules.notice, 0)} of the drops are announced {NOTICE_SECONDS:g} s ahead"
-    ready = "until ready" if run.travels is None else "until the agent starts"
+    ready = "until ready" if run.travels is None and run.served is None else "until the agent starts"
     on_demand = rules.spot_cold_start if rules.warm_instances == 0 else rules.on_demand_cold_start
     yield "Boot", f"spot {rules.spot_cold_start:g} s, on-demand {on_demand:g} s {ready}"
     yield "Drain", f"an instance stops taking work {rules.drain_seconds:g} s before its end"
@@ -149,6 +149,8 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
         yield "Agent", "the node agent's own code, from the boot data that the instance got"
         yield "Training", "its process is simulated: it reads, saves and resumes, and computes nothing"
         yield "EBS", "the times of volumes and snapshots are assumed, by the volume's size"
+    if run.served is not None:
+        yield from serving.simulated(run.served)
     yield "Seed", str(summary["seed"])
 
 

@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from gpu_spot.report import serving
 from gpu_spot.report.text import counted, duration, number, percent
 
 
@@ -112,6 +113,7 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         ),
         *([("moves", number(len(summary["moves"])), moved(summary["moves"]))] if "moves" in summary else []),
         *([("job", summary["job"]["state"], ended(summary["job"]))] if "job" in summary else []),
+        *(serving.rows(summary["service"]) if "service" in summary else []),
         (
             "resources",
             number(summary["resources"]),

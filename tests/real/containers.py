@@ -7,11 +7,15 @@ nor its rules touch the machine.
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
+import sys
+import sysconfig
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,17 +25,25 @@ from typing import Final
 from userdata.agent.machine.host import SystemHost
 
 IMAGE: Final = "gpu-spot/shell:1"
+PYTHON: Final = "gpu-spot/python:1"
+INTERPRETER: Final = Path(sys.executable).resolve()
+"""In the image ``PYTHON``, too: see ``python_image``."""
 METADATA: Final = "169.254.169.254"
 CDI: Final = Path("/var/run/cdi/gpu-spot-test.json")
 GPU: Final = Path("/dev/gpu-spot-test0")
 _APPLETS: Final = "sh id sleep cat ls touch test df dd env grep stat mkdir rm kill wc date pwd echo"
 
 
+class LackingError(Exception):
+    """This machine cannot run containers; the text says what it lacks."""
+
+
 def needed(*programs: str) -> None:
-    """Fail where this machine cannot run containers, and say what it lacks."""
-    lacking = [one for one in programs if shutil.which(one) is None]
-    assert os.geteuid() == 0, "real containers need root"
-    assert not lacking, f"missing: {', '.join(lacking)}; .ci/system-packages real installs them"
+    """Raise `LackingError` where this machine cannot run containers."""
+    if os.geteuid() != 0:
+        raise LackingError("real containers need root")
+    if lacking := [one for one in programs if shutil.which(one) is None]:
+        raise LackingError(f"missing: {', '.join(lacking)}; .ci/system-packages real installs them")
 
 
 @contextlib.contextmanager
@@ -62,6 +74,46 @@ def image(place: Path) -> bytes:
     shutil.copy(busybox, root / "suid" / "id")
     (root / "suid" / "id").chmod(0o4755)
     return subprocess.check_output(["tar", "--create", "--directory", str(root), "."])
+
+
+def python_image(code: Sequence[tuple[Path, str]]) -> bytes:
+    """An image as a tar: this interpreter with the libraries that it loads, and ``code`` below ``/app``.
+
+    Nothing is built or downloaded: all of it lies on this machine, and stays at its paths. ``code`` are files
+    and folders with their names in there.
+    """
+    library = Path(sysconfig.get_paths()["stdlib"])
+    loaded = [INTERPRETER, *Path(sysconfig.get_config_var("DESTSHARED")).glob("*.so")]
+    said = subprocess.run(["ldd", *map(str, loaded)], capture_output=True, text=True, check=True).stdout
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", dereference=True) as tar:
+        for one in sorted({str(INTERPRETER), *re.findall(r"(/\S+) \(0x", said)}):
+            tar.add(one)
+        tar.add(library, filter=_needed_of_python)
+        for path, name in code:
+            tar.add(path, f"app/{name}", filter=_needed_of_python)
+        for name in ("tmp", "etc"):
+            folder_ = tarfile.TarInfo(name)
+            folder_.type, folder_.mode = tarfile.DIRTYPE, 0o1777
+            tar.addfile(folder_)
+    return packed.getvalue()
+
+
+_LEFT_OUT: Final = {"test", "tests", "site-packages", "dist-packages", "idlelib", "ensurepip", "tkinter"}
+
+
+def _needed_of_python(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Leave out what is large and not needed; what is compiled stays, or each start would compile it."""
+    inside = Path(entry.name)
+    if inside.parts[0] == "app":
+        return entry
+    is_large = inside.name.startswith(("config-3", "lib2to3")) or ".opt-" in inside.name
+    return None if is_large or _LEFT_OUT & set(inside.parts) else entry
+
+
+def take_in(packed: bytes, name: str) -> None:
+    """Give the engine behind ``docker`` an image."""
+    subprocess.run(["docker", "import", "-", name], input=packed, check=True, capture_output=True)
 
 
 class DockerHost(SystemHost):
@@ -113,7 +165,7 @@ def docker(place: Path) -> Iterator[DockerHost]:
             assert time.monotonic() < end, log.read_text()
             time.sleep(0.2)
         metadata = _metadata(place, daemon.pid)
-        subprocess.run(["docker", "import", "-", IMAGE], input=image(place), check=True, capture_output=True)
+        take_in(image(place), IMAGE)
         yield DockerHost(daemon.pid)
     finally:
         if metadata is not None:
@@ -172,11 +224,10 @@ def podman(place: Path) -> Iterator[SystemHost]:
         "env": ["GPU_OF=the specification"],
         "mounts": [smi],
     }
-    device = {"name": "all", "containerEdits": edits}
-    CDI.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}))
+    devices = [{"name": name, "containerEdits": edits} for name in ("all", "0")]
+    CDI.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}))
     try:
-        imported = ["docker", "import", "-", IMAGE]
-        subprocess.run(imported, input=image(place), check=True, capture_output=True)
+        take_in(image(place), IMAGE)
         yield SystemHost()
     finally:
         subprocess.run(["docker", "rm", "--all", "--force"], check=False, capture_output=True)

@@ -5,36 +5,32 @@ The same code in `test_service.py` at a reduced count and in `make bench-service
 
 from __future__ import annotations
 
-import os
 import random
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from spot_work import Client, Queue, Request, WorkError
+from gpu_spot.nodes import witness
+from spot_work import Client, Queue, WorkError
+from tests.real.stable import NOTICE_SECONDS, Stable, Worker
 
-HERE: Final = Path(__file__).resolve().parents[2]
 QUEUE: Final = Queue("ocr", tries=200)
 """Workers are lost here a hundred times as often as on spot instances."""
-NOTICE_SECONDS: Final = 120.0
-_RECORD: Final = "CROWD_RECORD"
-
-
-def work(requests: Sequence[Request]) -> list[int]:
-    """Be the workers' function: double the numbers, and write down each run before it counts as run."""
-    record = os.open(os.environ[_RECORD], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    lines = "".join(f"{request.id} {'again' if request.is_repeat else 'first'}\n" for request in requests)
-    os.write(record, lines.encode())
-    os.close(record)
-    time.sleep(0.004)
-    return [2 * request.value for request in requests]
+WORKER: Final = (
+    "-m",
+    "spot_work",
+    "gpu_spot.nodes.witness:run",
+    "--requests",
+    "--queue",
+    QUEUE.name,
+    "--batch",
+    "8",
+)
+"""What Python is told."""
 
 
 @dataclass
@@ -56,12 +52,6 @@ class Outcome:
     errors: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Worker:
-    process: subprocess.Popen[bytes]
-    ready: Path
-
-
 class Broker(Protocol):
     """What the crowd plays on: a server of RabbitMQ, or a double of SQS."""
 
@@ -79,70 +69,58 @@ class Broker(Protocol):
 
 
 class Crowd:
-    """Workers, each a process of its own, on a queue."""
+    """Workers of a ``stable`` on a queue."""
 
-    def __init__(self, broker: Broker, folder: Path, size: int) -> None:
+    def __init__(self, broker: Broker, stable: Stable, size: int) -> None:
         self._broker = broker
-        self._folder = folder
+        self._stable = stable
         self._started = 0
-        self.record = folder / "runs"
-        self._log = folder / "workers"
+        self.records: set[Path] = set()
         self._workers = [self._start() for _ in range(size)]
 
     def lose(self, dice: random.Random) -> None:
         """Kill one without a notice, and start another."""
-        worker = self._workers.pop(dice.randrange(len(self._workers)))
-        worker.process.kill()
-        worker.process.wait()
+        worker = self._pick(dice)
+        worker.kill()
         self._workers.append(self._start())
 
     def drain(self, dice: random.Random) -> float:
         """Tell one to drain, and start another; return the seconds that it took, infinite if it failed."""
-        worker = self._workers.pop(dice.randrange(len(self._workers)))
-        _wait_for(worker.ready.exists, self)  # one that has nothing yet just ends
+        worker = self._pick(dice)
         begun = time.monotonic()
-        worker.process.send_signal(signal.SIGTERM)
+        worker.drain()
         self._workers.append(self._start())
-        try:
-            code = worker.process.wait(NOTICE_SECONDS)
-        except subprocess.TimeoutExpired:
-            worker.process.kill()
-            return float("inf")
-        return time.monotonic() - begun if code == 0 else float("inf")
+        return time.monotonic() - begun if worker.wait() else float("inf")
 
     def end(self) -> None:
         """Drain all that are left."""
         for worker in self._workers:
-            worker.process.send_signal(signal.SIGTERM)
+            wait_for(worker.ready.exists, self.output)
+            worker.drain()
         for worker in self._workers:
-            worker.process.wait(NOTICE_SECONDS)
+            worker.wait()
 
     def output(self) -> str:
         """Return the end of what the workers said."""
-        return self._log.read_text(errors="replace")[-3000:]
+        return self._stable.output()
 
-    def _start(self) -> _Worker:
+    def _pick(self, dice: random.Random) -> Worker:
+        worker = self._workers.pop(dice.randrange(len(self._workers)))
+        wait_for(worker.ready.exists, self.output)  # one that has nothing yet just ends
+        return worker
+
+    def _start(self) -> Worker:
         self._started += 1
-        ready = self._folder / f"ready-{self._started}"
-        command = [sys.executable, "-m", "spot_work", "tests.real.crowd:work", "--queue", QUEUE.name]
-        command += ["--batch", "8", "--tries", str(QUEUE.tries), "--requests"]
-        paths = os.pathsep.join([str(HERE), str(HERE / "spot_work" / "src")])
-        environment = {
-            **os.environ,
-            "PYTHONPATH": paths,
-            "SPOT_WORK_URL": self._broker.url,
-            **self._broker.environment,
-        }
-        environment |= {_RECORD: str(self.record), "GPU_SPOT_READY": str(ready)}
-        with self._log.open("ab") as log:
-            process = subprocess.Popen(command, cwd=HERE, env=environment, stdout=log, stderr=log)
-        return _Worker(process, ready)
+        told = {"SPOT_WORK_URL": self._broker.url, **self._broker.environment}
+        worker = self._stable.start(self._started, list(WORKER), told)
+        self.records.add(worker.record)
+        return worker
 
 
-def play(broker: Broker, folder: Path, messages: int, *, workers: int, losses: int, seed: int) -> Outcome:
+def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses: int, seed: int) -> Outcome:
     """Send ``messages`` while ``losses`` workers are killed or drained and the broker is killed once."""
     dice, outcome = random.Random(seed), Outcome(messages=messages)
-    crowd = Crowd(broker, folder, workers)
+    crowd = Crowd(broker, stable, workers)
     # Each happening comes when so many requests have been answered: spread over the whole of the run.
     happenings = sorted((dice.random() * 0.9, dice.choice(["kill", "drain"])) for _ in range(losses))
     happenings = sorted([*happenings, (0.5, "broker")])
@@ -154,9 +132,9 @@ def play(broker: Broker, folder: Path, messages: int, *, workers: int, losses: i
             answer.add_done_callback(lambda _: answered.update(all=1))
             asked.append(answer)
         for share, what in happenings:
-            _wait_for(lambda share=share: answered["all"] >= share * messages, crowd)
+            wait_for(lambda share=share: answered["all"] >= share * messages, crowd.output)
             if what == "broker":
-                _wait_for(lambda: broker.has_kept(QUEUE.name), crowd)
+                wait_for(lambda: broker.has_kept(QUEUE.name), crowd.output)
                 broker.kill()
                 broker.start()
                 outcome.broker_restarts += 1
@@ -175,16 +153,15 @@ def play(broker: Broker, folder: Path, messages: int, *, workers: int, losses: i
                 outcome.lost += 1
                 outcome.errors.append(repr(error))
     crowd.end()
-    runs = [line.split() for line in crowd.record.read_text().splitlines()]
-    firsts = Counter(identity for identity, mark in runs if mark == "first")
-    outcome.unmarked_duplicates = sum(count > 1 for count in firsts.values())
-    outcome.runs_repeated = len(runs) - len({identity for identity, _ in runs})
+    runs = witness.read(*crowd.records)
+    outcome.unmarked_duplicates, outcome.runs_repeated = runs.unmarked_duplicates, runs.repeated
     return outcome
 
 
-def _wait_for(condition: Any, crowd: Crowd) -> None:
+def wait_for(condition: Callable[[], object], said: Callable[[], str]) -> None:
+    """Wait ten minutes at most; raise `TimeoutError` with what the workers said."""
     end = time.monotonic() + 600
     while not condition():
         if time.monotonic() > end:
-            raise TimeoutError(f"nothing went on for ten minutes; the workers said: {crowd.output()}")
+            raise TimeoutError(f"nothing went on for ten minutes; the workers said: {said()}")
         time.sleep(0.02)

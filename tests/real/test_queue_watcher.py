@@ -11,11 +11,11 @@ from pathlib import Path
 import pika
 import pytest
 
+from gpu_spot.nodes.broker import Broker, free_port
 from lambdas.aws.queues_rabbitmq import RabbitMq
 from lambdas.core.backlog import Backlog
 from lambdas.core.queue_history import QueueHistory
 from lambdas.core.watched_queue import WatchedQueue
-from tests.real.broker import Broker, free_port
 
 PATIENCE = 120.0
 _CONFIG = "loopback_users = none\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n"

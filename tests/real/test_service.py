@@ -13,6 +13,7 @@ from typing import Any
 import pika
 import pytest
 
+from gpu_spot.nodes.broker import Broker, free_port
 from spot_work import (
     BrokerRefusedError,
     Client,
@@ -27,7 +28,7 @@ from spot_work import (
 from spot_work.rabbitmq.declare import dead
 from spot_work.rabbitmq.source import RabbitSource
 from tests.real import crowd
-from tests.real.broker import Broker, free_port
+from tests.real.stable import Processes
 
 # pika 1.4.4 leaves the socket of a refused connection to the collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -73,7 +74,7 @@ def at_work(broker: Broker) -> Iterator[Callable[..., Worker]]:
 
 
 def test_nothing_is_lost_and_no_repeat_goes_unmarked(broker: Broker, tmp_path: Path) -> None:
-    outcome = crowd.play(broker, tmp_path, 2000, workers=3, losses=8, seed=5)
+    outcome = crowd.play(broker, Processes(tmp_path), 2000, workers=3, losses=8, seed=5)
     assert (outcome.lost, outcome.wrong, outcome.unmarked_duplicates) == (0, 0, 0), outcome
     assert outcome.drains_failed == 0, outcome
     assert outcome.killed > 0

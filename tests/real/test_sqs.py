@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.real import crowd
+from tests.real.stable import Processes
 from tests.spot_work.hostile_sqs import HostileSqs
 
 
@@ -19,7 +20,7 @@ def test_a_crowd_that_is_lost_and_drained_loses_nothing(
     with HostileSqs(crowd.QUEUE.name, tries=crowd.QUEUE.tries) as sqs:
         for name, value in sqs.environment.items():
             monkeypatch.setenv(name, value)
-        outcome = crowd.play(sqs, tmp_path, 400, workers=3, losses=8, seed=15)
+        outcome = crowd.play(sqs, Processes(tmp_path), 400, workers=3, losses=8, seed=15)
         assert not sqs.texts(f"{crowd.QUEUE.name}-dead")
     assert (outcome.lost, outcome.wrong, outcome.unmarked_duplicates) == (0, 0, 0), outcome
     assert outcome.drains_failed == 0, outcome

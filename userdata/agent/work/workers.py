@@ -86,10 +86,11 @@ def container_command(
 
     The host's network, because metadata with hop limit 1 do not cross a bridge: our own worker gets its
     credentials there. The GPU comes by the container toolkit's CDI device, ``datasets``
-    are paths that it may read.
+    are paths that it may read. An init, because the kernel drops a SIGTERM for a first process that has no
+    handler yet (pid_namespaces(7)): a worker that still loads would take work until it is killed.
     """
     place = directory / WORKERS_DIR
-    argv = ["docker", "run", "--rm", "--name", container(slot), "--network", "host"]
+    argv = ["docker", "run", "--rm", "--init", "--name", container(slot), "--network", "host"]
     argv += [*containers.gpu(slot.gpu), *containers.CONFINED]
     argv += ["--cidfile", str(place / f"{slot.number}.cid"), "--volume", f"{directory}:{directory}:ro"]
     ready = ready_file(slot, directory).parent

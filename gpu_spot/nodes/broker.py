@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Final
 
+from pulumi_on_moto.errors import LocalCloudError
+
 _SERVER: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")  # the one in PATH changes the user
 _START_SECONDS: Final = 120.0
 
@@ -22,12 +24,24 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
+def installed() -> Path:
+    """Return the program of the server; raise `LocalCloudError` where it is not installed."""
+    if not _SERVER.exists():
+        raise LocalCloudError(
+            f"no RabbitMQ server at {_SERVER}, allowed: the one of Debian and Ubuntu "
+            "(apt-get install rabbitmq-server)"
+        )
+    return _SERVER
+
+
 class Broker:
-    """A server with its own name, data and ports; raises `RuntimeError` with its log if it does not start."""
+    """A server with its own name, data (in ``folder``) and ports; it answers on loopback alone.
+
+    Raises `LocalCloudError` where none is installed, and with its log if it does not start.
+    """
 
     def __init__(self, folder: Path) -> None:
-        if not _SERVER.exists():
-            raise RuntimeError(f"{_SERVER} is not there: apt-get install rabbitmq-server")
+        self._program = str(installed())
         self._folder = folder
         self.environment: dict[str, str] = {}
         self.port, epmd, distribution = free_port(), free_port(), free_port()
@@ -39,7 +53,7 @@ class Broker:
             "LANG": "C.UTF-8",
             "ERL_EPMD_PORT": str(epmd),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": f"test{self.port}@localhost",
+            "RABBITMQ_NODENAME": f"gpu-spot-{self.port}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODE_PORT": str(self.port),
             "RABBITMQ_DIST_PORT": str(distribution),
@@ -59,14 +73,14 @@ class Broker:
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
         with (self._folder / "output").open("ab") as output:
-            self._server = subprocess.Popen(
-                [str(_SERVER)], env=self._environment, stdout=output, stderr=output, start_new_session=True
+            self._server = subprocess.Popen(  # noqa: S603
+                [self._program], env=self._environment, stdout=output, stderr=output, start_new_session=True
             )
         end = time.monotonic() + _START_SECONDS
         while not self._answers():
             if self._server.poll() is not None or time.monotonic() > end:
                 said = (self._folder / "output").read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"rabbitmq-server did not start: {said}")
+                raise LocalCloudError(f"rabbitmq-server did not start: {said}")
             time.sleep(0.1)
 
     def has_kept(self, queue: str) -> bool:
@@ -91,7 +105,9 @@ class Broker:
             self.kill()
         epmd = shutil.which("epmd")
         if epmd is not None:
-            subprocess.run([epmd, "-kill"], env=self._environment, capture_output=True, check=False)
+            subprocess.run(  # noqa: S603
+                [epmd, "-kill"], env=self._environment, capture_output=True, check=False
+            )
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _answers(self) -> bool:

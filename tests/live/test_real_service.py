@@ -1,0 +1,161 @@
+"""A service whose own workers are run: an instance as a process, the script of the market, the witness."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from gpu_spot.live.real_service import HOURS, closing_in_turn, witnessed
+from gpu_spot.nodes import asker, broker, service_host, witness
+from gpu_spot.nodes.real import kill_all
+from pulumi_on_moto.errors import LocalCloudError
+from spot_work import Request
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKER = """
+import os, pathlib, signal, time
+def end(*_):
+    pathlib.Path("ended").write_text(os.environ["SPOT_WORK_URL"])
+    raise SystemExit
+signal.signal(signal.SIGTERM, end)
+pathlib.Path(os.environ["GPU_SPOT_READY"]).touch()
+pathlib.Path("pid").write_text(str(os.getpid()))
+time.sleep(600)
+"""
+
+
+def until(condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+class Host:
+    """An instance's process, with one worker that writes down how it ends."""
+
+    def __init__(self, place: Path) -> None:
+        self.place, self.directory = place, place / "run"
+        self.directory.mkdir()
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", service_host.__name__],
+            cwd=place,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        told = service_host.Told(
+            command=[sys.executable, "-c", WORKER],
+            environment={},
+            secrets={"SPOT_WORK_URL": "amqp://here"},
+            slots=1,
+            directory=str(self.directory),
+        )
+        self.tell(asdict(told))
+
+    def tell(self, line: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{json.dumps(line)}\n")
+        self.process.stdin.flush()
+
+    def is_ready(self) -> bool:
+        return (self.place / "pid").exists() and service_host.are_ready(
+            self.directory, service_host.places(1)
+        )
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    started = Host(tmp_path)
+    try:
+        until(started.is_ready)
+        yield started
+    finally:
+        if started.process.poll() is None:
+            kill_all(started.process.pid)
+        started.process.wait()
+        assert started.process.stdin is not None
+        started.process.stdin.close()
+
+
+def test_a_notice_drains_the_workers_and_ends_the_instance(host: Host) -> None:
+    host.tell({"kind": "spot", "seconds": 60.0, "drain": 60.0})
+    assert host.process.wait(60) == 0
+    assert (host.place / "ended").read_text() == "amqp://here"
+    told = json.loads((host.directory / "notice.json").read_text())
+    assert told["kind"] == "spot"
+    assert told["deadline"] - told["seen"] == pytest.approx(60.0)
+
+
+def test_nothing_is_drained_before_its_time(host: Host) -> None:
+    host.tell({"kind": "spot", "seconds": 600.0, "drain": 1.0})
+    until((host.directory / "notice.json").exists)
+    assert host.process.poll() is None
+    assert not (host.place / "ended").exists()
+
+
+def test_workers_drain_where_nobody_speaks_to_their_instance_any_more(host: Host) -> None:
+    assert host.process.stdin is not None
+    host.process.stdin.close()
+    assert host.process.wait(60) == 0
+    assert (host.place / "ended").exists()
+
+
+def test_whoever_is_taken_goes_with_all_its_workers(host: Host) -> None:
+    worker = Path("/proc") / (host.place / "pid").read_text()
+    kill_all(host.process.pid)
+    host.process.wait()
+    until(lambda: not worker.exists() or "\nState:\tZ" in (worker / "status").read_text())
+    assert not (host.place / "ended").exists()
+
+
+def test_each_zone_closes_and_once_all_do() -> None:
+    traces = closing_in_turn(("z", "x", "y"), HOURS)
+    assert [trace.name for trace in traces] == ["x", "y", "z"]
+    by_minute = list(zip(*(trace.samples for trace in traces), strict=True))
+    assert len(by_minute) == HOURS * 60
+    assert {sum(minute) for minute in by_minute} == {0, 2, 3}
+    assert sum(not any(minute) for minute in by_minute) == 6
+
+
+@pytest.mark.parametrize(
+    "command", [(), ("python", "worker.py"), ("spot-work", "--help"), ("spot-work", "w:read", "--requests")]
+)
+def test_a_command_whose_runs_cannot_be_seen_is_refused(command: tuple[str, ...]) -> None:
+    with pytest.raises(LocalCloudError, match="spot-work MODULE:FUNCTION"):
+        witnessed(command)
+
+
+def test_the_witness_stands_in_the_functions_place() -> None:
+    command, function = witnessed(("spot-work", "worker:read", "--batch", "16"))
+    assert function == "worker:read"
+    assert command == ["spot-work", "gpu_spot.nodes.witness:run", "--batch", "16", "--requests"]
+
+
+def test_runs_are_counted_by_what_they_knew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(witness.RECORD, str(tmp_path / "runs"))
+    monkeypatch.setenv(witness.FUNCTION, "operator:length_hint")
+    once, marked, unmarked = (Request(name, [1]) for name in ("once", "marked", "unmarked"))
+    assert witness.run(once) == 1
+    assert witness.run([marked, unmarked]) == 2
+    witness.write_down([Request("marked", 1, is_repeat=True), unmarked, Request("back", 1, is_repeat=True)])
+    assert witness.read(tmp_path / "runs", tmp_path / "none") == witness.Runs(1, 2, 1)
+
+
+def test_nothing_has_been_asked_before_the_client_tells(tmp_path: Path) -> None:
+    assert asker.read(tmp_path / "none") == asker.Status()
+
+
+def test_where_no_broker_is_installed_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker, "_SERVER", Path("/nowhere/rabbitmq-server"))
+    with pytest.raises(LocalCloudError, match="apt-get install rabbitmq-server"):
+        broker.installed()

@@ -1,0 +1,12 @@
+"""The function of a crowd's workers, by itself: also in an image that holds little else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+
+def double(values: Sequence[int]) -> list[int]:
+    """Take a moment, as a model does, and double the numbers."""
+    time.sleep(0.004)
+    return [2 * value for value in values]

@@ -1,0 +1,51 @@
+"""A service's workers in real containers with a device file, supervised by the agent: killed, drained."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gpu_spot.nodes.broker import Broker
+from tests.real import containers, crowd, stable
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    started = Broker(tmp_path_factory.mktemp("broker"))
+    try:
+        started.start()
+        yield started
+    finally:
+        started.remove()
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    """A folder below which ``docker`` is podman, with an image of the workers."""
+    with containers.folder() as place, containers.podman(place):
+        containers.take_in(containers.python_image(stable.code()), containers.PYTHON)
+        yield place
+
+
+def test_nothing_is_lost_where_workers_are_containers(broker: Broker, folder: Path) -> None:
+    outcome = crowd.play(broker, stable.Containers(folder), 2000, workers=2, losses=4, seed=3)
+    assert (outcome.lost, outcome.wrong, outcome.unmarked_duplicates) == (0, 0, 0), outcome
+    assert outcome.drains_failed == 0, outcome
+    assert outcome.killed > 0
+    assert outcome.drained > 0
+    assert outcome.broker_restarts == 1
+
+
+def test_a_worker_that_is_told_before_it_listens_ends(folder: Path) -> None:
+    """The kernel drops a SIGTERM for a container's first process that has no handler yet."""
+    worker = stable.Containers(folder).start(1000, ["-c", "import time; time.sleep(600)"], "amqp://nobody")
+    running = ["docker", "ps", "--quiet", "--filter", "name=gpu-spot-1000"]
+    crowd.wait_for(lambda: subprocess.check_output(running), lambda: "nothing")
+    begun = time.monotonic()
+    worker.drain()
+    worker.wait()
+    assert time.monotonic() - begun < stable.NOTICE_SECONDS / 2

@@ -46,6 +46,7 @@ _MARKS_OF: Final = {
     "live/test_deadline.py": "program long",
     "live/test_local_cloud_page.py": "pure",
     "live/test_code_host.py": "adapter",
+    "live/test_pace.py": "pure",
     "live/test_real_job.py": "adapter long",
     "live/test_scheduler.py": "pure",
     "live/test_travels.py": "pure",

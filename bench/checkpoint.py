@@ -48,6 +48,7 @@ PARTS: Final = (
     Part("torch, each write", "torch", "train_torch", QUICK, 0),
     Part("torch, two ranks", "torch", "train_torch", ("--ranks", "2"), 0.5),
     Part("transformers", "torch", "train_trainer", (), 0.5),
+    Part("transformers, two ranks", "torch", "train_trainer", ("--ranks", "2"), 0.5),
 )
 
 

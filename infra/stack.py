@@ -85,10 +85,18 @@ def declare() -> None:
     )
     jobs = {entry.name: entry.has_volume for entry in entries if isinstance(entry, Training)}
     deadlines = {job.name for job in settings.jobs if job.deadline}
+    budgets = {job.name for job in settings.jobs if job.budget}
     monitoring = Monitoring(
         scope.name("monitoring"),
         MonitoringArgs(
-            scope, settings.monitoring, kept, jobs, deadlines, controller, _watched(settings, brokers)
+            scope,
+            settings.monitoring,
+            kept,
+            jobs,
+            deadlines,
+            budgets,
+            controller,
+            _watched(settings, brokers),
         ),
     )
     _tensorboard(settings, scope, network, storage)

@@ -40,6 +40,7 @@ _MARKS_OF: Final = {
     "lambdas/test_bench.py": "adapter long",
     "lambdas/test_walk.py": "adapter long",
     "live": "program",
+    "live/test_budget.py": "program long",
     "live/test_blocks.py": "pure",
     "live/test_dates.py": "adapter",
     "live/test_days.py": "program long",

@@ -62,6 +62,8 @@ class Training(Work):
     several experiments, which ``Settings.jobs`` has one by one.
     By ``deadline`` (ISO 8601 with a zone) the job is to be done: on-demand is then bought by that, not by
     ``fallback.policy``, and the command must tell its steps in ``$GPU_SPOT_TELL``.
+    Once the run's instances have cost ``budget`` (US dollars) it saves and is held, until the budget is
+    higher; each experiment of a ``matrix`` has one of its own.
     """
 
     capacity_block: CapacityBlock | None = None
@@ -84,6 +86,7 @@ class Training(Work):
     prepare: Prepare | None = None
     matrix: several.Matrix | None = None
     deadline: str | None = None
+    budget: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = None
 
     @property
     def deadline_at(self) -> float:
@@ -112,6 +115,13 @@ class Training(Work):
         if capacity.on_demand_base or capacity.spot_percentage != 100:
             raise ValueError("beside onDemandBase or spotPercentage, allowed: 0 and 100")
         return deadline
+
+    @field_validator("budget")
+    @classmethod
+    def _of_what_is_paid_by_the_hour(cls, budget: float | None, info: ValidationInfo) -> float | None:
+        if budget is not None and info.data.get("capacity_block") is not None:
+            raise ValueError("beside capacityBlock, allowed: one of them (a block is paid beforehand)")
+        return budget
 
     @field_validator("capacity")
     @classmethod

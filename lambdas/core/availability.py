@@ -6,10 +6,12 @@ stand here: the ceiling, the base, the ready hand-over, refusals told apart, man
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from lambdas.core import bill
 from lambdas.core.memory import LONGEST_BOOT, Memory, ask, learn, unsettled
 from lambdas.core.model import (
     Action,
@@ -50,20 +52,30 @@ class Decision:
 def decide(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
     """Return what to do about one group now. Pure; carried out and seen, it wants nothing more."""
     memory = learn(memory, observation, now)
+    observation = _held(observation, memory, now)
     situation = Situation.of(observation, memory, now)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
         return Decision((), memory, "paused by the control parameter", situation)
     alarms, alarmed = _alarms(observation, situation)
+    of_budget = bill.alarms(memory.bill, observation, now)
     plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
-    alarms += tuple(alarm for alarm in plan.alarms if alarm.kind not in memory.alarmed)
-    alarmed |= {alarm.kind for alarm in plan.alarms}
+    told = (*plan.alarms, *of_budget)
+    alarms += tuple(alarm for alarm in told if alarm.kind not in memory.alarmed)
+    alarmed |= {alarm.kind for alarm in told}
     moves = _placed(_settled(moves, observation, unsettled(memory, observation, now)), observation, memory)
     actions = (*alarms, *moves)
     memory = replace(memory, alarmed=alarmed)
     if control.mode is not Mode.DRY_RUN:
         memory = ask(memory, observation, moves, now)
     return Decision(actions, memory, plan.reason, situation, _wake_at(situation, plan))
+
+
+def _held(observation: Observation, memory: Memory, now: float) -> Observation:
+    """Return the observation of a group that has nothing to do once its job's budget is spent."""
+    if not bill.is_spent(memory.bill, observation.group.budget, now):
+        return observation
+    return replace(observation, group=replace(observation.group, target=0, reserved=0))
 
 
 def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, list[SetDesired | Release]]:
@@ -275,5 +287,14 @@ def _wake_at(situation: Situation, plan: Plan) -> float | None:
     """Return the first moment after now at which one stops serving, waits in vain, or is planned for anew."""
     doomed = situation.memory.doomed
     drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback) if i.id in doomed)
-    moments = (plan.wake_at, situation.memory.history.refused_at, *drains)
+    moments = (plan.wake_at, situation.memory.history.refused_at, *_budget_moments(situation), *drains)
     return min((t for t in moments if t is not None and t > situation.now), default=None)
+
+
+def _budget_moments(situation: Situation) -> tuple[float, ...]:
+    """Return when a budget is nearly spent, and spent, as things are."""
+    budget, now = situation.group.budget, situation.now
+    if budget is None:
+        return ()
+    moments = [situation.memory.bill.reaches(part * budget.dollars, now) for part in (bill.WARNED_AT, 1.0)]
+    return tuple(moment for moment in moments if math.isfinite(moment))

@@ -32,7 +32,8 @@ class GroupConfig:
     that group's parameter ``prepared`` does not name it, the target counts as 0; of that group itself, whose
     own name stands there, once it does. Both are empty where nothing is prepared.
     ``by_zone`` says that the fallback takes orders for one zone, that of a job's volume. ``deadline`` (epoch
-    seconds) is when a job must be done, 0 without a date.
+    seconds) is when a job must be done, 0 without a date. ``budget`` (US dollars) is what a job's run may
+    cost, 0 without a bound; ``own_prices`` are then what an instance of a type itself costs on-demand.
     """
 
     kind: GroupKind
@@ -55,6 +56,8 @@ class GroupConfig:
     prepared_by: str = ""
     by_zone: bool = False
     deadline: float = 0.0
+    budget: float = 0.0
+    own_prices: Mapping[str, float] = field(default_factory=dict)
 
 
 def dumps(config: GroupConfig) -> str:
@@ -80,6 +83,8 @@ def dumps(config: GroupConfig) -> str:
             "preparedBy": config.prepared_by,
             "byZone": config.by_zone,
             "deadline": config.deadline,
+            "budget": config.budget,
+            "ownPrices": dict(config.own_prices),
         }
     )
 
@@ -134,6 +139,8 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         prepared_by=_text(raw.get("preparedBy", "")),
         by_zone=bool(raw.get("byZone", False)),
         deadline=_moment(raw.get("deadline", 0.0)),
+        budget=_dollars(raw.get("budget", 0.0)),
+        own_prices={kind: _price(price) for kind, price in raw.get("ownPrices", {}).items()},
     )
 
 
@@ -149,6 +156,13 @@ def _price(value: Any) -> float:
     if not 0 < price < math.inf:
         raise ValueError(f"{price}, a price > 0 is needed")
     return price
+
+
+def _dollars(value: Any) -> float:
+    dollars = float(value)
+    if not 0 <= dollars < math.inf:
+        raise ValueError(f"{dollars}, US dollars ≥ 0 are needed")
+    return dollars
 
 
 def _moment(value: Any) -> float:

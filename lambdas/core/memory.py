@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from lambdas.core import bill
+from lambdas.core.bill import Bill
 from lambdas.core.checked import marks, name, number
 from lambdas.core.deadline import record
 from lambdas.core.deadline.record import JobRecord
@@ -57,7 +59,7 @@ class Memory:
     ``alarmed`` what people were told and is still so; ``history`` what was learned about the spot pools.
     ``spot_prices`` are as in ``Observation``, read at ``priced_at``; ``None`` before they were. ``home`` is
     the zone where a job was at work last, and so its volume is; empty before it was, and for services.
-    ``job`` is what is known of a job under a deadline.
+    ``job`` is what is known of a job under a deadline, ``bill`` what the run of one with a budget has cost.
     """
 
     doomed: Mapping[str, float] = field(default_factory=dict)
@@ -74,6 +76,7 @@ class Memory:
     priced_at: float | None = None
     home: str = ""
     job: JobRecord = field(default_factory=JobRecord)
+    bill: Bill = field(default_factory=Bill)
 
     def boot_seconds(self, market: Market) -> float:
         """Return how long a boot takes: the mean of the newest launches, ``UNKNOWN_BOOT`` before any."""
@@ -178,6 +181,7 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
         history=history,
         home=_home(memory, observation),
         job=record.follow(memory.job, observation, now),
+        bill=bill.follow(memory.bill, observation, now),
     )
 
 
@@ -208,6 +212,7 @@ def dump(memory: Memory) -> str:
             "priced_at": memory.priced_at,
             "home": memory.home,
             "job": record.to_json(memory.job),
+            "bill": bill.to_json(memory.bill),
         },
         sort_keys=True,
         separators=(",", ":"),
@@ -244,6 +249,7 @@ def parse(text: str) -> Memory:
             priced_at=None if raw.get("priced_at") is None else number(raw["priced_at"]),
             home=name(raw.get("home", "")),
             job=record.from_json(raw["job"]) if "job" in raw else JobRecord(),
+            bill=bill.from_json(raw["bill"]) if "bill" in raw else Bill(),
         )
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"memory makes no sense: {error!r}") from None

@@ -17,7 +17,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.aws.alarm_clock import RETRY_SECONDS
 from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
-from lambdas.core import names
+from lambdas.core import bill, names
 from lambdas.core.events import Event, Wake, parse
 from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.model import Action, Alarm, Market, SetDesired, Side
@@ -160,6 +160,7 @@ def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, int]:
         "AlarmCauses": outcome.causes,
         "Troubles": len(outcome.troubles),
         **_of_deadline(outcome),
+        **_of_budget(outcome),
     }
 
 
@@ -180,6 +181,14 @@ def _of_deadline(outcome: GroupOutcome) -> dict[str, int]:
     if decision is None or decision.situation.group.deadline is None:
         return {}
     return {names.METRIC_DEADLINE: len(decision.memory.alarmed.intersection(by_deadline.ALARMS))}
+
+
+def _of_budget(outcome: GroupOutcome) -> dict[str, int]:
+    """Return how much is wrong with a job's budget; nothing for who has none."""
+    decision = outcome.decision
+    if decision is None or decision.situation.group.budget is None:
+        return {}
+    return {names.METRIC_BUDGET: len(decision.memory.alarmed.intersection(bill.ALARMS))}
 
 
 def describe(action: Action) -> dict[str, Any]:

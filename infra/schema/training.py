@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from infra import accelerators as catalogue
 from infra import cpu_types
+from infra.on_demand_prices import price
 from infra.schema import matrix as several
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
@@ -119,8 +120,17 @@ class Training(Work):
     @field_validator("budget")
     @classmethod
     def _of_what_is_paid_by_the_hour(cls, budget: float | None, info: ValidationInfo) -> float | None:
-        if budget is not None and info.data.get("capacity_block") is not None:
+        if budget is None:
+            return None
+        if info.data.get("capacity_block") is not None:
             raise ValueError("beside capacityBlock, allowed: one of them (a block is paid beforehand)")
+        region = str((info.context or {}).get("region", ""))
+        types = info.data["capacity"].types if "capacity" in info.data else ()
+        if unknown := sorted(kind for kind in types if price(kind, region) is None):
+            raise ValueError(
+                f"{', '.join(unknown)} in {region} {'has' if len(unknown) == 1 else 'have'} no known price, "
+                "allowed: types and regions of infra/on_demand_prices.py"
+            )
         return budget
 
     @field_validator("capacity")

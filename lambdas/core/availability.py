@@ -6,7 +6,6 @@ stand here: the ceiling, the base, the ready hand-over, refusals told apart, man
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -287,14 +286,6 @@ def _wake_at(situation: Situation, plan: Plan) -> float | None:
     """Return the first moment after now at which one stops serving, waits in vain, or is planned for anew."""
     doomed = situation.memory.doomed
     drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback) if i.id in doomed)
-    moments = (plan.wake_at, situation.memory.history.refused_at, *_budget_moments(situation), *drains)
+    of_budget = bill.moments(situation.memory.bill, situation.group.budget, situation.now)
+    moments = (plan.wake_at, situation.memory.history.refused_at, *of_budget, *drains)
     return min((t for t in moments if t is not None and t > situation.now), default=None)
-
-
-def _budget_moments(situation: Situation) -> tuple[float, ...]:
-    """Return when a budget is nearly spent, and spent, as things are."""
-    budget, now = situation.group.budget, situation.now
-    if budget is None:
-        return ()
-    moments = [situation.memory.bill.reaches(part * budget.dollars, now) for part in (bill.WARNED_AT, 1.0)]
-    return tuple(moment for moment in moments if math.isfinite(moment))

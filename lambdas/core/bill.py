@@ -101,6 +101,14 @@ def is_spent(bill: Bill, budget: Budget | None, now: float) -> bool:
     return budget is not None and bill.spent(now) >= budget.dollars
 
 
+def moments(bill: Bill, budget: Budget | None, now: float) -> tuple[float, ...]:
+    """Return when a budget is nearly spent, and spent, as things are."""
+    if budget is None:
+        return ()
+    found = (bill.reaches(part * budget.dollars, now) for part in (WARNED_AT, 1.0))
+    return tuple(moment for moment in found if math.isfinite(moment))
+
+
 def alarms(bill: Bill, observation: Observation, now: float) -> tuple[Alarm, ...]:
     """Return what people must hear of the budget."""
     budget = observation.group.budget

@@ -314,18 +314,10 @@ class CapacityGroup(pulumi.ComponentResource):
         return in_place_of(capacity.types, args.scope.region, capacity.weights, in_order=in_order)
 
     def _own_prices(self) -> dict[str, float]:
-        """Return what each type costs on-demand, for a budget; raise ``RunError`` where nobody knows."""
+        """Return what each type costs on-demand, for a budget; the schema refuses those of no price."""
         args, region = self._args, self._args.scope.region
-        if not args.budget:
-            return {}
-        prices = {kind: price(kind, region) for kind in args.capacity.types}
-        known = {kind: dollars for kind, dollars in prices.items() if dollars is not None}
-        if unknown := sorted(prices.keys() - known.keys()):
-            raise pulumi.RunError(
-                f"{args.group}: budget: no price of {', '.join(unknown)} in {region} is known, allowed: "
-                "types and regions of infra/on_demand_prices.py"
-            )
-        return known
+        prices = {kind: price(kind, region) for kind in args.capacity.types} if args.budget else {}
+        return {kind: dollars for kind, dollars in prices.items() if dollars is not None}
 
     def _parameter(
         self, leaf: str, description: str, value: pulumi.Input[str], *, owned_by_others: bool = False

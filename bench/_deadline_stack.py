@@ -30,6 +30,7 @@ from gpu_spot.market.rules import HOSTILE, TICK_SECONDS, Rules, ticks
 from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes.group import Nodes, playing
+from gpu_spot.nodes.pace import Hindrance, Pace
 from gpu_spot.nodes.process import TrainingProfile
 from lambdas.core.deadline.experience import Experience
 from lambdas.core.deadline.model import Job
@@ -48,11 +49,25 @@ SPARE_HOURS: Final = 2.0
 
 @dataclass(frozen=True)
 class Scenario:
-    """One job: ``hours`` of compute to be done in ``deadline_hours`` in the pool of a trace."""
+    """One job: ``hours`` of compute to be done in ``deadline_hours`` in the pool of a trace.
+
+    ``hindrances`` are in hours after the start.
+    """
 
     trace: PoolTrace
     hours: float
     deadline_hours: float
+    hindrances: tuple[Hindrance, ...] = ()
+
+    @property
+    def pace(self) -> Pace:
+        """The hindrances at the times of the rehearsal."""
+        return Pace(
+            tuple(
+                Hindrance(START + one.begin * 3600, START + one.end * 3600, one.speed)
+                for one in self.hindrances
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -90,7 +105,11 @@ def scenarios(traces: Sequence[PoolTrace], hours: float = HOURS) -> list[Scenari
 
 def play(scenario: Scenario) -> StackJob:
     """Play one job; a process holds one deployment."""
-    profile = TrainingProfile(step_seconds=STEP_SECONDS, steps=round(scenario.hours * 3600 / STEP_SECONDS))
+    profile = TrainingProfile(
+        step_seconds=STEP_SECONDS,
+        steps=round(scenario.hours * 3600 / STEP_SECONDS),
+        pace=scenario.pace,
+    )
     end = START + scenario.deadline_hours * 3600
     config = load(
         ROOT,

@@ -48,6 +48,7 @@ PARTS: Final = (
     Part("torch, each write", "torch", "train_torch", QUICK, False),
     Part("torch, two ranks", "torch", "train_torch", ("--ranks", "2")),
     Part("transformers", "torch", "train_trainer"),
+    Part("transformers, two ranks", "torch", "train_trainer", ("--ranks", "2")),
 )
 
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench import _cells, _deadline_doubts, _deadline_stack, _page
+from bench import _cells, _deadline_doubts, _deadline_stack, _deadline_stalls, _page
 from bench._deadline_jobs import RATIOS, SPOT_PRICE, Task
 from bench.fit_deadline import (
     DOWN_EDGES,
@@ -190,9 +190,10 @@ def through_the_stack(traces: Mapping[str, PoolTrace], pools: int) -> dict[str, 
     context = multiprocessing.get_context("spawn")  # a deployment and its clock are global to a process
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as executor:
         jobs = list(executor.map(_deadline_stack.play, _deadline_stack.scenarios(chosen)))
-    for job in jobs:
+        stalled = list(executor.map(_deadline_stack.play, _deadline_stalls.scenarios()))
+    for job in (*jobs, *stalled):
         print(_deadline_stack.line(job))
-    return _deadline_stack.figures(jobs)
+    return _deadline_stack.figures(jobs) | _deadline_stalls.figures(stalled)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -284,6 +285,7 @@ def page_part(figures: Mapping[str, Any]) -> str:
             "baseline there. Single zones only.",
             _deadline_doubts.page_part(figures["grid"]),
             *([_deadline_stack.page_part(figures)] if "stack_jobs" in figures else []),
+            *([_deadline_stalls.page_part(figures)] if "stack_stalls" in figures else []),
         )
     )
 

@@ -98,6 +98,7 @@ def declare() -> None:
         )
     jobs = {entry.name: entry.has_volume for entry in entries if isinstance(entry, Training)}
     deadlines = {job.name for job in settings.jobs if job.deadline}
+    budgets = {job.name for job in settings.jobs if job.budget}
     monitoring = Monitoring(
         scope.name("monitoring"),
         MonitoringArgs(
@@ -106,6 +107,7 @@ def declare() -> None:
             kept,
             jobs,
             deadlines,
+            budgets,
             controller,
             _watched(settings, brokers),
             _bounds(settings),

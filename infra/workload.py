@@ -92,6 +92,7 @@ class Workload:
     block: CapacityBlock | None = None
     prepared: agent.Prepared | None = None
     deadline: float = 0.0
+    budget: float = 0.0
 
     @property
     def name(self) -> str:
@@ -182,6 +183,7 @@ def of_training(training: Training, around: Surroundings) -> Workload:
         instance_tags={TAG_JOB: training.name},
         block=training.capacity_block,
         deadline=training.deadline_at,
+        budget=training.budget or 0.0,
     )
 
 
@@ -265,6 +267,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             dataset=work.prepared.dataset if work.prepared else "",
             prepared_by=work.prepared.group if work.prepared else "",
             deadline=work.deadline,
+            budget=work.budget,
             # Warm instances start with the group: without a way out and permissions they could not report.
             ready_after=[around.network, identity, telemetry],
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 import sys
 import time
@@ -56,7 +57,12 @@ def add_parser(commands: Any) -> None:
         help="how far back, such as 90s, 10m, 2h, 1d (1h)",
     )
     for name, text in _STEERING.items():
-        _action(actions, name, text).add_argument("job")
+        action = _action(actions, name, text)
+        action.add_argument("job")
+        if name == "resume":
+            action.add_argument(
+                "--budget", type=_dollars, metavar="USD", help="what the run may cost in all from now on"
+            )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,7 +84,8 @@ def act(
     try:
         if args.action in _STEERING:
             steering = Steering(clients, args.stack, reader)
-            print_line(getattr(steering, args.action)(args.job))
+            more = {"budget": args.budget} if args.action == "resume" else {}
+            print_line(getattr(steering, args.action)(args.job, **more))
         elif args.action == "logs":
             _logs(args, clients, reader, wait or _wait)
         else:
@@ -152,6 +159,16 @@ def _of_stack(parser: argparse.ArgumentParser, stack: str, profile: str | None) 
         default=profile,
         help="the AWS profile (default: the stack's aws:profile, or AWS's own order)",
     )
+
+
+def _dollars(text: str) -> float:
+    try:
+        dollars = float(text)
+    except ValueError:
+        dollars = 0.0
+    if not 0 < dollars < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no amount of US dollars above 0, such as 250")
+    return dollars
 
 
 def _length(text: str) -> float:

@@ -46,6 +46,8 @@ def to_json(job: JobAccount) -> dict[str, Any]:
         "retries": seen.row.retries,
         "step": progress[0] if progress else None,
         "steps": progress[1] if progress else None,
+        "budget_usd": seen.budget or None,
+        "spent_usd": round(seen.spent, 4) if seen.budget else None,
         "host": {
             "instance": now.host.instance,
             "type": now.host.instance_type,

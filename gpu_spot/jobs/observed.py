@@ -48,7 +48,8 @@ class JobObserved:
     ``run`` is the revision that the stack asks for, ``finished`` the one that has ended or was stopped;
     ``waits_for`` the dataset that must be prepared before, by the group ``prepared_by``, empty for none;
     ``mode`` what people told the controller. ``steps`` are the steps done and planned by the job's own words,
-    by instance. ``stints`` are in no order, and not asked for by a mere list.
+    by instance. ``stints`` are in no order, and not asked for by a mere list. ``budget`` is what the run may
+    cost in US dollars, ``spent`` what it has cost by the controller's count; both 0 without a budget.
     """
 
     name: str
@@ -64,11 +65,18 @@ class JobObserved:
     hosts: tuple[JobHost, ...] = ()
     stints: tuple[Stint, ...] = ()
     steps: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
+    budget: float = 0.0
+    spent: float = 0.0
 
     @property
     def is_stopped(self) -> bool:
         """Whether the controller counts this run as ended, by whoever's word."""
         return bool(self.run) and self.finished == self.run
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the controller holds the run because its budget is spent."""
+        return 0 < self.budget <= self.spent
 
     @property
     def verdict(self) -> str:

@@ -18,9 +18,12 @@ from gpu_spot.jobs.story import priced_types, tell
 from infra import on_demand_prices
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED
+from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
+from lambdas.aws.settings import ParameterError
 from lambdas.core import group_config, names
 from lambdas.core.group_config import GroupConfig
+from lambdas.core.model import Budget
 from lambdas.core.registry_item import Worker
 from userdata.agent.aws import jobs, stints
 from userdata.agent.aws.stints import KEPT, Stint
@@ -46,6 +49,7 @@ class JobTables:
 
     jobs: str
     registry: str
+    memory: str
 
 
 def find_tables(dynamodb: Any, stack: str) -> JobTables:
@@ -66,7 +70,7 @@ def find_tables(dynamodb: Any, stack: str) -> JobTables:
             )
         return found[0]
 
-    return JobTables(one("jobs"), one("registry"))
+    return JobTables(one("jobs"), one("registry"), one("memory"))
 
 
 class JobReader:
@@ -102,8 +106,8 @@ class JobReader:
     def all(self) -> list[JobObserved]:
         """Return every job of the stack, by name, without its stints.
 
-        Calls: one for each ten parameters, one for each hundred jobs, one for each thousand instances, and
-        one for each job's workers.
+        Calls: one for each ten parameters, one for each hundred jobs, one for each thousand instances, one
+        for each job's workers, and one for each budget.
         """
         leaves = self._leaves()
         configs = _jobs(leaves)
@@ -191,9 +195,10 @@ class JobReader:
         registry = RegistryReader(self._clients("dynamodb"), self.tables.registry)
         workers = [one for each in registry.read(name, UNLIMITED).workers.values() for one in each]
         target = own.get(names.PARAMETER_TARGET, "")
+        now, budget = self._time(), _budget(name, own, config)
         return JobObserved(
             name=name,
-            now=self._time(),
+            now=now,
             run=config.run,
             finished=own.get(names.PARAMETER_FINISHED, ""),
             target=int(target) if target.isdecimal() else 0,
@@ -205,7 +210,15 @@ class JobReader:
             hosts=tuple(hosts.get(name, ())),
             stints=tuple(found),
             steps=dict(_steps(workers)),
+            budget=0.0 if budget is None else budget.dollars,
+            spent=0.0 if budget is None else self._spent(name, config.run, now),
         )
+
+    def _spent(self, name: str, run: str, now: float) -> float:
+        """Return what the controller has counted for a run; 0 where it has not yet, or counts another."""
+        store = MemoryStore(self._clients("dynamodb"), self.tables.memory)
+        bill = store.load(name).memory.bill
+        return bill.spent(now) if bill.run == run else 0.0
 
     def _rows(self, wanted: Iterable[str]) -> dict[str, Mapping[str, Any]]:
         found = self._items([{JOB_KEY: {"S": name}} for name in sorted(wanted)])
@@ -280,6 +293,13 @@ def _mode(text: str) -> str:
         return str(group_config.json_object(text).get("mode", "automatic"))
     except ValueError:
         return "automatic"
+
+
+def _budget(name: str, own: Mapping[str, str], config: GroupConfig) -> Budget | None:
+    try:
+        return settings.budget(name, own, config)
+    except ParameterError:  # the controller's alarm
+        return settings.budget(name, {}, config)
 
 
 def _row(item: Mapping[str, Any], run: str) -> JobRow:

@@ -16,7 +16,7 @@ Phase: TypeAlias = Literal[
     "interrupted",  # its host is announced to go, or silent
     "moving",  # the next host boots, or brings the volume
     "waiting for a host",  # it has run, and has none now
-    "stopped",  # by people; its volume stays
+    "stopped",  # by people, or its budget is spent; its volume stays
     "done",
     "failed",
 ]
@@ -46,6 +46,11 @@ def standing(seen: JobObserved) -> Standing:
         if at_work:
             return Standing("stopped", f"{at_work[0].instance} saves and gives it back", _host(seen, at_work))
         return Standing("stopped", "its volume stays; `gpu-spot jobs resume` lets it go on")
+    if seen.is_held:
+        why = f"its budget of ${seen.budget:,.2f} is spent; `gpu-spot jobs resume --budget` lets it go on"
+        if at_work:
+            return Standing("stopped", f"{at_work[0].instance} saves: {why}", _host(seen, at_work))
+        return Standing("stopped", why)
     if not seen.target:
         return Standing("stopped", "its target is 0")
     if seen.waits_for:

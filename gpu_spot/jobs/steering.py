@@ -7,13 +7,14 @@ it begin again.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
 from gpu_spot.jobs.observed import JobObserved
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.standing import PAUSED, standing
-from lambdas.core import names
+from lambdas.core import group_config, names
 
 NOBODY: Final = "none"
 """What ``finished`` says while no run has ended."""
@@ -43,20 +44,47 @@ class Steering:
         what = f"{now.host.instance} is told to save, and goes" if now.host else "nothing of it is started"
         return f"stopped {name}: {what}; its volume stays{_beware(seen)}"
 
-    def resume(self, name: str) -> str:
-        """Let a stopped run go on from its last checkpoint.
+    def resume(self, name: str, budget: float | None = None) -> str:
+        """Let a stopped run go on from its last checkpoint, with another ``budget`` in US dollars if given.
 
         Raises:
-            JobError: there is no such job, or its run has ended by itself.
+            JobError: there is no such job, its run has ended by itself, or the budget does not let it go on.
         """
         seen = self._reader.one(name)
         if seen.verdict:
             other = "`gpu-spot jobs retry`" if seen.verdict == "failed" else "a new revision"
             raise JobError(f"job {name!r}: it is {seen.verdict}, not stopped; {other} lets it begin again")
-        if not seen.is_stopped:
-            return f"{name} is not stopped, it is {standing(seen).phase}"
+        self._check_budget(name, seen, budget)
+        if budget is not None:
+            self._allow(name, budget)
+        if not (seen.is_stopped or seen.is_held):
+            more = "" if budget is None else f", with a budget of ${budget:,.2f} from now on"
+            return f"{name} is not stopped, it is {standing(seen).phase}{more}"
         self._finish(name, NOBODY)
         return f"resumed {name}: an instance is asked for{_beware(seen)}"
+
+    def _check_budget(self, name: str, seen: JobObserved, budget: float | None) -> None:
+        if budget is None:
+            if seen.is_held:
+                raise JobError(
+                    f"job {name!r}: its budget of ${seen.budget:,.2f} is spent, allowed: --budget above "
+                    f"{seen.spent:.2f}"
+                )
+        elif not seen.budget:
+            raise JobError(f"job {name!r}: it has no budget; training[].budget gives it one")
+        elif budget <= seen.spent:
+            raise JobError(f"job {name!r}: --budget {budget:g}, allowed: above the {seen.spent:.2f} spent")
+
+    def _allow(self, name: str, budget: float) -> None:
+        """Set the budget by hand, beside what people have set there: it comes before the stack file's."""
+        parameter = names.group_parameter(self._stack, name, names.PARAMETER_CONTROL)
+        ssm = self._clients("ssm")
+        try:
+            told = group_config.json_object(ssm.get_parameter(Name=parameter)["Parameter"]["Value"])
+        except ValueError as error:
+            raise JobError(f"parameter {parameter}: {error}") from None
+        value = json.dumps({**told, "budget": budget})
+        ssm.put_parameter(Name=parameter, Value=value, Type="String", Overwrite=True)
 
     def retry(self, name: str) -> str:
         """Let a failed run begin again from its last checkpoint, with nothing counted against it.

@@ -149,17 +149,11 @@ def _merged(stints: Sequence[Stint]) -> list[Stint]:
 
 
 def _ending(part: Stint, seen: JobObserved, *, is_last: bool) -> Ending:
-    if part.end in ("done", "failed"):
-        return "done" if part.end == "done" else "failed"
-    if part.end == "host":
-        return "host fault"
-    if part.told and part.cause == "spot":
-        return "notice"
-    if part.ended or part.told:
+    if part.fate == "hand-over":
         return "stopped" if is_last and seen.is_stopped else "hand-over"
-    if is_last and seen.now - part.seen < _SILENT:
-        return "goes on"
-    return "loss"
+    if part.fate == "silent":
+        return "goes on" if is_last and seen.now - part.seen < _SILENT else "loss"
+    return part.fate
 
 
 def _away(parts: Sequence[Stint], number: int) -> float | None:

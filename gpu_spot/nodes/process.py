@@ -7,17 +7,20 @@ import json
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Any, Final, Protocol
 
+from gpu_spot.nodes.pace import Pace
 from pulumi_on_moto.errors import LocalCloudError
 from userdata.agent.storage.volume.fill import MARKER
 
 _KEPT: Final = 3
 """Checkpoints that stay."""
 _NAME: Final = "step-{:08d}.json"
+_LOOK_SECONDS: Final = 60.0
+"""So often somebody looks after a process that does no step: it may have to be given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class TrainingProfile:
 
     A step takes ``step_seconds``, a checkpoint is written every ``checkpoint_steps``. From its start to its
     first step the process takes ``load_seconds``, to save when it is told to stop ``save_seconds``. After
-    ``steps`` it is done; None: it trains on.
+    ``steps`` it is done; None: it trains on. ``pace`` says when it is slower than that.
 
     What an EBS snapshot has to copy: a dataset of ``dataset_gib`` once, ``checkpoint_mib`` for every
     checkpoint (170 million parameters with the two moments of Adam, 12 bytes each), ``log_mib`` for every
@@ -43,6 +46,7 @@ class TrainingProfile:
     checkpoint_mib: float = 2048.0
     log_mib: float = 0.5
     first_batches_mib: float = 1024.0
+    pace: Pace = field(default_factory=Pace)
 
 
 class Disk(Protocol):
@@ -133,7 +137,7 @@ class TrainingProcess:
     @property
     def step(self) -> int:
         """The steps that are done."""
-        running = max(0.0, self._clock() - self._begin)
+        running = self._profile.pace.work(self._begin, max(self._begin, self._clock()))
         step = self.first_step + math.floor(running / self._profile.step_seconds + 1e-9)
         if self._profile.steps is not None:
             step = min(step, self._profile.steps)
@@ -145,16 +149,21 @@ class TrainingProcess:
         if self._stop_at is not None or self._code is not None:
             return 0.0
         every = self._profile.checkpoint_steps
-        step = (self._written // every + 1) * every
-        return self._begin + (step - self.first_step) * self._profile.step_seconds
+        return self._when((self._written // every + 1) * every)
 
     @property
     def quiet_until(self) -> float:
-        """Until when it needs nobody: until its last step, and not at all while it stops."""
+        """Until when it needs nobody: until its last step, and not at all while it stops.
+
+        While it stands still the next minute needs somebody, who may find that it hangs.
+        """
         if self._stop_at is not None or self._code is not None:
             return 0.0
-        left = math.inf if self._profile.steps is None else self._profile.steps - self.first_step
-        return self._begin + left * self._profile.step_seconds
+        now, pace = self._clock(), self._profile.pace
+        if pace.still_until(now) > now:
+            return (now // _LOOK_SECONDS + 1) * _LOOK_SECONDS
+        last = math.inf if self._profile.steps is None else self._when(self._profile.steps)
+        return min(last, pace.next_stop(now))
 
     @property
     def has_ended(self) -> bool:
@@ -182,8 +191,13 @@ class TrainingProcess:
             self._code = -number
         elif number == SIGTERM and self._code is None and self._stop_at is None:
             self._stop_step = self.step + 1 if self._clock() >= self._begin else self.first_step
-            ends = self._begin + (self._stop_step - self.first_step) * self._profile.step_seconds
+            ends = self._when(self._stop_step)
             self._stop_at = max(ends, self._clock()) + self._profile.save_seconds
+
+    def _when(self, step: int) -> float:
+        """Return when a step is done."""
+        work = (step - self.first_step) * self._profile.step_seconds
+        return self._profile.pace.when(self._begin, work)
 
     def _catch_up(self) -> None:
         every = self._profile.checkpoint_steps
@@ -194,7 +208,7 @@ class TrainingProcess:
         """Say how far it is, as of the last step; nothing where nobody knows how far it is to go."""
         if self._profile.steps is None or self._clock() < self._begin or not self._tell_file.parent.is_dir():
             return
-        at = self._begin + (self.step - self.first_step) * self._profile.step_seconds
+        at = self._when(self.step)
         self._tell_file.write_text(json.dumps({"step": self.step, "steps": self._profile.steps}))
         os.utime(self._tell_file, (at, at))
 

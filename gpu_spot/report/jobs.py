@@ -63,6 +63,8 @@ def job_card(job: JobAccount) -> RenderableType:
     head.add_row("revision", job.seen.run)
     if job.progress:
         head.add_row("steps", _progress(job))
+    if job.seen.budget:
+        head.add_row("budget", f"${job.seen.spent:,.2f} of ${job.seen.budget:,.2f} spent on instances")
     if story is None or not story.chapters:
         return head
     for name, told in totals(story):

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from infra import accelerators as catalogue
 from infra import cpu_types
+from infra.on_demand_prices import price
 from infra.schema import matrix as several
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
@@ -62,6 +63,8 @@ class Training(Work):
     several experiments, which ``Settings.jobs`` has one by one.
     By ``deadline`` (ISO 8601 with a zone) the job is to be done: on-demand is then bought by that, not by
     ``fallback.policy``, and the command must tell its steps in ``$GPU_SPOT_TELL``.
+    Once the run's instances have cost ``budget`` (US dollars) it saves and is held, until the budget is
+    higher; each experiment of a ``matrix`` has one of its own.
     """
 
     capacity_block: CapacityBlock | None = None
@@ -84,6 +87,7 @@ class Training(Work):
     prepare: Prepare | None = None
     matrix: several.Matrix | None = None
     deadline: str | None = None
+    budget: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = None
 
     @property
     def deadline_at(self) -> float:
@@ -112,6 +116,22 @@ class Training(Work):
         if capacity.on_demand_base or capacity.spot_percentage != 100:
             raise ValueError("beside onDemandBase or spotPercentage, allowed: 0 and 100")
         return deadline
+
+    @field_validator("budget")
+    @classmethod
+    def _of_what_is_paid_by_the_hour(cls, budget: float | None, info: ValidationInfo) -> float | None:
+        if budget is None:
+            return None
+        if info.data.get("capacity_block") is not None:
+            raise ValueError("beside capacityBlock, allowed: one of them (a block is paid beforehand)")
+        region = str((info.context or {}).get("region", ""))
+        types = info.data["capacity"].types if "capacity" in info.data else ()
+        if unknown := sorted(kind for kind in types if price(kind, region) is None):
+            raise ValueError(
+                f"{', '.join(unknown)} in {region} {'has' if len(unknown) == 1 else 'have'} no known price, "
+                "allowed: types and regions of infra/on_demand_prices.py"
+            )
+        return budget
 
     @field_validator("capacity")
     @classmethod

@@ -21,7 +21,7 @@ from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings, Parame
 from lambdas.aws.side import CapacityService, GoneError, NotPlacedError
 from lambdas.aws.spot_fleet import SpotFleetService
 from lambdas.aws.spot_prices import SpotPrices
-from lambdas.core import costs
+from lambdas.core import bill, costs
 from lambdas.core.availability import Decision, decide
 from lambdas.core.events import Event
 from lambdas.core.memory import note, untaken
@@ -148,7 +148,7 @@ class Controller:
             troubles=(*observation.troubles, *([trouble] if trouble else [])),
         )
         decision = decide(observation, settings.policy, memory, now)
-        causes = len(decision.memory.alarmed.difference(by_deadline.ALARMS))  # these ring by themselves
+        causes = len(decision.memory.alarmed.difference(by_deadline.ALARMS, bill.ALARMS))  # these ring alone
         if remembered.unreadable is not None:
             lost = Alarm("memory-unreadable", f"memory of group {name!r} is lost: {remembered.unreadable}")
             decision, causes = replace(decision, actions=(lost, *decision.actions)), causes + 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from lambdas.core import group_config, names, wishes
 from lambdas.core.group_config import GroupConfig, GroupKind
-from lambdas.core.model import Control, Group, Mode, Side
+from lambdas.core.model import Budget, Control, Group, Mode, Side
 from lambdas.core.plan import Policy
 from lambdas.core.policies import build
 from lambdas.core.policies.by_deadline import ByDeadline
@@ -24,7 +25,7 @@ class ParameterError(ValueError):
 
 AUTO_SCALING: Final = "auto-scaling"
 SPOT_FLEET: Final = "spot-fleet"
-_CONTROL_KEYS: Final = ("mode", "onDemand")
+_CONTROL_KEYS: Final = ("mode", "onDemand", "budget")
 _PRIMARY_KINDS: Final[dict[GroupKind, str]] = {"mixed-asg": AUTO_SCALING, "spot-fleet": SPOT_FLEET}
 
 
@@ -114,6 +115,7 @@ def parse(
         control=_control(name, leaves),
         deadline=config.deadline or None,
         run=config.run,
+        budget=budget(name, leaves, config),
     )
     wished, troubles = _wishes(name, leaves)
     return GroupSettings(
@@ -186,7 +188,20 @@ def _control(name: str, leaves: Mapping[str, str]) -> Control:
         raise ParameterError(
             f"parameter {name}/control: onDemand is {on_demand!r}, a whole number ≥ 0 is needed"
         )
-    return Control(Mode(mode), on_demand)
+    dollars = raw.get("budget")
+    if dollars is not None and not (type(dollars) in (int, float) and 0 < dollars < math.inf):
+        raise ParameterError(
+            f"parameter {name}/control: budget is {dollars!r}, US dollars above 0 are needed"
+        )
+    return Control(Mode(mode), on_demand, dollars)
+
+
+def budget(name: str, leaves: Mapping[str, str], config: GroupConfig) -> Budget | None:
+    """Return what a job's run may cost: what people set by hand comes before the stack file."""
+    if not config.budget:
+        return None
+    by_hand = _control(name, leaves).budget
+    return Budget(by_hand or config.budget, config.own_prices, config.on_demand_prices)
 
 
 def _leaf(name: str, leaf: str, leaves: Mapping[str, str]) -> str:

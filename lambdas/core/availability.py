@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from lambdas.core import on_premises
+from lambdas.core import bill, on_premises
 from lambdas.core.alarms import alarms
 from lambdas.core.memory import Memory, ask, learn, unsettled
 from lambdas.core.model import (
@@ -46,21 +46,29 @@ class Decision:
 def decide(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
     """Return what to do about one group now. Pure; carried out and seen, it wants nothing more."""
     memory = learn(memory, observation, now)
-    observation = on_premises.relieved(observation, memory.stand_ins.slots)
+    observation = on_premises.relieved(_held(observation, memory, now), memory.stand_ins.slots)
     situation = Situation.of(observation, memory, now)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
         return Decision((), memory, "paused by the control parameter", situation)
     told, alarmed = alarms(observation, situation)
     plan, moves = _moves(situation, policy, any(cause.startswith(Side.PRIMARY) for cause in alarmed))
-    told += tuple(alarm for alarm in plan.alarms if alarm.kind not in memory.alarmed)
-    alarmed |= {alarm.kind for alarm in plan.alarms}
+    more = (*plan.alarms, *bill.alarms(memory.bill, observation, now))
+    told += tuple(alarm for alarm in more if alarm.kind not in memory.alarmed)
+    alarmed |= {alarm.kind for alarm in more}
     moves = _placed(_settled(moves, observation, unsettled(memory, observation, now)), observation, memory)
     actions = (*told, *moves)
     memory = replace(memory, alarmed=alarmed)
     if control.mode is not Mode.DRY_RUN:
         memory = ask(memory, observation, moves, now)
     return Decision(actions, memory, plan.reason, situation, _wake_at(situation, plan))
+
+
+def _held(observation: Observation, memory: Memory, now: float) -> Observation:
+    """Return the observation of a group that has nothing to do once its job's budget is spent."""
+    if not bill.is_spent(memory.bill, observation.group.budget, now):
+        return observation
+    return replace(observation, group=replace(observation.group, target=0, reserved=0))
 
 
 def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, list[SetDesired | Release]]:
@@ -276,5 +284,6 @@ def _wake_at(situation: Situation, plan: Plan) -> float | None:
     """Return the first moment after now at which one stops serving, waits in vain, or is planned for anew."""
     doomed = situation.memory.doomed.keys() - situation.wished.keys()  # these have no date
     drains = (situation.drain_at(i) for i in (*situation.primary, *situation.fallback) if i.id in doomed)
-    moments = (plan.wake_at, situation.memory.history.refused_at, *drains)
+    of_budget = bill.moments(situation.memory.bill, situation.group.budget, situation.now)
+    moments = (plan.wake_at, situation.memory.history.refused_at, *of_budget, *drains)
     return min((t for t in moments if t is not None and t > situation.now), default=None)

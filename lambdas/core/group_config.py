@@ -33,7 +33,8 @@ class GroupConfig:
     own name stands there, once it does. Both are empty where nothing is prepared. ``on_premises`` is how many
     ready workers elsewhere stand in for one slot; 0: none are counted.
     ``by_zone`` says that the fallback takes orders for one zone, that of a job's volume. ``deadline`` (epoch
-    seconds) is when a job must be done, 0 without a date.
+    seconds) is when a job must be done, 0 without a date. ``budget`` (US dollars) is what a job's run may
+    cost, 0 without a bound; ``own_prices`` are then what an instance of a type itself costs on-demand.
     """
 
     kind: GroupKind
@@ -57,6 +58,8 @@ class GroupConfig:
     by_zone: bool = False
     deadline: float = 0.0
     on_premises: int = 0
+    budget: float = 0.0
+    own_prices: Mapping[str, float] = field(default_factory=dict)
 
 
 def dumps(config: GroupConfig) -> str:
@@ -83,6 +86,8 @@ def dumps(config: GroupConfig) -> str:
             "byZone": config.by_zone,
             "deadline": config.deadline,
             "onPremises": config.on_premises,
+            "budget": config.budget,
+            "ownPrices": dict(config.own_prices),
         }
     )
 
@@ -138,6 +143,8 @@ def _read(raw: Mapping[str, Any]) -> GroupConfig:
         by_zone=bool(raw.get("byZone", False)),
         deadline=_moment(raw.get("deadline", 0.0)),
         on_premises=_count(raw.get("onPremises", 0)),
+        budget=_dollars(raw.get("budget", 0.0)),
+        own_prices={kind: _price(price) for kind, price in raw.get("ownPrices", {}).items()},
     )
 
 
@@ -153,6 +160,13 @@ def _price(value: Any) -> float:
     if not 0 < price < math.inf:
         raise ValueError(f"{price}, a price > 0 is needed")
     return price
+
+
+def _dollars(value: Any) -> float:
+    dollars = float(value)
+    if not 0 <= dollars < math.inf:
+        raise ValueError(f"{dollars}, US dollars ≥ 0 are needed")
+    return dollars
 
 
 def _moment(value: Any) -> float:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from lambdas.core import on_premises
+from lambdas.core import bill, on_premises
+from lambdas.core.bill import Bill
 from lambdas.core.checked import marks, name, number
 from lambdas.core.deadline import record
 from lambdas.core.deadline.record import JobRecord
@@ -62,7 +63,8 @@ class Memory:
     so; ``history`` what was learned about the spot pools.
     ``spot_prices`` are as in ``Observation``, read at ``priced_at``; ``None`` before they were. ``home`` is
     the zone where a job was at work last, and so its volume is; empty before it was, and for services.
-    ``job`` is what is known of a job under a deadline, ``stand_ins`` what is relied on of workers elsewhere.
+    ``job`` is what is known of a job under a deadline, ``bill`` what the run of one with a budget has cost,
+    ``stand_ins`` what is relied on of workers elsewhere.
     """
 
     doomed: Mapping[str, float] = field(default_factory=dict)
@@ -81,6 +83,7 @@ class Memory:
     home: str = ""
     job: JobRecord = field(default_factory=JobRecord)
     stand_ins: StandIns = field(default_factory=StandIns)
+    bill: Bill = field(default_factory=Bill)
 
     def boot_seconds(self, market: Market) -> float:
         """Return how long a boot takes: the mean of the newest launches, ``UNKNOWN_BOOT`` before any."""
@@ -195,6 +198,7 @@ def learn(memory: Memory, observation: Observation, now: float) -> Memory:
         home=_home(memory, observation),
         job=record.follow(memory.job, observation, now),
         stand_ins=on_premises.follow(memory.stand_ins, observation.elsewhere, now),
+        bill=bill.follow(memory.bill, observation, now),
     )
 
 
@@ -227,6 +231,7 @@ def dump(memory: Memory) -> str:
             "home": memory.home,
             "job": record.to_json(memory.job),
             "stand_ins": [memory.stand_ins.slots, memory.stand_ins.most, memory.stand_ins.since],
+            "bill": bill.to_json(memory.bill),
         },
         sort_keys=True,
         separators=(",", ":"),
@@ -265,6 +270,7 @@ def parse(text: str) -> Memory:
             home=name(raw.get("home", "")),
             job=record.from_json(raw["job"]) if "job" in raw else JobRecord(),
             stand_ins=_stand_ins(*raw["stand_ins"]) if "stand_ins" in raw else StandIns(),
+            bill=bill.from_json(raw["bill"]) if "bill" in raw else Bill(),
         )
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"memory makes no sense: {error!r}") from None

@@ -105,10 +105,24 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """What people set by hand: the mode and, in ``MANUAL``, the on-demand slots."""
+    """What people set by hand: the mode, in ``MANUAL`` the on-demand slots, and another budget in dollars."""
 
     mode: Mode = Mode.AUTOMATIC
     on_demand: int | None = None
+    budget: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What a job's run may cost, in US dollars.
+
+    ``on_demand`` are hourly prices by instance type, ``spot_unit`` what the group's spot prices are fractions
+    of, by type.
+    """
+
+    dollars: float
+    on_demand: Mapping[str, float] = field(default_factory=dict)
+    spot_unit: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +135,7 @@ class Group:
     ``reserved`` is how much on-demand in it is paid for anyway, by a reservation. ``break_before_make`` is
     true where a successor can work only once its predecessor has let go, ``by_zone`` where the fallback takes
     orders for one zone. ``deadline`` is when its job must be done, ``None`` without a date; ``run`` is the
-    revision that the job runs.
+    revision that the job runs, ``budget`` what that run may cost, ``None``: whatever it takes.
     """
 
     name: str
@@ -137,6 +151,7 @@ class Group:
     control: Control = Control()
     deadline: float | None = None
     run: str = ""
+    budget: Budget | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ embedded metric format may name any namespace: CloudWatch Logs makes the metric,
 
 METRIC_DEADLINE: Final = "DeadlineTroubles"
 """The controller's of a job with a deadline: it cannot be met, or nobody knows whether it can."""
+METRIC_BUDGET: Final = "BudgetTroubles"
+"""The controller's of a job with a budget: most of it is spent, it will not do, or it is spent."""
 METRIC_JOB_FAILURES: Final = "JobFailures"
 METRIC_FREE_SPACE: Final = "DataVolumeFree"
 """Percent of a job's data volume."""

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.aws.alarm_clock import RETRY_SECONDS
 from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
-from lambdas.core import names
+from lambdas.core import bill, names
 from lambdas.core.events import Event, Wake, parse
 from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.model import Action, Alarm, Market, SetDesired, Side
@@ -154,6 +154,7 @@ def gauges(outcome: GroupOutcome, facts: Mapping[str, int]) -> dict[str, float]:
         "Troubles": len(outcome.troubles),
         **_of_deadline(outcome),
         **_money(outcome),
+        **_of_budget(outcome),
     }
 
 
@@ -184,6 +185,14 @@ def _money(outcome: GroupOutcome) -> dict[str, float]:
         names.METRIC_HOURLY_COST: outcome.cost.paid,
         names.METRIC_HOURLY_COST_ON_DEMAND: outcome.cost.on_demand,
     }
+
+
+def _of_budget(outcome: GroupOutcome) -> dict[str, int]:
+    """Return how much is wrong with a job's budget; nothing for who has none."""
+    decision = outcome.decision
+    if decision is None or decision.situation.group.budget is None:
+        return {}
+    return {names.METRIC_BUDGET: len(decision.memory.alarmed.intersection(bill.ALARMS))}
 
 
 def describe(action: Action) -> dict[str, Any]:

@@ -241,6 +241,8 @@ def test_the_controller_finds_a_group_as_the_contract_says() -> None:
         "preparedBy": "",
         "byZone": False,
         "deadline": 0.0,
+        "budget": 0.0,
+        "ownPrices": {},
         "reserved": 0,
         "block": "",
         "zones": ["us-west-2a", "us-west-2b", "us-west-2c"],

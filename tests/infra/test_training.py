@@ -170,6 +170,20 @@ def test_checkpoints_lie_on_the_file_system_where_the_stack_file_says_so(tmp_pat
     assert "MountFiles" not in of_service
 
 
+def test_a_budget_reaches_the_controller_with_the_prices_to_count_by_and_has_an_alarm(
+    tmp_path: Path, known: Run
+) -> None:
+    bounded = training.stack(tmp_path / "bounded", budget=250)
+    config = json.loads(bounded.the("Parameter", "resnet-config")["insecureValue"])
+    assert config["budget"] == 250
+    assert config["ownPrices"].keys() == config["slots"].keys()
+    assert min(config["ownPrices"].values()) > 0
+    alarm = bounded.the("MetricAlarm", "resnet-budget")
+    assert (alarm["metricName"], alarm["dimensions"]["group"]) == (names.METRIC_BUDGET, "resnet")
+    assert json.loads(known.the("Parameter", "resnet-config")["insecureValue"])["budget"] == 0
+    assert "gpu-spot-dev-resnet-budget" not in known.of("MetricAlarm")
+
+
 def test_a_deadline_reaches_the_controller_and_has_an_alarm(tmp_path: Path, known: Run) -> None:
     due = training.stack(tmp_path / "due", deadline="2027-03-01T18:00:00+01:00")
     config = json.loads(due.the("Parameter", "resnet-config")["insecureValue"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +10,12 @@ import pytest
 
 from gpu_spot.jobs.reader import JobError
 from gpu_spot.jobs.steering import Steering
-from tests.jobs.seen import RUN
-from tests.jobs.stack import Stack
+from lambdas.aws.memory import MemoryStore
+from lambdas.core import names
+from lambdas.core.bill import Bill
+from lambdas.core.memory import Memory
+from tests.jobs.seen import NOW, RUN
+from tests.jobs.stack import SUFFIX, Stack
 
 
 @pytest.fixture
@@ -72,6 +77,39 @@ def test_a_retry_that_breaks_off_leaves_a_run_that_can_be_resumed(
         steering.retry("resnet")
     steering.resume("resnet")
     assert (agent.finished(), stack.finished("resnet")) == (False, "none")
+
+
+def spent(stack: Stack, dollars: float) -> None:
+    stack.group("resnet", budget=10.0, own_prices={"g6.xlarge": 1.0})
+    store = MemoryStore(stack("dynamodb"), f"gpu-spot-dev-memory-{SUFFIX}")
+    store.save("resnet", Memory(bill=Bill(RUN, dollars, NOW, {})), None, 0)
+
+
+def test_a_budget_is_raised_beside_what_people_have_set(stack: Stack, steering: Steering) -> None:
+    spent(stack, 10.5)
+    stack.parameter("resnet", "control", '{"mode": "manual", "onDemand": 1}')
+    assert stack.reader.shown("resnet").standing.phase == "stopped"
+    with pytest.raises(JobError, match=r"its budget of \$10.00 is spent, allowed: --budget above 10.50"):
+        steering.resume("resnet")
+    with pytest.raises(JobError, match=r"--budget 10.5, allowed: above the 10.50 spent"):
+        steering.resume("resnet", 10.5)
+    assert steering.resume("resnet", 25.0).startswith("resumed resnet: an instance is asked for")
+    name = names.group_parameter("dev", "resnet", names.PARAMETER_CONTROL)
+    told = stack("ssm").get_parameter(Name=name)["Parameter"]["Value"]
+    assert json.loads(told) == {"mode": "manual", "onDemand": 1, "budget": 25.0}
+    seen = stack.reader.one("resnet")
+    assert (seen.budget, seen.spent, seen.is_held) == (25.0, 10.5, False)
+
+
+def test_a_job_that_goes_on_may_get_a_higher_budget_and_one_without_gets_none(
+    stack: Stack, steering: Steering
+) -> None:
+    with pytest.raises(JobError, match=r"it has no budget; training\[\]\.budget gives it one"):
+        steering.resume("resnet", 25.0)
+    spent(stack, 9.0)
+    stack.trains()
+    said = steering.resume("resnet", 25.0)
+    assert said == "resnet is not stopped, it is running, with a budget of $25.00 from now on"
 
 
 def test_two_who_retry_at_once_count_once(stack: Stack, steering: Steering) -> None:

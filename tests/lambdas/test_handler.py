@@ -15,6 +15,7 @@ from lambdas.aws.alarm_clock import RETRY_SECONDS
 from lambdas.aws.controller import MOST_LOOKS, Controller
 from lambdas.aws.observe import MOST_TRIES
 from lambdas.core import names, registry_item
+from lambdas.core.bill import Bill
 from lambdas.core.deadline.record import JobRecord
 from lambdas.core.memory import Memory, dump
 from lambdas.core.registry_item import Progress, Worker
@@ -267,3 +268,32 @@ def test_a_job_that_waits_for_spot_because_there_is_time_lacks_nothing(
 def test_who_has_no_deadline_has_no_such_metric(aws: FakeAws, capsys: pytest.CaptureFixture[str]) -> None:
     handle(record("scheduled"))
     assert all(names.METRIC_DEADLINE not in m for m in metrics(capsys))
+
+
+def test_a_budget_that_is_spent_rings_as_long_as_the_job_is_held(
+    aws: FakeAws, log: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    aws.parameters[f"{ROOT}/inference/config"] = config(max=2, breakBeforeMake=True, run="r1", budget=50)
+    aws.parameters[f"{ROOT}/inference/target"] = "1"
+    aws.memory["inference"] = {
+        "group": {"S": "inference"},
+        "version": {"N": "1"},
+        "memory": {"S": dump(Memory(bill=Bill("r1", 50.5, NOW)))},
+    }
+    for _ in range(2):
+        assert handle(record("scheduled")) == []
+    (line,) = lines(log, "alarm")
+    assert line["kind"] == "budget-spent"
+    assert line["reason"].startswith("$50.5")
+    told = metrics(capsys)
+    assert [(m[names.METRIC_BUDGET], m["AlarmCauses"], m["Target"]) for m in told] == [([1], [0], [0])] * 2
+
+
+@pytest.mark.parametrize("budget", ["many", -1, True, 0])
+def test_a_budget_by_hand_that_is_no_amount_is_refused(
+    aws: FakeAws, log: io.StringIO, budget: object
+) -> None:
+    told = json.dumps({"mode": "automatic", "budget": budget})
+    aws.parameters[f"{ROOT}/inference/control"] = told
+    handle(record("scheduled"))
+    assert f"budget is {budget!r}, US dollars above 0 are needed" in log.getvalue()

@@ -5,8 +5,12 @@ Many of them, beside the replay of the same, are ``make bench-deadline``.
 
 from __future__ import annotations
 
+import math
+
 from bench._deadline_stack import Scenario, figures, play
+from bench._deadline_stalls import CALM, bought, hopeless, said_lost
 from gpu_spot.market.supply.trace import PoolTrace
+from gpu_spot.nodes.pace import Hindrance
 from tests.apart import apart
 
 
@@ -25,3 +29,24 @@ def test_a_job_that_loses_spot_makes_its_deadline_through_the_controller() -> No
     assert job.cost < 0.4
     told = figures([job])
     assert (told["stack_jobs"], told["stack_misses"]) == (1, 0)
+
+
+def test_a_job_that_stands_still_is_bought_on_demand_while_the_deadline_can_still_be_met() -> None:
+    # Its spot is never lost: but for the stall no on-demand would be bought.
+    scenario = Scenario(CALM, 0.5, 4.0, (Hindrance(0.4, 2.4),))
+    job = apart(play, scenario)
+    bought_at = bought(job)
+    assert bought_at is not None
+    assert 0.4 < bought_at < scenario.deadline_hours - scenario.hours / 2
+    assert not job.late
+    assert not said_lost(job)
+
+
+def test_a_job_that_gets_too_slow_is_declared_lost_once_and_at_once() -> None:
+    # The agent measures over an hour: from half an hour of slowness on it knows of nothing else.
+    scenario = Scenario(CALM, 1.0, 3.0, (Hindrance(0.5, math.inf, 0.05),))
+    job = apart(play, scenario)
+    [lost_at] = said_lost(job)
+    assert 0.5 < lost_at < 1.6
+    assert lost_at < hopeless(scenario)
+    assert job.late

@@ -89,6 +89,7 @@ class Bench:
         self.host = SystemHost()
         self.results: Any = None
         self.record: Any = None
+        self.told: dict[str, str] = {}
 
     def spawn(self, argv: list[str], env: dict[str, str], cwd: Path) -> subprocess.Popen[bytes]:
         self.starts.append(self.clock.monotonic())
@@ -132,6 +133,7 @@ class Bench:
             self.output,
             results=self.results,
             record=self.record,
+            told=self.told,
         )
 
     def stand_still(self) -> None:

@@ -268,13 +268,19 @@ def fewer_ranks(module: Any, folder: Path, *, options: dict[str, Any]) -> dict[s
     job.wait_steps(12)
     job.signal(signal.SIGTERM, [0, 1])
     codes = job.end()
-    begun = job.steps()
+    begun, said = job.steps(), job.log()
     job.ranks = 1
     job.start()
     codes += job.end()
     lost = begun[-1] + 1 - job.steps()[len(begun)] if codes == [0, 0, 0] else None
     job.ranks = 2
-    return {"codes": codes, "lost_steps_with_notice": lost, "faults": job.faults(), "log": job.log()}
+    return {
+        "codes": codes,
+        "lost_steps_with_notice": lost,
+        "faults": job.faults(),
+        "begun": said,
+        "log": job.log(),
+    }
 
 
 def main() -> None:

@@ -23,6 +23,7 @@ def torch_bin() -> Path:
         pytest.param("train_torch", [], id="alone"),
         pytest.param("train_torch", ["--ranks", "2"], id="two ranks"),
         pytest.param("train_trainer", [], id="Trainer"),
+        pytest.param("train_trainer", ["--ranks", "2"], id="Trainer, two ranks"),
     ],
 )
 def test_ten_interruptions_change_no_bit(
@@ -70,6 +71,23 @@ def test_what_two_ranks_began_one_finishes(torch_bin: Path, tmp_path: Path) -> N
     assert told["codes"] == [0, 0, 0], told["log"]
     assert told["lost_steps_with_notice"] == 0
     assert told["faults"] == []
+
+
+def test_what_two_ranks_of_a_trainer_began_one_does_not_go_on_with(torch_bin: Path, tmp_path: Path) -> None:
+    told = run(torch_bin, "kills.py", "train_trainer", "--folder", tmp_path, "--fewer-ranks")
+    assert told["codes"] == [0, 0, 1]
+    last = told["log"].splitlines()[-1]
+    assert "MismatchError" in last
+    assert "was saved by 2 processes, these are 1" in last
+
+
+def test_a_trainer_whose_ranks_see_different_disks_saves_nothing_that_cannot_be_resumed(
+    torch_bin: Path, tmp_path: Path
+) -> None:
+    module = ["train_trainer", "--folder", tmp_path, "--fewer-ranks", "--option", "apart=true"]
+    told = run(torch_bin, "kills.py", *module)
+    assert told["codes"] == [1, 1, 0]  # the one rank afterwards found nothing, and began anew
+    assert "has no rng_state_1.pth; allowed: an output_dir on a disk that all ranks see" in told["begun"]
 
 
 def test_what_cannot_go_on_is_refused_in_one_line(torch_bin: Path, tmp_path: Path) -> None:

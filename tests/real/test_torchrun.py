@@ -96,16 +96,17 @@ def test_both_ranks_save_at_the_notice(python: Path, tmp_path: Path, wrapped: bo
     assert left == []
 
 
-def test_a_loop_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
-    python: Path, tmp_path: Path
+@pytest.mark.parametrize("module", ["train_torch", "train_trainer"])
+def test_a_training_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
+    python: Path, tmp_path: Path, module: str
 ) -> None:
     said, reference = tmp_path / "log", tmp_path / "undisturbed"
-    play = [python / "python", REAL / "kills.py", "train_torch", "--folder", reference, "--ranks", "2"]
+    play = [python / "python", REAL / "kills.py", module, "--folder", reference, "--ranks", "2"]
     subprocess.run(play, env=variables(python), check=True, capture_output=True)
     history = tmp_path / "history-0"
 
     def start() -> JobProcess:
-        script = [str(REAL / "train_torch.py"), str(tmp_path)]
+        script = [str(REAL / f"{module}.py"), str(tmp_path)]
         command = [str(python / "torchrun"), "--nproc-per-node", "2", "--standalone"]
         with said.open("a") as log:
             started = process.spawn([*command, *script], "", variables(python), tmp_path, log.fileno())
@@ -123,7 +124,7 @@ def test_a_loop_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
         before = steps()
         job = start()
         wait(lambda: steps() > before + 5, said.read_text())
-        os.kill(ranks_in(tmp_path)[-1], signal.SIGKILL)
+        os.kill(ranks_in(tmp_path, module)[-1], signal.SIGKILL)
         wait(lambda: job.poll() is not None, "it does not end")
         assert job.poll() != 0
         job = start()
@@ -131,14 +132,14 @@ def test_a_loop_goes_on_after_the_notice_and_after_a_rank_that_was_killed(
         assert job.poll() == 0, said.read_text()
     finally:
         if job.poll() is None:
-            for pid in (job.pid, *ranks_in(tmp_path)):
+            for pid in (job.pid, *ranks_in(tmp_path, module)):
                 os.kill(pid, signal.SIGKILL)
     assert (tmp_path / "final.pt").read_bytes() == (reference / "reference" / "final.pt").read_bytes()
 
 
-def ranks_in(place: Path) -> list[int]:
+def ranks_in(place: Path, module: str) -> list[int]:
     lines = {one.pid: command_line(one.pid) for one in SystemHost().processes()}
-    found = [pid for pid, line in lines.items() if "train_torch.py" in line and str(place) in line]
+    found = [pid for pid, line in lines.items() if f"{module}.py" in line and str(place) in line]
     return sorted(pid for pid in found if "torchrun" not in lines[pid])
 
 

@@ -1,8 +1,12 @@
-"""A small training by ``transformers.Trainer``, for the kill tests; see ``train_torch.py``."""
+"""A small training by ``transformers.Trainer``, alone or with ranks, for the kill tests.
+
+See ``train_torch.py``.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -38,13 +42,13 @@ class Model(torch.nn.Module):
 class History(TrainerCallback):
     """A line for each step."""
 
-    def __init__(self, place: Path, pause: float) -> None:
-        self.file = (place / "history-0").open("a")
+    def __init__(self, place: Path, rank: int, pause: float) -> None:
+        self.file = (place / f"history-{rank}").open("a")
         self.pause = pause
 
     def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **rest: Any) -> None:
         time.sleep(self.pause)
-        steps = -(-LENGTH // args.train_batch_size)
+        steps = -(-LENGTH // (args.train_batch_size * args.world_size))
         print(
             json.dumps([state.global_step - 1, (state.global_step - 1) // steps, model.ids]),
             file=self.file,
@@ -52,9 +56,12 @@ class History(TrainerCallback):
         )
 
 
-def main(place: Path, *, batch: int = 4, pause: float = 0.01, every: float = 0.03) -> None:
-    """Train; ``pause`` seconds a step make room for a kill."""
+def main(
+    place: Path, *, batch: int = 4, pause: float = 0.01, every: float = 0.03, apart: bool = False
+) -> None:
+    """Train; ``pause`` seconds a step make room for a kill; ``apart``: each rank on a disk of its own."""
     torch.set_num_threads(1)
+    rank = int(os.environ.get("RANK", "0"))
     torch.manual_seed(0)
     data = [
         {"ids": n, "inputs": torch.sin(n * torch.arange(1.0, 9.0)), "labels": float(n % 7)}
@@ -64,7 +71,7 @@ def main(place: Path, *, batch: int = 4, pause: float = 0.01, every: float = 0.0
     trainer = Trainer(
         Model(),
         TrainingArguments(
-            str(place / ".trainer"),
+            str(place / (f".trainer-{rank}" if apart else ".trainer")),
             num_train_epochs=EPOCHS,
             per_device_train_batch_size=batch,
             learning_rate=0.01,
@@ -75,14 +82,18 @@ def main(place: Path, *, batch: int = 4, pause: float = 0.01, every: float = 0.0
             use_cpu=True,
             dataloader_pin_memory=False,
             seed=3,
+            ddp_backend="gloo" if "RANK" in os.environ else None,
+            # Else the last batch is filled up with samples of the epoch's first.
+            accelerator_config={"even_batches": False},
         ),
         train_dataset=data,
-        callbacks=[History(place, pause), spot],
+        callbacks=[History(place, rank, pause), spot],
     )
-    (place / "up-0").touch()
+    (place / f"up-{rank}").touch()
     trainer.train(resume_from_checkpoint=spot.resume_from())
-    torch.save(trainer.model.state_dict(), place / ".final.pt")
-    (place / ".final.pt").rename(place / "final.pt")
+    if rank == 0:
+        torch.save(trainer.model.state_dict(), place / ".final.pt")
+        (place / ".final.pt").rename(place / "final.pt")
 
 
 if __name__ == "__main__":

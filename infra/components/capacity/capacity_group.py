@@ -12,7 +12,7 @@ import pulumi_aws as aws
 from infra.components.capacity import overrides, parameter
 from infra.components.capacity.launch_template import Launchable
 from infra.components.capacity.spot_fleet import SpotFleet, SpotFleetArgs
-from infra.on_demand_prices import in_place_of
+from infra.on_demand_prices import in_place_of, price
 from infra.schema.capacity import Capacity
 from infra.schema.reservation import CapacityBlock, Reservation
 from infra.scope import Scope
@@ -37,8 +37,8 @@ class CapacityGroupArgs:
     role that instances take.
     ``follows_volume``: its work has a volume that is in one zone at a time.
     With ``run`` the target counts until the work itself says that this run has ended. With a ``block`` the
-    fallback is what was bought there, and no other on-demand. ``dataset``, ``prepared_by`` and ``deadline``
-    as in ``GroupConfig``.
+    fallback is what was bought there, and no other on-demand. ``dataset``, ``prepared_by``, ``deadline``
+    and ``budget`` as in ``GroupConfig``.
     """
 
     scope: Scope
@@ -56,6 +56,7 @@ class CapacityGroupArgs:
     dataset: str = ""
     prepared_by: str = ""
     deadline: float = 0.0
+    budget: float = 0.0
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -301,14 +302,22 @@ class CapacityGroup(pulumi.ComponentResource):
             prepared_by=args.prepared_by,
             by_zone=self.by_zone,
             deadline=args.deadline,
+            budget=args.budget,
+            own_prices=self._own_prices(),
         )
 
     def _on_demand_prices(self) -> dict[str, float]:
         args, capacity = self._args, self._args.capacity
-        if not args.fallback or args.block:
+        if not (args.fallback or args.budget) or args.block:
             return {}
         in_order = capacity.instance_requirements is None
         return in_place_of(capacity.types, args.scope.region, capacity.weights, in_order=in_order)
+
+    def _own_prices(self) -> dict[str, float]:
+        """Return what each type costs on-demand, for a budget; the schema refuses those of no price."""
+        args, region = self._args, self._args.scope.region
+        prices = {kind: price(kind, region) for kind in args.capacity.types} if args.budget else {}
+        return {kind: dollars for kind, dollars in prices.items() if dollars is not None}
 
     def _parameter(
         self, leaf: str, description: str, value: pulumi.Input[str], *, owned_by_others: bool = False

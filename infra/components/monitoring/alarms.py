@@ -25,6 +25,7 @@ class Watched:
 
     Only NVIDIA's are asked how they are. ``is_job``: a training job, which can fail or hang;
     ``has_volume``: on a data volume, which can be full; ``has_deadline``: one with a date.
+    ``has_budget``: one whose run may cost so much.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Watched:
     is_job: bool = False
     has_volume: bool = False
     has_deadline: bool = False
+    has_budget: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,17 @@ def _of_group(stack: str, group: Watched, of: Inputs) -> Iterator[AlarmSpec]:
             "controller's log said which when it began.",
             names.METRIC_NAMESPACE,
             names.METRIC_DEADLINE,
+            of,
+            "Maximum",
+            at_least=1,
+        )
+    if group.has_budget:
+        yield AlarmSpec(
+            f"{group.name}-budget",
+            f"Most of the budget of the job {group.name} is spent, or it will not do, or the job is held "
+            "because it is spent; the controller's log said which when it began.",
+            names.METRIC_NAMESPACE,
+            names.METRIC_BUDGET,
             of,
             "Maximum",
             at_least=1,

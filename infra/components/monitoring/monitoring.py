@@ -24,7 +24,7 @@ from lambdas.core import names
 class MonitoringArgs:
     """``capacities`` of the groups that are kept; ``jobs``: those of jobs, and if they have a volume.
 
-    ``deadlines`` names the jobs that have one.
+    ``deadlines`` and ``budgets`` name the jobs that have one.
     """
 
     scope: Scope
@@ -32,6 +32,7 @@ class MonitoringArgs:
     capacities: Mapping[str, schema.Capacity]
     jobs: Mapping[str, bool]
     deadlines: Collection[str]
+    budgets: Collection[str]
     controller: Controller
     brokers: Sequence[WatchedBroker] = ()
     queues: Sequence[QueueBounds] = ()
@@ -67,6 +68,7 @@ class Monitoring(pulumi.ComponentResource):
                         is_job=group in args.jobs,
                         has_volume=args.jobs.get(group, False),
                         has_deadline=group in args.deadlines,
+                        has_budget=group in args.budgets,
                     )
                     for group, capacity in args.capacities.items()
                 ),

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from spot_training.errors import SpotTrainingError
+from spot_training.errors import SaveError, SpotTrainingError
 from spot_training.interval import Interval
 from spot_training.spot import Spot
 from spot_training.torch.ranks import TorchRanks
@@ -21,6 +21,8 @@ from spot_training.torch.state import fingerprint
 
 # The Trainer's own mark of a folder that is being written (trainer_jit_checkpoint.py); its resume ignores it.
 INCOMPLETE: Final = "checkpoint-is-incomplete.txt"
+RANDOM_STATE: Final = "rng_state_{}.pth"
+"""What each of several ranks writes beside the model (Trainer._save_rng_state)."""
 _log = logging.getLogger("spot_training")
 
 
@@ -145,6 +147,7 @@ class SpotCallback(TrainerCallback):
     def _take(self, written: Path, copy: Callable[[str, str], object], place: Path) -> None:
         """Put the Trainer's files into the checkpoint: all of them in rank 0's part."""
         if self._ranks.rank == 0:
+            self._check_all_wrote(written)
             shutil.copytree(
                 written,
                 place,
@@ -152,6 +155,16 @@ class SpotCallback(TrainerCallback):
                 ignore=shutil.ignore_patterns(INCOMPLETE),
                 dirs_exist_ok=True,
             )
+
+    def _check_all_wrote(self, written: Path) -> None:
+        """Raise ``SaveError`` where a rank's random numbers are not here: without them it cannot go on."""
+        if self._ranks.size == 1:
+            return
+        for name in map(RANDOM_STATE.format, range(self._ranks.size)):
+            if not (written / name).exists():
+                raise SaveError(
+                    f"{written} has no {name}; allowed: an output_dir on a disk that all ranks see"
+                )
 
     def _ready(self) -> Spot:
         if self._spot is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from userdata.agent.aws.clients import as_agent_error
 from userdata.agent.config.names import JOB_KEY
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
 KEPT: Final = 100
+
+Fate: TypeAlias = Literal["done", "failed", "host fault", "notice", "hand-over", "silent"]
+"""How a stint ended by its own words. ``notice``: AWS took the instance; ``hand-over``: anybody else told it
+to end; ``silent``: it has said nothing of an end, and lives or is lost."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,17 @@ class Stint:
     stopped: float = 0.0
     ended: float = 0.0
     end: str = ""
+
+    @property
+    def fate(self) -> Fate:
+        """How it ended, by its own words."""
+        if self.end in ("done", "failed"):
+            return "done" if self.end == "done" else "failed"
+        if self.end == "host":
+            return "host fault"
+        if self.told and self.cause == "spot":
+            return "notice"
+        return "hand-over" if self.ended or self.told else "silent"
 
 
 _TEXTS: Final = frozenset(one.name for one in fields(Stint) if one.type == "str")

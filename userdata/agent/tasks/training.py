@@ -121,6 +121,7 @@ def _trainer(
         look_after=look_after,
         results=_results(node, place),
         record=record,
+        told=recording.told(node),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -92,6 +92,7 @@ class Trainer:
         look_after: called again and again beside all that; it returns at once.
         results: brings to S3 what the command leaves behind; None: it stays on the volume.
         record: writes down when the command starts and ends; None: nobody does.
+        told: what else the command finds in its environment.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Trainer:
         look_after: Callable[[], None] = lambda: None,
         results: Artifacts | None = None,
         record: Recorder | None = None,
+        told: Mapping[str, str] | None = None,
     ) -> None:
         self._look_after_more = look_after
         self._training = training
@@ -129,6 +131,7 @@ class Trainer:
         self._within = within or OfTheImage(training.user)
         self._results = results
         self._record = record
+        self._told = dict(told or {})
         self._time_is_up = math.inf
         self._process: JobProcess | None = None
         self._stopping = False
@@ -354,6 +357,7 @@ class Trainer:
             "GPU_SPOT_DONE": str(self.done_file),
             "GPU_SPOT_TELL": str(tell.tell_file(directory, 0)),
             "GPU_SPOT_RESTARTS": str(restarts),
+            **self._told,
         }
 
     def _start(self, argv: list[str], env: dict[str, str], cwd: Path) -> Process:

@@ -1,0 +1,88 @@
+"""How fast a simulated training works from moment to moment: at full speed, more slowly, not at all. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+_NOTHING: Final = 1e-6
+"""Seconds of work that sums of floating-point numbers leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hindrance:
+    """Between two times (epoch seconds) whoever trains does ``speed`` times the usual work; 0: none.
+
+    As when a file system or a service that it reads from is slow: another instance does not help.
+    """
+
+    begin: float
+    end: float
+    speed: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a span or a speed without sense."""
+        if not self.begin < self.end:
+            raise ValueError(f"a hindrance from {self.begin:g} to {self.end:g}, a later end is needed")
+        if not 0 <= self.speed < 1:
+            raise ValueError(f"speed is {self.speed:g}, allowed: from 0 to less than 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """The hindrances of a rehearsal, in order of time and apart from each other."""
+
+    hindrances: Sequence[Hindrance] = ()
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for two that overlap or are out of order."""
+        for one, other in zip(self.hindrances, self.hindrances[1:], strict=False):
+            if other.begin < one.end:
+                raise ValueError(f"a hindrance begins at {other.begin:g}, the one before ends at {one.end:g}")
+
+    def work(self, begin: float, end: float) -> float:
+        """Return the seconds of work at full speed that fit between two times."""
+        lost = (
+            (1 - one.speed) * max(0.0, min(end, one.end) - max(begin, one.begin)) for one in self.hindrances
+        )
+        return end - begin - sum(lost)
+
+    def when(self, begin: float, work: float) -> float:
+        """Return when so much work is done that was begun at ``begin``; infinity: never."""
+        at = begin
+        for until, speed in self._spans(begin):
+            if speed > 0 and work <= (until - at) * speed:
+                return at + work / speed
+            if speed == 0 and work <= _NOTHING:
+                return at
+            work -= (until - at) * speed
+            at = until
+        return math.inf
+
+    def still_until(self, now: float) -> float:
+        """Return when work goes on, ``now`` where it does now."""
+        for one in self.hindrances:
+            if one.begin <= now < one.end and one.speed == 0:
+                now = one.end
+        return now
+
+    def next_stop(self, now: float) -> float:
+        """Return when work next stops, infinity for never."""
+        return min(
+            (one.begin for one in self.hindrances if one.begin > now and one.speed == 0), default=math.inf
+        )
+
+    def _spans(self, begin: float) -> Iterator[tuple[float, float]]:
+        """Yield from ``begin`` on until when there is which speed."""
+        at = begin
+        for one in self.hindrances:
+            if one.end <= at:
+                continue
+            if one.begin > at:
+                yield one.begin, 1.0
+            yield one.end, one.speed
+            at = one.end
+        if math.isfinite(at):
+            yield math.inf, 1.0

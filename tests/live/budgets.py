@@ -1,0 +1,85 @@
+"""A job with a budget in the rehearsed cloud: held when that is spent, and let go on by people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, Final
+
+from bench._deadline_stack import ROOT, TYPE, ZONE
+from gpu_spot.commands import project
+from gpu_spot.commands.demo import START
+from gpu_spot.jobs.reader import JobError, JobReader
+from gpu_spot.jobs.steering import Steering
+from gpu_spot.live import rehearsal
+from gpu_spot.live.cloud import LocalCloud
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.groups import GroupShape
+from gpu_spot.market.replay.ledger import Span
+from gpu_spot.market.rules import Rules
+from gpu_spot.market.supply.spot import SpotMarket
+from gpu_spot.market.supply.trace import PoolTrace
+from gpu_spot.nodes.group import playing
+from gpu_spot.nodes.process import TrainingProfile
+from lambdas.core.model import Pool
+from pulumi_on_moto import load, sandbox
+from pulumi_on_moto.running.clock import simulated
+
+BUDGET, MORE = 0.25, 1.0
+STEPS, STEP_SECONDS = 60, 60.0
+_LOOK_EVERY: Final = 5
+RESUMED_AT: Final = 75
+"""The tick in which people give it more."""
+
+
+def held() -> dict[str, Any]:
+    """Play an hour of work on a budget of less, and let people raise it after a while."""
+    config = load(
+        ROOT,
+        "research",
+        {
+            "network.zones": [ZONE],
+            "training[0].capacity.instanceTypes": [TYPE],
+            "training[0].dataset": None,
+            "training[0].budget": BUDGET,
+        },
+    )
+    rules = Rules(warm_up_ticks=0)
+    profile = TrainingProfile(step_seconds=STEP_SECONDS, steps=STEPS)
+    with simulated(START) as clock, sandbox(config.region, rules.seed) as clients:
+        cloud = LocalCloud(clients, project.deployed(clients, config), clock)
+        view = cloud.groups()[0]
+        reader = JobReader(clients, cloud.deployment.stack, config.region, lambda: clock.now)
+        steering = Steering(clients, cloud.deployment.stack, reader)
+        said: list[str] = []
+        phases: list[tuple[int, str, str, float]] = []
+
+        def on_tick(tick: int, span: Span) -> None:
+            if tick % _LOOK_EVERY:
+                return
+            job = reader.listed()[0]
+            phases.append((tick, job.standing.phase, job.standing.why, job.seen.spent))
+            if tick < RESUMED_AT or said:
+                return
+            for budget in (None, BUDGET / 2, MORE):
+                try:
+                    said.append(steering.resume(view.name, budget))
+                except JobError as error:
+                    said.append(str(error))
+
+        with playing(clients, clock, profile) as nodes:
+            fleet = rehearsal.fleet_of(cloud, view, nodes, rules)
+            # Room that comes and goes is a change, so that minutes are played in which the job is held.
+            trace = PoolTrace("always there", 60.0, (1, 2) * 90)
+            market = SpotMarket((trace,), rules, None)
+            replay = Replay(market, rules, fleet, GroupShape((Pool(TYPE, ZONE),)), 1, start=START)
+            replay.run(market.ticks, on_tick, lambda: bool(phases) and phases[-1][1] == "done")
+            return {
+                "said": said,
+                "phases": phases,
+                "journal": [
+                    ((entry.at - START) / 60, entry.kind, entry.step)
+                    for entry in nodes.journal.entries
+                    if entry.kind in ("running", "stopped")
+                ],
+                "decisions": [asdict(one) for one in fleet.decisions if one.actions],
+            }

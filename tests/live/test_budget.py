@@ -1,0 +1,44 @@
+"""A job whose budget is spent, through the deployed controller: told, saved, held, and let go on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.apart import apart
+from tests.live.budgets import BUDGET, RESUMED_AT, STEPS, held
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, Any]:
+    return apart(held)
+
+
+def test_it_is_held_while_its_budget_is_spent_and_costs_nothing_then(seen: dict[str, Any]) -> None:
+    stopped = [one for one in seen["phases"] if one[1] == "stopped"]
+    assert stopped[0][0] < RESUMED_AT - 10
+    assert "its budget of $0.25 is spent; `gpu-spot jobs resume --budget` lets it go on" in stopped[-1][2]
+    assert BUDGET <= stopped[0][3] < BUDGET + 0.03  # looks are a minute apart, then it saves
+    assert stopped[-1][3] == pytest.approx(stopped[1][3])
+
+
+def test_it_saves_and_goes_on_at_the_step_that_it_had(seen: dict[str, Any]) -> None:
+    *_, (_, _, saved), (resumed_at, kind, step), (_, _, last) = seen["journal"]
+    assert kind == "running"
+    assert 0 < saved == step < STEPS == last
+    assert resumed_at > RESUMED_AT
+    assert seen["phases"][-1][1] == "done"
+
+
+def test_people_hear_of_it_once_each(seen: dict[str, Any]) -> None:
+    orders = [order for one in seen["decisions"] for order in one["actions"]]
+    said = [order for order in orders if order.startswith("alarm: ")]
+    assert said == ["alarm: budget-short", "alarm: budget-low", "alarm: budget-spent"]
+
+
+def test_only_more_than_what_is_spent_lets_it_go_on(seen: dict[str, Any]) -> None:
+    without, too_little, enough = seen["said"]
+    assert without.startswith("job 'resnet': its budget of $0.25 is spent, allowed: --budget above 0.2")
+    assert too_little.startswith("job 'resnet': --budget 0.125, allowed: above the 0.2")
+    assert enough == "resumed resnet: an instance is asked for"

@@ -1,0 +1,45 @@
+import math
+
+import pytest
+
+from gpu_spot.nodes.pace import Hindrance, Pace
+
+STOP, SLOW = Hindrance(100, 200), Hindrance(300, 400, 0.5)
+PACE = Pace((STOP, SLOW))
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "work"), [(0, 100, 100), (0, 200, 100), (150, 250, 50), (0, 400, 250), (350, 500, 125)]
+)
+def test_between_two_times_fits_what_the_hindrances_leave(begin, end, work):
+    assert PACE.work(begin, end) == work
+
+
+@pytest.mark.parametrize(
+    ("begin", "work", "end"),
+    [(0, 100, 100), (0, 101, 201), (150, 0, 150), (150, 1, 201), (0, 225, 350), (0, 251, 401), (500, 7, 507)],
+)
+def test_work_is_done_when_so_much_fitted(begin, work, end):
+    assert PACE.when(begin, work) == end
+
+
+def test_what_stops_for_good_is_never_done():
+    pace = Pace((Hindrance(100, math.inf),))
+    assert (pace.when(0, 100), pace.when(0, 101)) == (100, math.inf)
+    assert (pace.still_until(99), pace.still_until(100)) == (99, math.inf)
+
+
+def test_it_is_known_when_work_next_stops_and_when_it_goes_on():
+    assert [PACE.still_until(at) for at in (99, 100, 199, 200, 350)] == [99, 200, 200, 200, 350]
+    assert [PACE.next_stop(at) for at in (0, 100)] == [100, math.inf]
+
+
+@pytest.mark.parametrize(("begin", "end", "speed"), [(5, 5, 0), (5, 4, 0), (0, 1, 1), (0, 1, -0.1)])
+def test_a_hindrance_without_sense_is_refused(begin, end, speed):
+    with pytest.raises(ValueError, match=r"allowed|needed"):
+        Hindrance(begin, end, speed)
+
+
+def test_hindrances_that_overlap_are_refused():
+    with pytest.raises(ValueError, match="begins at 150, the one before ends at 200"):
+        Pace((STOP, Hindrance(150, 160)))

@@ -72,6 +72,8 @@ _MARKS_OF: Final = {
     "preflight/test_stack.py": "program",
     "oracles": "program",
     "report": "pure",
+    "scaling": "pure",
+    "scaling/test_bench.py": "pure long",
     "spot_training": "adapter",
     "report/test_browser.py": "whole",
     "report/test_job_timeline.py": "pure",

@@ -126,6 +126,49 @@ def test_requests_that_come_while_none_end_hold_the_target_and_ring() -> None:
     assert Reason.THROUGHPUT_STALE in stuck.reasons
 
 
+def test_a_memory_that_is_lost_lets_nobody_go_for_a_cooldown() -> None:
+    for minutes in range(1, int(COOLDOWN / 60)):
+        lost, _ = after(minutes, rate=0.5)
+        assert lost.target == 20
+    assert after(int(COOLDOWN / 60) + 2, rate=0.5)[0].target < 20
+
+
+@pytest.mark.parametrize(("by_log", "by_queue"), [(0.0, 4.0), (4.0, 0.0)])
+def test_neither_log_nor_queue_alone_says_silence(by_log: float, by_queue: float) -> None:
+    calm, now = after(30)
+    memory = calm.memory
+    for minute in range(1, 40):
+        at = now + minute * 60
+        told = seen(at, calm.target, arrivals=by_log, queue=queue(at, arriving=by_queue))
+        decision = decide(told, BOUNDS, memory)
+        memory = decision.memory
+        assert decision.target == calm.target
+
+
+def test_a_request_that_is_still_with_a_worker_keeps_one() -> None:
+    allowed = replace(BOUNDS, minimum=0)
+    calm, now = after(30, allowed)
+    target, memory = calm.target, calm.memory
+    for minute in range(1, 60):
+        at = now + minute * 60
+        held = seen(at, target, rate=0.0, queue=queue(at, taken=1, arriving=0.0))
+        decision = decide(held, allowed, memory)
+        target, memory = decision.target, decision.memory
+    assert target == 1
+
+
+def test_a_row_of_the_queue_counts_for_three_minutes() -> None:
+    young, old = (seen(MONDAY, queue=queue(MONDAY - age)) for age in (170, 190))
+    assert Reason.QUEUE_UNKNOWN not in decide(young, BOUNDS, ScalingMemory()).reasons
+    assert Reason.QUEUE_UNKNOWN in decide(old, BOUNDS, ScalingMemory()).reasons
+
+
+def test_what_workers_do_is_learned_anew_within_hours() -> None:
+    day, now = after(600)
+    slower, _ = after(360, memory=day.memory, begin=now + 60, served={"g6.xlarge": Served(60, 480.0)})
+    assert slower.each == pytest.approx(0.125, rel=0.1)
+
+
 def test_a_load_that_rises_is_answered_though_the_log_is_missing() -> None:
     calm, now = after(30)
     loud = seen(now + 60, calm.target, arrivals=None, queue=queue(now + 60, arriving=9.0, ready=300))

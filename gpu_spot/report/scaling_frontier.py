@@ -21,7 +21,7 @@ def write(path: Path, judged: Sequence[Mapping[str, Any]]) -> None:
         'font-family="sans-serif" font-size="11">',
         f'<rect width="{width}" height="{_HEIGHT}" fill="#fff"/>',
         f'<text x="{_LEFT}" y="16" font-size="13">99th percentile of the wait against cost, held-out days; '
-        f'<tspan fill="{_OURS}">gpu-spot by waitSeconds</tspan>, '
+        f'<tspan fill="{_OURS}">gpu-spot by the wait allowed, seconds</tspan>, '
         f'<tspan fill="{_OTHERS}">others as tuned</tspan></text>',
     ]
     for index, load in enumerate(loads):

@@ -126,8 +126,8 @@ def test_requests_that_come_while_none_end_hold_the_target_and_ring() -> None:
     assert Reason.THROUGHPUT_STALE in stuck.reasons
 
 
-def test_a_memory_that_is_lost_lets_nobody_go_for_a_cooldown() -> None:
-    for minutes in range(1, int(COOLDOWN / 60)):
+def test_a_memory_that_is_lost_lets_nobody_go_for_nearly_a_cooldown() -> None:
+    for minutes in range(1, int(0.9 * COOLDOWN / 60)):
         lost, _ = after(minutes, rate=0.5)
         assert lost.target == 20
     assert after(int(COOLDOWN / 60) + 2, rate=0.5)[0].target < 20
@@ -203,6 +203,28 @@ def test_floors_hold_at_their_times_in_utc() -> None:
     assert Reason.FLOOR in at_nine.reasons
     assert bounds.floor(MONDAY + 7 * 3600) == 1
     assert bounds.floor(MONDAY + 5 * 86400 + 9 * 3600) == 1
+
+
+def test_after_something_was_missing_the_cooldown_begins_anew() -> None:
+    calm, now = after(30)
+    blind, then = after(30, memory=calm.memory, begin=now + 60, target=calm.target, rate=0.5, queue=None)
+    kept, _ = after(8, memory=blind.memory, begin=then + 60, target=blind.target, rate=0.5)
+    assert calm.target == blind.target == kept.target
+    gone, _ = after(12, memory=blind.memory, begin=then + 60, target=blind.target, rate=0.5)
+    assert gone.target < calm.target
+
+
+def test_a_scaler_that_did_not_run_lets_nobody_go() -> None:
+    calm, now = after(30)
+    late = decide(seen(now + 540, calm.target, rate=0.5), BOUNDS, calm.memory)
+    assert late.target == calm.target
+
+
+def test_a_short_floor_is_no_reason_to_swing() -> None:
+    bounds = replace(BOUNDS, floors=(Floor(40, 30, 33),))
+    targets = [after(minutes, bounds)[0].target for minutes in (30, 32, 36, 44)]
+    assert targets[1:3] == [40, 40]
+    assert targets[3] < 40
 
 
 @pytest.mark.parametrize("target", [3, 20, 80])

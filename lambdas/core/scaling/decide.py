@@ -17,6 +17,8 @@ STALE_THROUGHPUT: Final = 300.0
 
 Well below the cooldown, so that nothing is let go in between.
 """
+_KNOWN: Final = 0.9 * COOLDOWN / LOOK_SECONDS
+"""So many looks of a cooldown are needed to let go: a scaler that did not run knows nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,6 @@ def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) 
         return _bounded(observation, bounds, memory, None, troubles)
     waiting = queue.ready if queue else 0
     if _is_idle(memory, waiting + (queue.taken if queue else 0)):
-        memory = memory.ordered(now, 0)
         return _bounded(observation, bounds, memory, 0, troubles)
     each = memory.throughput.each(observation.ready)
     if each is None:
@@ -64,7 +65,6 @@ def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) 
     lead = observation.boot_seconds + LOOK_SECONDS
     expected = forecast(memory.arrivals, memory.profile, now, now + 2 * lead)
     wanted = _needed(observation, bounds, memory, waiting, each, expected)
-    memory = memory.ordered(now, wanted)
     return _bounded(observation, bounds, memory, wanted, troubles, expected, each)
 
 
@@ -99,21 +99,23 @@ def _bounded(
     each: float = 0.0,
 ) -> ScalingDecision:
     """Return the target within its bounds: up at once, down when that was so for the whole cooldown."""
-    now, before = observation.now, observation.target
-    recent = max((workers for at, workers in memory.wanted if now - at < COOLDOWN), default=before)
+    before, floor = observation.target, bounds.floor(observation.now)
     reasons = list(troubles)
-    target = before if wanted is None else wanted
-    if wanted is not None and target < before:
-        is_known = any(now - at >= COOLDOWN - LOOK_SECONDS - 1 for at, _ in memory.wanted)
-        target = before if troubles or not is_known else min(before, max(wanted, recent))
-        if target == before and not troubles:
-            reasons.append(Reason.COOLDOWN)
-    floor = bounds.floor(now)
-    if target < floor:
+    asked = before if wanted is None else wanted
+    if troubles:
+        asked = max(asked, before)
+    if asked < floor:
+        asked = floor
         reasons.append(Reason.FLOOR)
-    elif target > bounds.maximum:
+    memory = memory.ordered(observation.now, asked)
+    target = asked
+    if asked < before:
+        target = min(before, memory.most_wanted()) if len(memory.wanted) >= _KNOWN else before
+        if target == before:
+            reasons.append(Reason.COOLDOWN)
+    if target > bounds.maximum:
+        target = bounds.maximum
         reasons.append(Reason.CEILING)
-    target = min(max(target, floor), bounds.maximum)
     if wanted == 0 and target == 0:
         reasons.append(Reason.IDLE)
     elif before == 0 and target > 0:

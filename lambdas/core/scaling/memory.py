@@ -43,8 +43,13 @@ class ScalingMemory:
         )
 
     def ordered(self, now: float, workers: int) -> ScalingMemory:
-        """Return the memory after a decision: so many were wanted."""
-        return replace(self, wanted=(*(w for w in self.wanted if now - w[0] < COOLDOWN), (now, workers)))
+        """Return the memory after a decision: so many were wanted; a minute has one decision."""
+        kept = (w for w in self.wanted if LOOK_SECONDS / 2 <= now - w[0] < COOLDOWN)
+        return replace(self, wanted=(*kept, (now, workers)))
+
+    def most_wanted(self) -> int:
+        """Return the most workers that were wanted within the cooldown."""
+        return max((workers for _, workers in self.wanted), default=0)
 
 
 def dump(memory: ScalingMemory) -> str:

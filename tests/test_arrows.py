@@ -69,6 +69,10 @@ MAY_IMPORT: dict[str, set[str]] = {
         *(f"gpu_spot.market.{part}" for part in ("rules", "supply", "replay")),
         "lambdas.core",
     },
+    "gpu_spot.market.load": {
+        *(f"gpu_spot.market.{part}" for part in ("rules", "supply", "replay")),
+        *("lambdas.core", "numpy"),
+    },
     "gpu_spot.market.deadline": {
         *("gpu_spot.market.rules", "gpu_spot.market.supply", "lambdas.core.deadline", "numpy"),
     },

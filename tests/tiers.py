@@ -79,6 +79,8 @@ _MARKS_OF: Final = {
     "queues/test_management_api.py": "pure",
     "oracles": "program",
     "report": "pure",
+    "scaling": "pure",
+    "scaling/test_bench.py": "pure long",
     "spot_training": "adapter",
     "report/test_browser.py": "whole",
     "report/test_job_timeline.py": "pure",

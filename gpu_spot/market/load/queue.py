@@ -1,0 +1,96 @@
+"""A queue of requests and its workers, second by second."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Minute:
+    """What a minute came to, in requests; ``busy_seconds`` are those of all workers together.
+
+    ``waiting`` and ``taken`` are at its end, ``oldest`` is for how many seconds the oldest waits then.
+    """
+
+    arrived: int
+    ended: int
+    busy_seconds: float
+    waiting: int
+    taken: int
+    oldest: int
+
+
+class RequestQueue:
+    """First come, first served, one request a worker; services vary as if by pure chance.
+
+    Requests whose worker is gone wait anew, as a broker delivers again what was not acknowledged.
+    """
+
+    def __init__(self, arrivals: NDArray[np.int64], seed: int) -> None:
+        """``arrivals`` are those of every second."""
+        self._coming: list[int] = arrivals.tolist()
+        self._noise: list[float] = np.random.default_rng([seed, 3]).normal(size=len(arrivals)).tolist()
+        self._arrived: list[int] = []
+        self._started: list[int] = []
+        self._waiting = self._busy = self._oldest = 0
+        self._credit = 0.0
+
+    def minute(self, workers: Mapping[float, int]) -> Minute:
+        """Play the next minute with so many workers, by the requests a second that each ends."""
+        total = sum(workers.values())
+        each = sum(rate * count for rate, count in workers.items()) / total if total else 0.0
+        begin = len(self._started)
+        arrived_before = self._arrived[-1] if begin else 0
+        arrived, started = arrived_before, self._started[-1] if begin else 0
+        waiting, busy, credit = self._waiting, self._busy, self._credit
+        if busy > total:  # delivered again
+            arrived += busy - total
+            waiting += busy - total
+            busy = total
+        again, ended, busy_seconds = arrived - arrived_before, 0, 0
+        for second in range(begin, min(begin + 60, len(self._coming))):
+            came = self._coming[second]
+            arrived += came
+            waiting += came
+            if busy:
+                rate = busy * each
+                credit += rate + math.sqrt(rate) * self._noise[second]
+                done = int(credit) if 0 < credit < busy else busy if credit > 0 else 0
+                credit -= done
+                busy -= done
+                ended += done
+            taken = min(waiting, total - busy)
+            busy += taken
+            waiting -= taken
+            started += taken
+            busy_seconds += busy
+            self._arrived.append(arrived)
+            self._started.append(started)
+        # What a busy worker could not use of its time is not kept for a later burst.
+        self._waiting, self._busy, self._credit = waiting, busy, min(credit, 1.0)
+        while self._oldest < len(self._arrived) and self._arrived[self._oldest] <= started:
+            self._oldest += 1
+        return Minute(
+            arrived=arrived - arrived_before - again,
+            ended=ended,
+            busy_seconds=busy_seconds,
+            waiting=waiting,
+            taken=busy,
+            oldest=max(0, len(self._arrived) - self._oldest) if waiting else 0,
+        )
+
+    def waits(self, begin: int = 0, end: int | None = None) -> NDArray[np.int64]:
+        """Return how long the requests that came between two seconds waited for a worker.
+
+        Who still waits when the replay ends counts as taken then.
+        """
+        arrived, started = np.asarray(self._arrived), np.asarray(self._started)
+        first = arrived[begin - 1] if begin else 0
+        last = arrived[(len(arrived) if end is None else end) - 1]
+        number = np.arange(first + 1, last + 1)
+        return np.searchsorted(started, number) - np.searchsorted(arrived, number)

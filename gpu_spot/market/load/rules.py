@@ -1,0 +1,110 @@
+"""What a rule of scaling sees each minute, and the rules that others publish, to compare with."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A service at ``now``: workers by state, rates in requests a second, requests by state.
+
+    ``busy`` is the share of the last minute in which the ready workers' GPUs worked.
+    """
+
+    now: float
+    target: int
+    ready: dict[str, int]
+    booting: int
+    arriving: float
+    leaving: float
+    waiting: int
+    taken: int
+    oldest: int
+    busy: float
+    served: dict[str, tuple[float, float]]
+
+
+class Rule(Protocol):
+    """A rule of scaling; it may remember what it saw."""
+
+    def target(self, view: View) -> int:
+        """Return how many workers there should be."""
+        ...
+
+
+@dataclass(slots=True)
+class TargetTracking:
+    """AWS's target tracking on a metric of the ready workers.
+
+    Out when three minutes in a row are above the target, in when fifteen are below nine tenths of it: the
+    alarms that a policy creates. In proportion to the metric; who is not ready yet counts as coming. In at
+    most by ``step`` of what there is, and not again within ``cooldown`` seconds of it (300 s are the default
+    for a fleet, Application Auto Scaling's reference, "ScaleInCooldown"). AWS publishes no formula for how
+    gradually it scales in, so ``step`` is tuned in its favour.
+
+    ``metric`` is ``backlog``, visible messages for each instance (Auto Scaling guide, "Scaling policy based
+    on Amazon SQS"), or ``gpu``, the share of time in which GPUs work.
+    """
+
+    metric: str
+    value: float
+    cooldown: float = 300.0
+    step: float = 1.0
+    _above: int = 0
+    _below: int = 0
+    _moved: float = -math.inf
+
+    def target(self, view: View) -> int:
+        """See ``Rule``; without a ready worker there is no metric, and nothing is done."""
+        ready = sum(view.ready.values())
+        if not ready:
+            return max(1, view.target)
+        seen = view.waiting / ready if self.metric == "backlog" else view.busy
+        self._above = self._above + 1 if seen > self.value else 0
+        self._below = self._below + 1 if seen < 0.9 * self.value else 0
+        wanted = math.ceil(ready * seen / self.value - 1e-9)
+        if self._above >= 3:
+            return max(view.target, wanted)
+        if self._below >= 15 and view.now - self._moved >= self.cooldown:
+            least = view.target - max(1, int(view.target * self.step))
+            target = max(1, wanted, least)
+            if target < view.target:
+                self._moved = view.now
+            return min(view.target, target)
+        return view.target
+
+
+@dataclass(slots=True)
+class Keda:
+    """KEDA's RabbitMQ scaler and the Horizontal Pod Autoscaler behind it, with their defaults.
+
+    Wanted are metric ÷ ``value``, rounded up, where that is more than a tenth away from what there is; fewer
+    only when for ``stabilisation`` seconds no more were wanted (KEDA 2.21, RabbitMQ scaler; Kubernetes, HPA:
+    tolerance 0.1, scaleDown.stabilizationWindowSeconds 300, no window upwards).
+
+    ``mode`` is ``length`` (ready messages), ``unacknowledged`` (those with workers, too: what it counts over
+    HTTP unless told otherwise) or ``rate`` (MessageRate: published a second).
+    """
+
+    mode: str
+    value: float
+    stabilisation: float = 300.0
+    _wanted: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def target(self, view: View) -> int:
+        """See ``Rule``."""
+        metric = {
+            "length": float(view.waiting),
+            "unacknowledged": float(view.waiting + view.taken),
+            "rate": view.arriving,
+        }[self.mode]
+        ratio = metric / self.value / max(1, view.target)
+        wanted = view.target if abs(ratio - 1) <= 0.1 else max(1, math.ceil(metric / self.value - 1e-9))
+        self._wanted.append((view.now, wanted))
+        while self._wanted[0][0] <= view.now - self.stabilisation:
+            self._wanted.popleft()
+        return wanted if wanted >= view.target else min(view.target, max(w for _, w in self._wanted))

@@ -1,0 +1,84 @@
+"""What the scaler remembers of a service from minute to minute: bounded, and lost without harm."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from lambdas.core.scaling.model import LOOK_SECONDS, LoadObservation
+from lambdas.core.scaling.profile import BINS, Profile
+from lambdas.core.scaling.throughput import Throughput
+
+COOLDOWN: Final = 600.0
+"""For so long nothing is let go that was wanted: about what three boots of a worker cost."""
+RECENT: Final = 15
+"""Minutes of arrivals that tell the load of now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScalingMemory:
+    """Times are epoch seconds, rates requests a second.
+
+    ``arrivals`` (time, rate) and ``wanted`` (time, workers) are the last minutes', oldest first.
+    """
+
+    profile: Profile = field(default_factory=Profile)
+    throughput: Throughput = field(default_factory=Throughput)
+    arrivals: tuple[tuple[float, float], ...] = ()
+    wanted: tuple[tuple[float, int], ...] = ()
+
+    def seen(self, observation: LoadObservation, rate: float | None) -> ScalingMemory:
+        """Return the memory after what a minute told; ``rate`` is its load, None where nobody knows."""
+        now = observation.now
+        throughput = self.throughput.seen(now, observation.served)
+        if rate is None or (self.arrivals and now - self.arrivals[-1][0] < LOOK_SECONDS / 2):
+            return replace(self, throughput=throughput)
+        arrivals = (*(a for a in self.arrivals if now - a[0] < RECENT * LOOK_SECONDS - 1), (now, rate))
+        return replace(
+            self,
+            profile=self.profile.seen(now, rate),
+            throughput=throughput,
+            arrivals=arrivals,
+        )
+
+    def ordered(self, now: float, workers: int) -> ScalingMemory:
+        """Return the memory after a decision: so many were wanted; a minute has one decision."""
+        kept = (w for w in self.wanted if LOOK_SECONDS / 2 <= now - w[0] < COOLDOWN)
+        return replace(self, wanted=(*kept, (now, workers)))
+
+    def most_wanted(self) -> int:
+        """Return the most workers that were wanted within the cooldown."""
+        return max((workers for _, workers in self.wanted), default=0)
+
+
+def dump(memory: ScalingMemory) -> str:
+    """Return it as JSON, a few kilobytes."""
+    profile = memory.profile
+    raw = {
+        "rates": {str(b): float(f"{rate:.4g}") for b, rate in profile.rates.items()},
+        "bin": [profile.bin, profile.total, profile.count],
+        "throughput": [{k: list(v) for k, v in memory.throughput.by_type.items()}, memory.throughput.at],
+        "arrivals": memory.arrivals,
+        "wanted": memory.wanted,
+    }
+    return json.dumps(raw, separators=(",", ":"))
+
+
+def parse(text: str) -> ScalingMemory:
+    """Read it again; what cannot be read is an empty memory, which learns anew."""
+    try:
+        raw: dict[str, Any] = json.loads(text)
+        by_type, at = raw["throughput"]
+        current, total, count = raw["bin"]
+        rates = {int(b): float(rate) for b, rate in raw["rates"].items() if 0 <= int(b) < BINS}
+        if not all(float(seconds) > 0 for _, seconds in by_type.values()):
+            return ScalingMemory()
+        return ScalingMemory(
+            Profile(rates, int(current), float(total), int(count)),
+            Throughput({str(k): (float(r), float(s)) for k, (r, s) in by_type.items()}, float(at)),
+            tuple((float(t), float(r)) for t, r in raw["arrivals"])[-RECENT:],
+            tuple((float(t), int(n)) for t, n in raw["wanted"])[-60:],
+        )
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return ScalingMemory()

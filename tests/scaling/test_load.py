@@ -1,0 +1,86 @@
+"""The replay of a load: its queue, its shapes, and the rules that others publish."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gpu_spot.market.load.queue import RequestQueue
+from gpu_spot.market.load.replay import reversals
+from gpu_spot.market.load.rules import Keda, TargetTracking, View
+from gpu_spot.market.load.shapes import SHAPES, LoadShape
+
+
+def arrivals(*rates: float) -> np.ndarray:
+    """A minute of each rate, evenly spread."""
+    return np.concatenate([np.diff(np.floor(np.arange(61) * rate)) for rate in rates]).astype(np.int64)
+
+
+def test_nobody_waits_where_workers_are_idle() -> None:
+    queue = RequestQueue(arrivals(1, 1, 1), 1)
+    minutes = [queue.minute({0.25: 40}) for _ in range(3)]
+    assert [m.arrived for m in minutes] == [60, 60, 60]
+    assert queue.waits().max() == 0
+    assert sum(m.busy_seconds for m in minutes) == pytest.approx(180 / 0.25, rel=0.2)
+
+
+def test_who_comes_while_nobody_serves_waits_until_somebody_does() -> None:
+    queue = RequestQueue(arrivals(1, 0, 0), 1)
+    assert queue.minute({}).waiting == 60
+    assert queue.minute({}).oldest >= 118
+    queue.minute({0.25: 1000})
+    waits = queue.waits()
+    assert (waits.min(), waits.max()) == (61, 120)
+
+
+def test_requests_of_a_worker_that_is_gone_wait_anew() -> None:
+    queue = RequestQueue(arrivals(1, 0), 1)
+    before = queue.minute({0.001: 100})
+    after = queue.minute({})
+    assert before.taken + before.ended == 60
+    assert (after.taken, after.waiting, after.arrived) == (0, before.taken, 0)
+
+
+def test_mm_n_in_the_long_run_waits_as_erlang_says() -> None:
+    coming = np.random.default_rng(7).poisson(5.0, 86400)
+    queue = RequestQueue(coming.astype(np.int64), 7)
+    for _ in range(1440):
+        queue.minute({0.25: 22})
+    # Erlang C of 20 Erlang on 22 workers is 0.53; half of whom waits does so for more than 1.4 s.
+    assert np.mean(queue.waits() > 10) == pytest.approx(0.53 * np.exp(-0.5 * 10), abs=0.02)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_a_load_is_the_same_for_the_same_seed_and_has_its_shape(shape: LoadShape) -> None:
+    rates = shape.rates(7, 3)
+    assert np.array_equal(shape.arrivals(7, 3), shape.arrivals(7, 3))
+    assert not np.array_equal(shape.arrivals(7, 3), shape.arrivals(7, 4))
+    by_hour = np.median(rates.reshape(7, 24, 3600), axis=(0, 2))
+    assert by_hour[13:16].mean() > 1.5 * by_hour[1:5].mean()
+    assert (rates == 0).sum() >= 3600
+
+
+def view(minute: int, target: int = 10, *, waiting: int = 0, taken: int = 0, rate: float = 0.0) -> View:
+    return View(60.0 * minute, target, {"t": target}, 0, rate, rate, waiting, taken, 0, taken / target, {})
+
+
+def test_keda_wants_metric_by_value_within_its_tolerance_and_window() -> None:
+    assert Keda("length", 5).target(view(0, waiting=101)) == 21
+    assert Keda("length", 5).target(view(0, waiting=54)) == 10
+    assert Keda("unacknowledged", 1).target(view(0, waiting=10, taken=10)) == 20
+    rule = Keda("rate", 0.2)
+    assert rule.target(view(0, rate=4.0)) == 20
+    assert [rule.target(view(m, 20, rate=1.0)) for m in (1, 4, 5)] == [20, 20, 5]
+
+
+def test_target_tracking_waits_three_minutes_out_and_fifteen_in() -> None:
+    rule = TargetTracking("backlog", 2.0, step=0.1)
+    assert [rule.target(view(m, waiting=60)) for m in range(3)] == [10, 10, 30]
+    assert [rule.target(view(m)) for m in range(3, 18)] == [10] * 14 + [9]
+    assert rule.target(view(19)) == 10
+
+
+def test_a_reversal_is_a_scale_in_soon_after_a_scale_out() -> None:
+    assert reversals([5, 6, 6, 5], within=3) == 1
+    assert reversals([5, 6, 6, 6, 5], within=3) == 0
+    assert reversals([6, 5, 6, 7], within=3) == 0

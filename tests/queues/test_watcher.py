@@ -355,6 +355,8 @@ def test_the_handler_tells_each_queue_in_metrics_and_each_trouble_in_a_line(
     assert "ResourceNotFoundException" in first["reason"]
     sent = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = {(line["group"], name): line[name][-1] for line in sent for name in entry_names(line)}
+    every = {value for name, value in vars(names).items() if name.startswith("METRIC_QUEUE_")}
+    assert {name for group, name in told if group == "ocr"} == every
     assert told["ocr", "QueueUnseen"] == 0
     assert told["blind", "QueueUnseen"] == 1
     assert (told["ocr", "QueueReady"], told["ocr", "QueueOldest"]) == (92, 60)

@@ -16,6 +16,7 @@ from lambdas.core import names, watched_queue
 from lambdas.core.watched_queue import WatchedQueue
 from pulumi_on_moto import changes, deploy, load, sandbox
 from tests.apart import apart
+from tests.iam import Request, allows
 from tests.infra import program
 from tests.infra.declared import DEV, ROOT, Run, shipped, variant
 from tests.infra.queues import EXISTING, OWN, stack
@@ -246,9 +247,11 @@ def test_the_watcher_may_read_its_secrets_and_keep_rows_of_queues_and_no_more(cl
         "dynamodb:PutItem",
         "secretsmanager:GetSecretValue",
     }
-    assert found["KeepQueues"]["Condition"] == {
-        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["*@queue"]}
-    }
+    table = found["KeepQueues"]["Resource"][0]
+    for keys, may in ((["inference@queue"], True), (["inference"], False), (["a@queue", "a"], False)):
+        asked = Request("dynamodb:PutItem", table, {"dynamodb:LeadingKeys": keys})
+        assert allows([{"Statement": policy}], asked) is may
+    assert not allows([{"Statement": policy}], Request("dynamodb:PutItem", table, {}))
     secret = "arn:aws:secretsmanager:us-west-2:123456789012:secret:gpu-spot-prod-inference-mq-??????"
     assert found["ReadQueueSecrets"]["Resource"] == [secret]
     denied = found["OnlyLambdaInTheNetwork"]

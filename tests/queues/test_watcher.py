@@ -9,7 +9,7 @@ import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -232,6 +232,12 @@ def test_a_broker_that_hangs_or_drips_takes_no_more_than_its_share(place: Place,
             assert "does not answer: TimeoutError" in place.minute(place.watcher(queue(api)), 0.5).trouble
     finally:
         free.set()
+
+
+def test_a_queue_for_which_no_time_is_left_costs_none(place: Place, api: Api) -> None:
+    watcher = replace(place.watcher(queue(api)), dynamodb=None)  # type: ignore[type-var]
+    assert place.minute(watcher, 0.0).trouble == "no time was left for this queue"
+    assert not api.asked
 
 
 def test_a_redirection_is_not_followed(place: Place, api: Api) -> None:

@@ -103,7 +103,11 @@ def queue_watcher(
             "KeepQueues",
             ["dynamodb:GetItem", "dynamodb:PutItem"],
             [registry_arn],
-            {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [names.queue_partition("*")]}},
+            {
+                "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [names.queue_partition("*")]},
+                # A request without a key would fit all values of none.
+                "Null": {"dynamodb:LeadingKeys": "false"},
+            },
         ),
         Statement("BeInTheNetwork", _INTERFACES, ANY_RESOURCE),
         Statement(

@@ -82,9 +82,9 @@ class QueueWatcher:
             raise ValueError(
                 f"queues of kind {queue.kind!r} are not read, allowed: {', '.join(self.readers)}"
             )
-        past = self._remembered(queue)
         if seconds <= 0:
             raise TimeoutError("no time was left for this queue")
+        past = self._remembered(queue)
         seen, history = self.readers[queue.kind].look(queue, past, self.clock(), seconds)
         self._remember(queue, history)
         if seen is not None:

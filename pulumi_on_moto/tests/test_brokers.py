@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from itertools import count
 from typing import Any
 
@@ -72,7 +73,11 @@ def test_each_broker_is_reached_by_a_name_of_its_own_over_tls(deployment: Deploy
         [endpoint] = instance["Endpoints"]
         assert re.fullmatch(r"amqps://b-\w+\.mq\.[a-z0-9-]+\.amazonaws\.com:5671", endpoint)
         found.append(endpoint)
+        # Nobody answers, and nobody else is asked where it is.
+        with pytest.raises(socket.gaierror, match="not known"):
+            socket.getaddrinfo(endpoint.removeprefix("amqps://").partition(":")[0], 443)
     assert len(set(found)) == 2
+    assert socket.getaddrinfo("127.0.0.1", 443)
 
 
 def test_its_security_groups_stay(deployment: Deployment) -> None:

@@ -14,6 +14,7 @@ from lambdas.core import names
 from lambdas.core.costs import HourlyCost
 from lambdas.handlers import controller
 from lambdas.handlers.metrics import emit
+from tests.infra import queues
 from tests.infra.declared import run, shipped, variant
 from userdata.agent.config.model import Metrics
 from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
@@ -132,6 +133,39 @@ def test_the_cloudwatch_agent_hears_our_lines_and_reads_our_logs() -> None:
     declared = known.the("LogGroup", "inference-log")
     assert {file["log_group_name"] for file in files} == {declared["name"]}
     assert declared["retentionInDays"] == 30
+
+
+@pytest.mark.parametrize("stack", ["dev", "queued"])
+def test_the_dashboard_is_one_that_cloudwatch_takes(stack: str, tmp_path: Path) -> None:
+    """CloudWatch guide, "Dashboard body structure and syntax", and its quotas of dashboards."""
+    of = shipped("dev") if stack == "dev" else queues.stack(tmp_path)
+    widgets = json.loads(of.the("Dashboard", "board")["dashboardBody"])["widgets"]
+    titles = [widget["properties"]["title"] for widget in widgets]
+    assert ("inference: requests a second" in titles) == (stack == "queued")
+    assert {"inference: workers", "inference: US dollars an hour"} < {*titles}
+    assert len(set(titles)) == len(titles) <= 500
+    drawn = [widget["properties"].get("metrics", []) for widget in widgets]
+    assert sum(map(len, drawn)) <= 2_500
+    for lines in drawn:
+        assert len(lines) <= 500
+        ids = [line[-1]["id"] for line in lines if "id" in line[-1]]
+        assert len(set(ids)) == len(ids)
+        assert all(re.fullmatch("[a-z][A-Za-z0-9_]*", name) for name in ids)
+        for *metric, options in lines:
+            assert metric or {"expression", "label"} <= options.keys()
+            assert not metric or (len(metric) >= 4 and len(metric) % 2 == 0)  # pairs of dimensions
+
+
+def test_a_queues_plots_draw_what_the_watcher_sends(tmp_path: Path) -> None:
+    of = queues.stack(tmp_path)
+    variables = of.the("Function", "queues")["environment"]["variables"]
+    expected = ["group", "inference", "stack", "dev", "service", variables["POWERTOOLS_SERVICE_NAME"]]
+    body = json.loads(of.the("Dashboard", "board")["dashboardBody"])
+    lines = [line for widget in body["widgets"] for line in widget["properties"].get("metrics", [])]
+    drawn = [line for line in lines if len(line) > 1 and line[1].startswith("Queue")]
+    assert {line[1] for line in drawn} <= {value for name, value in vars(names).items() if "QUEUE" in name}
+    assert len(drawn) == 5
+    assert all(line[2:-1] == expected for line in drawn)
 
 
 def test_widgets_fill_rows_without_overlap() -> None:

@@ -13,11 +13,10 @@ from infra.broker_types import TYPES, check
 from infra.components.monitoring.queue_alarms import QueueBounds, alarms
 from infra.settings import SettingsError, load_settings
 from lambdas.core import names, watched_queue
-from lambdas.core.backlog import Backlog
 from lambdas.core.watched_queue import WatchedQueue
-from lambdas.handlers.queues import gauges_of
 from pulumi_on_moto import changes, deploy, load, sandbox
 from tests.apart import apart
+from tests.iam import Request, allows
 from tests.infra import program
 from tests.infra.declared import DEV, ROOT, Run, shipped, variant
 from tests.infra.queues import EXISTING, OWN, stack
@@ -213,7 +212,7 @@ def test_alarms_of_the_queue_ask_for_what_the_watcher_sends(
 ) -> None:
     of: Run = request.getfixturevalue(which)
     found = queue_alarms(of)
-    sent = gauges_of(Backlog(1.0, 1, 1, 1.0, 1.0, 1.0, 1)).keys() | {names.METRIC_QUEUE_UNSEEN}
+    sent = {value for name, value in vars(names).items() if name.startswith("METRIC_QUEUE_")}
     variables = of.the("Function", "queues")["environment"]["variables"]
     group = {"group": "inference", "stack": "dev", "service": variables["POWERTOOLS_SERVICE_NAME"]}
     for name in ("old", "unseen", "deep"):
@@ -248,9 +247,11 @@ def test_the_watcher_may_read_its_secrets_and_keep_rows_of_queues_and_no_more(cl
         "dynamodb:PutItem",
         "secretsmanager:GetSecretValue",
     }
-    assert found["KeepQueues"]["Condition"] == {
-        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["*@queue"]}
-    }
+    table = found["KeepQueues"]["Resource"][0]
+    for keys, may in ((["inference@queue"], True), (["inference"], False), (["a@queue", "a"], False)):
+        asked = Request("dynamodb:PutItem", table, {"dynamodb:LeadingKeys": keys})
+        assert allows([{"Statement": policy}], asked) is may
+    assert not allows([{"Statement": policy}], Request("dynamodb:PutItem", table, {}))
     secret = "arn:aws:secretsmanager:us-west-2:123456789012:secret:gpu-spot-prod-inference-mq-??????"
     assert found["ReadQueueSecrets"]["Resource"] == [secret]
     denied = found["OnlyLambdaInTheNetwork"]
@@ -305,6 +306,11 @@ def _rehearsed(folder: str) -> dict[str, Any]:
         versions = secrets.list_secret_version_ids(SecretId=secret)["Versions"]
         told["labels"] = sorted(label for one in versions for label in one.get("VersionStages", ()))
         [broker] = clients("mq").list_brokers()["BrokerSummaries"]
+        [watcher] = [name for name in deployment.functions.functions if "-queues-" in name]
+        ran = deployment.functions.invoke(watcher, {})
+        told["watched"] = (ran.error, *map(json.loads, ran.log))
+        table = deployment.outputs["registryTable"]
+        told["rows"] = clients("dynamodb").scan(TableName=table)["Items"]
         told["endpoint"] = clients("mq").describe_broker(BrokerId=broker["BrokerId"])["BrokerInstances"]
         return told
 
@@ -316,6 +322,10 @@ def test_up_leaves_the_password_alone_before_and_after_somebody_changed_it() -> 
     host = re.escape(endpoint.removeprefix("amqps://"))
     assert re.fullmatch(rf"amqps://gpu-spot:[A-Za-z0-9]{{32}}@{host}", told["url"])
     assert (told["after"], told["rotated"]) == ((), ())
+    # The deployed function runs from its archive, finds the broker's name, and nobody there: no zero.
+    error, line, metrics = told["watched"]
+    assert (error, metrics["group"], metrics["QueueUnseen"], told["rows"]) == ("", "inference", [1.0], [])
+    assert line["reason"].startswith("https://b:15671 does not answer: gaierror")
     assert told["labels"] == ["AWSCURRENT", "AWSPREVIOUS", "PASSWORD", "URL"]
 
 

@@ -9,7 +9,7 @@ import json
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -234,6 +234,12 @@ def test_a_broker_that_hangs_or_drips_takes_no_more_than_its_share(place: Place,
         free.set()
 
 
+def test_a_queue_for_which_no_time_is_left_costs_none(place: Place, api: Api) -> None:
+    watcher = replace(place.watcher(queue(api)), dynamodb=None)  # type: ignore[type-var]
+    assert place.minute(watcher, 0.0).trouble == "no time was left for this queue"
+    assert not api.asked
+
+
 def test_a_redirection_is_not_followed(place: Place, api: Api) -> None:
     """Whoever answers could send the password anywhere."""
     api.tell(b"", 302, Location=f"{api.address}/elsewhere")
@@ -355,6 +361,8 @@ def test_the_handler_tells_each_queue_in_metrics_and_each_trouble_in_a_line(
     assert "ResourceNotFoundException" in first["reason"]
     sent = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = {(line["group"], name): line[name][-1] for line in sent for name in entry_names(line)}
+    every = {value for name, value in vars(names).items() if name.startswith("METRIC_QUEUE_")}
+    assert {name for group, name in told if group == "ocr"} == every
     assert told["ocr", "QueueUnseen"] == 0
     assert told["blind", "QueueUnseen"] == 1
     assert (told["ocr", "QueueReady"], told["ocr", "QueueOldest"]) == (92, 60)

@@ -7,6 +7,7 @@ hashicorp/terraform-provider-aws 41374 (one user) and 46883 (versions, upgrades)
 from __future__ import annotations
 
 import re
+import socket
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -83,6 +84,20 @@ def _changed(update: Callable[..., None]) -> Callable[..., None]:
     return updated
 
 
+_BROKER_HOST: Final = re.compile(r"b-[0-9a-f-]+\.mq\.[a-z0-9-]+\.amazonaws\.com")
+
+
+def _known(look_up: Callable[..., Any]) -> Callable[..., Any]:
+    """Nobody answers for these brokers, and the machine's own DNS is not asked, which may take its time."""
+
+    def looked_up(host: Any, *arguments: Any, **given: Any) -> Any:
+        if isinstance(host, str) and _BROKER_HOST.fullmatch(host):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return look_up(host, *arguments, **given)
+
+    return looked_up
+
+
 BROKERS: Final = Fix(
     "brokers of RabbitMQ",
     moto="CreateBroker takes any version, name, password, any number of users and subnets; all brokers are "
@@ -93,5 +108,6 @@ BROKERS: Final = Fix(
         (MQBackend, "create_broker", _checked(MQBackend.create_broker)),
         (models.Broker, "__init__", _named(Broker.__init__)),
         (models.Broker, "update", _changed(Broker.update)),
+        (socket, "getaddrinfo", _known(socket.getaddrinfo)),
     ),
 )

@@ -21,6 +21,7 @@ _MARKS_OF: Final = {
     "deadline/test_fit.py": "pure long",
     "e2e": "whole",
     "health": "pure",
+    "health/test_checker.py": "adapter",
     "infra": "program",
     "infra/test_accelerators.py": "pure",
     "infra/test_agent_archive.py": "archive",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pulumi
 
 from infra.iam.statements import ANY_RESOURCE, Statement, with_key
@@ -32,17 +34,17 @@ def health_checker(
         # The controller's memory is read, too: whom it has released, what boots take.
         Statement("ReadMemory", ["dynamodb:GetItem"], [memory_arn]),
         Statement(
-            "Remember",
+            "RememberHealth",
             ["dynamodb:PutItem"],
             [memory_arn],
-            {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [names.health_memory("*")]}},
+            _keys(names.health_memory("*")),
         ),
         Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
         Statement(
             "ReadQueues",
             ["dynamodb:GetItem"],
             [registry_arn],
-            {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [names.queue_partition("*")]}},
+            _keys(names.queue_partition("*")),
         ),
         Statement(
             "AskForRestarts",
@@ -51,7 +53,8 @@ def health_checker(
             {
                 "ForAllValues:StringEquals": {
                     "dynamodb:Attributes": [names.REGISTRY_KEY, names.REGISTRY_SORT_KEY, "restart"]
-                }
+                },
+                "Null": {"dynamodb:Attributes": "false"},
             },
         ),
         Statement(
@@ -60,3 +63,11 @@ def health_checker(
         Statement("Tell", ["sns:Publish"], [topic_arn]),
         *with_key(scope, ["dynamodb", "lambda", "sns"]),
     ]
+
+
+def _keys(pattern: str) -> dict[str, dict[str, Any]]:
+    """Bind to items whose partition key is like that, in a request that names one."""
+    return {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    }

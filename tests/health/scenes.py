@@ -73,7 +73,7 @@ class Play:
     def _as_it_is(self, host: WorkerHost) -> WorkerHost:
         [worker] = host.workers
         assert worker.pulse is not None
-        done = int((self.now - START) / 2)
+        done = max(0, int((self.now - START) / 2))
         well = replace(
             worker, heartbeat=self.now - 10, pulse=replace(worker.pulse, at=self.now - 10, done=done)
         )
@@ -112,7 +112,7 @@ def crashing(every: float = 120.0, version: str = "v1") -> Callable[[Worker], Wo
     """Starts anew every so many seconds, from the first look on."""
 
     def broken(worker: Worker) -> Worker:
-        starts = 1 + int((worker.heartbeat + 10 - START) / every)
+        starts = max(1, 1 + int((worker.heartbeat + 10 - START) / every))
         return pulse(worker, starts=starts, version=version, done=0, rate=0.0)
 
     return broken

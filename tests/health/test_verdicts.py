@@ -188,3 +188,13 @@ def test_nothing_at_once_means_nothing_is_done() -> None:
     seen = group.look(30)
     assert wished(seen) == {}
     assert begun(seen) == ["budget"]
+
+
+def test_of_many_that_are_ill_so_many_are_replaced_at_once_as_may_be_and_the_rest_waits() -> None:
+    group = play(xid, TEN[:4])
+    seen = group.look(60)
+    assert {len(decision.wishes) for decision in seen} == {2}
+    assert begun(seen) == ["budget"]
+    for one in TEN[:2]:  # the controller has replaced them
+        del group.hosts[one]
+    assert list(wished(group.look(1))) == ["i-02"]  # an eighth of eight, and one at least

@@ -24,6 +24,7 @@ LAMBDAS = Path(names.__file__).parents[1]
 # The service authorisation reference lists no resource type for these.
 NO_RESOURCE_LEVEL = {
     "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:DescribeAutoScalingInstances",
     "autoscaling:DescribeScalingActivities",
     "cloudwatch:PutMetricData",
     "ec2:DescribeCapacityReservations",
@@ -189,6 +190,19 @@ def test_only_a_stack_with_a_fleet_may_move_fleets() -> None:
     }
 
 
+def test_the_health_checker_remembers_under_its_own_keys_and_asks_for_restarts_only() -> None:
+    remembers, asks = the("RememberHealth"), the("AskForRestarts")
+    assert remembers["Condition"]["ForAllValues:StringLike"] == {"dynamodb:LeadingKeys": ["*@health"]}
+    assert asks["Condition"]["ForAllValues:StringEquals"] == {
+        "dynamodb:Attributes": ["group", "worker", "restart"]
+    }
+    # A key that is not there satisfies ForAllValues (IAM user guide, "Set operators").
+    assert remembers["Condition"]["Null"] == {"dynamodb:LeadingKeys": "false"}
+    assert asks["Condition"]["Null"] == {"dynamodb:Attributes": "false"}
+    [wishes] = the("WriteWishes")["Resource"]
+    assert wishes.endswith("parameter/gpu-spot/dev/groups/*/wishes")
+
+
 def test_a_fleet_hands_out_no_role_but_its_instances() -> None:
     statement = the("HandOutOneRole", "fleet")
     assert (statement["Effect"], statement["Action"]) == ("Deny", ["iam:PassRole"])
@@ -220,11 +234,13 @@ def test_every_action_exists(all_statements: list[tuple[str, dict[str, Any]]]) -
             assert operation in session.get_service_model(service).operation_names, action
 
 
-def granted_to_the_controller(stack: str) -> set[str]:
+def granted_to_functions(stack: str) -> set[str]:
+    """What controller and health checker may do; tests/e2e compares each with what it does."""
+    functions = {f"gpu-spot-{stack}-{name}-function" for name in ("controller", "health-checker")}
     return {
         action
         for name, statement in statements_of(stack)
-        if name == f"gpu-spot-{stack}-controller-function" and statement["Sid"] != "Assume"
+        if name in functions and statement["Sid"] != "Assume"
         for action in statement["Action"]
     }
 
@@ -258,10 +274,10 @@ def test_only_a_stack_whose_jobs_have_on_demand_may_launch_in_a_zone() -> None:
     assert not {"ec2:RunInstances", "iam:PassRole"} & granted
 
 
-def test_the_controller_may_call_what_it_calls_and_nothing_else() -> None:
+def test_functions_may_call_what_they_call_and_nothing_else() -> None:
     called = called_operations() - {OF_BLOCKS, OF_ZONES}
-    assert granted_to_the_controller("fleet") - BY_AWS == called
-    assert granted_to_the_controller("dev") - BY_AWS == {
+    assert granted_to_functions("fleet") - BY_AWS == called
+    assert granted_to_functions("dev") - BY_AWS == {
         action for action in called if "Fleet" not in action and action != "ec2:TerminateInstances"
     }
 
@@ -284,12 +300,12 @@ USES = {
 }
 
 
-def test_every_permission_beside_the_controllers_has_a_user() -> None:
+def test_every_permission_beside_the_functions_has_a_user() -> None:
     granted = {
         action
         for stack in (*STACKS, TRAINING, FILES)
         for name, statement in statements_of(stack)
-        if not name.endswith("controller-function") and is_allowed(statement) and "Resource" in statement
+        if not name.endswith("-function") and is_allowed(statement) and "Resource" in statement
         if "Principal" not in statement
         for action in statement["Action"]
     }
@@ -365,7 +381,7 @@ def called_operations() -> set[str]:
     actions = {
         # A batch of SQS's is authorised as so many single calls.
         (service, xform_name(operation)): f"{service}:{operation.removesuffix('Batch')}"
-        for service in ("autoscaling", "dynamodb", "ec2", "ssm", "sqs", "cloudwatch")
+        for service in ("autoscaling", "dynamodb", "ec2", "ssm", "sns", "sqs", "cloudwatch")
         for operation in session.get_service_model(service).operation_names
     }
     found: set[str] = set()

@@ -131,7 +131,7 @@ def _standing(
             continue
         if one.step is Remedy.REPLACE:
             ill = host_id in worst and worst[host_id].kind not in ONLY_TOLD
-            if ill and not host.spared and host.origin not in held_at:
+            if ill and host.origin not in held_at:
                 kept[host_id] = one
         elif now - one.at < ESCALATE_SECONDS:
             kept[host_id] = one

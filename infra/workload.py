@@ -84,6 +84,7 @@ class Workload:
     block: CapacityBlock | None = None
     prepared: agent.Prepared | None = None
     deadline: float = 0.0
+    on_premises: int = 0
 
     @property
     def name(self) -> str:
@@ -242,6 +243,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             dataset=work.prepared.dataset if work.prepared else "",
             prepared_by=work.prepared.group if work.prepared else "",
             deadline=work.deadline,
+            on_premises=work.on_premises,
             # Warm instances start with the group: without a way out and permissions they could not report.
             ready_after=[around.network, identity, telemetry],
         ),

@@ -37,8 +37,8 @@ class CapacityGroupArgs:
     role that instances take.
     ``follows_volume``: its work has a volume that is in one zone at a time.
     With ``run`` the target counts until the work itself says that this run has ended. With a ``block`` the
-    fallback is what was bought there, and no other on-demand. ``dataset``, ``prepared_by`` and ``deadline``
-    as in ``GroupConfig``.
+    fallback is what was bought there, and no other on-demand. ``dataset``, ``prepared_by``, ``deadline``
+    and ``on_premises`` as in ``GroupConfig``.
     """
 
     scope: Scope
@@ -56,6 +56,7 @@ class CapacityGroupArgs:
     dataset: str = ""
     prepared_by: str = ""
     deadline: float = 0.0
+    on_premises: int = 0
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -301,6 +302,7 @@ class CapacityGroup(pulumi.ComponentResource):
             prepared_by=args.prepared_by,
             by_zone=self.by_zone,
             deadline=args.deadline,
+            on_premises=args.on_premises,
         )
 
     def _on_demand_prices(self) -> dict[str, float]:

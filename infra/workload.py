@@ -93,6 +93,7 @@ class Workload:
     prepared: agent.Prepared | None = None
     deadline: float = 0.0
     budget: float = 0.0
+    on_premises: int = 0
 
     @property
     def name(self) -> str:
@@ -268,6 +269,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             prepared_by=work.prepared.group if work.prepared else "",
             deadline=work.deadline,
             budget=work.budget,
+            on_premises=work.on_premises,
             # Warm instances start with the group: without a way out and permissions they could not report.
             ready_after=[around.network, identity, telemetry],
         ),

@@ -269,6 +269,10 @@ class LocalCloud:
         """Start the workers of an instance anew, as its agent does when somebody wishes it."""
         self._heartbeats.restart(instance_id, self.clock.now)
 
+    def heartbeat_on_premises(self, group: str, hosts: Iterable[str]) -> None:
+        """Write the heartbeats of a group's workers on hosts elsewhere, one on each."""
+        self._heartbeats.on_premises(group, hosts, self.clock.now)
+
     def tick_schedule(self) -> int:
         """Let every schedule fire once; return the number of messages that it put on queues."""
         return self._bus.tick(self.clock.now)

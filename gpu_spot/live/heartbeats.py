@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lambdas.core import registry_item
+from lambdas.core import names, registry_item
 from lambdas.core.pulse import Pulse
 from lambdas.core.registry_item import Worker, WorkerState
 from pulumi_on_moto.sandbox import AwsClients
@@ -53,6 +53,11 @@ class Heartbeats:
         """Write a heartbeat of every worker of every instance."""
         puts = [{"PutRequest": {"Item": item}} for beat in beats for item in self._items(beat, now)]
         self._send(puts)
+
+    def on_premises(self, group: str, hosts: Iterable[str], now: float) -> None:
+        """Write a heartbeat of one worker on each of these hosts, which are none of AWS's."""
+        partition = names.on_premises_partition(group)
+        self.write((Beat(partition, host, 1) for host in hosts), now)
 
     def forget(self, instance_ids: Iterable[str]) -> None:
         """Delete the items of instances that are gone, as DynamoDB's expiry does in its own time."""

@@ -56,7 +56,8 @@ def test_nothing_is_requested_above_the_ceiling(state: Observation, policy, memo
         if isinstance(action, SetDesired):
             held = slots(state.on(action.side))
             before = state.desired(action.side)
-            assert action.capacity <= max(state.group.maximum, held, before, state.group.base)
+            base = state.group.base + held - slots(after.on(action.side))  # asked for in any case
+            assert action.capacity <= max(state.group.maximum, held, before, base)
 
 
 @given(observations(), policies, memories)

@@ -38,7 +38,7 @@ class CapacityGroupArgs:
     ``follows_volume``: its work has a volume that is in one zone at a time.
     With ``run`` the target counts until the work itself says that this run has ended. With a ``block`` the
     fallback is what was bought there, and no other on-demand. ``dataset``, ``prepared_by``, ``deadline``
-    and ``budget`` as in ``GroupConfig``.
+    ``budget`` and ``on_premises`` as in ``GroupConfig``.
     """
 
     scope: Scope
@@ -57,6 +57,7 @@ class CapacityGroupArgs:
     prepared_by: str = ""
     deadline: float = 0.0
     budget: float = 0.0
+    on_premises: int = 0
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -304,6 +305,7 @@ class CapacityGroup(pulumi.ComponentResource):
             deadline=args.deadline,
             budget=args.budget,
             own_prices=self._own_prices(),
+            on_premises=args.on_premises,
         )
 
     def _on_demand_prices(self) -> dict[str, float]:

@@ -1,0 +1,87 @@
+"""Hours of a service whose workers are partly on premises, and whose health checker wants some replaced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from gpu_spot.live.fleets import CloudFleet
+from gpu_spot.market.replay.engine import Replay
+from gpu_spot.market.replay.fleet import Orders
+from gpu_spot.market.replay.groups import GroupShape
+from gpu_spot.market.rules import TICK_SECONDS, Rules
+from gpu_spot.market.supply import placement
+from gpu_spot.market.supply.spot import SpotMarket
+from gpu_spot.market.supply.trace import PoolTrace
+from lambdas.core import group_config, names, wishes
+from lambdas.core.wishes import Wish
+from tests.e2e.world import START, World, living, load, small
+
+TARGET: Final = 4
+HOSTS: Final = ("ocr-1.example.com", "ocr-2.example.com")
+STUCK: Final = 30
+FAULTY: Final = 45
+"""The ticks at which one instance is found to do nothing, and one to have an Xid."""
+VANISH: Final = 70
+"""The tick at which the hosts are heard last."""
+END: Final = 90
+
+
+@dataclass(slots=True)
+class VisitedFleet(CloudFleet):
+    """Plays the hosts and the checker; notes who worked and who was released at each tick."""
+
+    seen: dict[int, dict[str, Any]] = field(default_factory=dict)
+    wished: dict[str, str] = field(default_factory=dict)
+    refuses: bool = False
+
+    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+
+    def look(self) -> Orders:
+        tick = round((self._now - START) / TICK_SECONDS)
+        if tick <= VANISH:
+            self.cloud.heartbeat_on_premises(self.group, HOSTS)
+        if tick in (STUCK, FAULTY):
+            # Of several it is the oldest: no surplus would take it.
+            self._wish(next(iter(self._working)), "stuck" if tick == STUCK else "xid")
+        working = set(self._working)
+        orders = CloudFleet.look(self)
+        left = len(working - set(orders.released))
+        self.seen[tick] = {"working": len(working), "released": list(orders.released), "left": left}
+        return replace(orders, wake_at=self._now + TICK_SECONDS)  # hosts are heard at every tick
+
+    def _wish(self, instance_id: str, reason: str) -> None:
+        self.wished[reason] = instance_id
+        name = names.group_parameter(self.cloud.deployment.stack, self.group, names.PARAMETER_WISHES)
+        text = wishes.dump([Wish(instance_id, int(self._now), reason)])
+        self.cloud.clients("ssm").put_parameter(Name=name, Value=text, Type="String", Overwrite=True)
+
+
+def count_hosts(world: World) -> None:
+    """Have the group count workers on premises, one for an instance."""
+    ssm = world.clients("ssm")
+    name = names.group_parameter(world.deployment.stack, world.view.name, names.PARAMETER_CONFIG)
+    config = group_config.parse(ssm.get_parameter(Name=name)["Parameter"]["Value"])
+    told = group_config.dumps(replace(config, on_premises=1, slots=dict.fromkeys(config.slots, 1)))
+    ssm.put_parameter(Name=name, Value=told, Overwrite=True)
+
+
+def played() -> dict[str, Any]:
+    """Play the dev stack in a market that gives whatever is asked; return what was seen, as JSON values."""
+    with living(load("dev", small(TARGET))) as world:
+        count_hosts(world)
+        view, rules = world.view, Rules()
+        calm = world.fleet()
+        fleet = VisitedFleet(world.cloud, calm.group, calm.store)
+        market = SpotMarket(
+            [PoolTrace(zone, TICK_SECONDS, (2 * TARGET,) * END) for zone in sorted(view.zones)], rules
+        )
+        pools = placement.assign(market.names, sorted(view.zones), view.sizes)
+        shape = GroupShape(pools, 0, 100, weights=view.weights)
+        Replay(market, rules, fleet, shape, TARGET, start=START).run()
+    return {
+        "seen": fleet.seen,
+        "wished": fleet.wished,
+        "boot": rules.spot_cold_start / TICK_SECONDS,
+        "reasons": [line.reason for line in fleet.decisions if line.actions],
+    }

@@ -28,9 +28,8 @@ from infra.components.capacity.launch_template import (
     looked_up_at_preview,
 )
 from infra.components.control.state import State
+from infra.components.identity.hosts import HostIdentity, HostIdentityArgs
 from infra.components.identity.identity import InstanceIdentity, InstanceIdentityArgs
-from infra.components.identity.on_premises import OnPremises as OnPremisesIdentity
-from infra.components.identity.on_premises import OnPremisesArgs
 from infra.components.monitoring.telemetry import Telemetry, TelemetryArgs
 from infra.components.network.network import Network
 from infra.components.queue.sqs import Sqs
@@ -276,7 +275,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
     )
 
 
-def on_premises(service: Service, settings: OnPremises, around: Surroundings) -> OnPremisesIdentity:
+def on_premises(service: Service, settings: OnPremises, around: Surroundings) -> HostIdentity:
     """Declare who a service's workers elsewhere are."""
     access = InstanceAccess(
         needs=needs(service),
@@ -290,9 +289,9 @@ def on_premises(service: Service, settings: OnPremises, around: Surroundings) ->
         sqs=_sqs_arns(service, around),
         repositories=_images(service, around),
     )
-    return OnPremisesIdentity(
+    return HostIdentity(
         around.scope.name(service.name, "on-premises"),
-        OnPremisesArgs(around.scope, service.name, settings, access),
+        HostIdentityArgs(around.scope, service.name, settings, access),
     )
 
 

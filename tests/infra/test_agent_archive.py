@@ -6,11 +6,15 @@ import hashlib
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
+import time
 import zipfile
+from collections.abc import Callable, Iterator
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
+from typing import Any
 
 import pulumi
 import pytest
@@ -20,7 +24,11 @@ from packaging.utils import canonicalize_name
 import userdata.agent
 from infra.archives import agent as agent_archive
 from infra.archives import pins
+from lambdas.core import registry_item
+from pulumi_on_moto.running.server import serve
 from tests.infra.declared import ROOT, shipped
+from tests.node import configs
+from tests.node.registry_table import registry
 
 AGENT = Path(userdata.agent.__file__).parent
 
@@ -177,3 +185,56 @@ def test_the_archive_takes_no_package_that_the_lock_does_not_pin(monkeypatch: py
     monkeypatch.setattr(agent_archive, "installed", installed)
     agent_archive.sources()
     assert asked == list(agent_archive.PACKAGES)
+
+
+@pytest.fixture
+def served_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
+    """Yield the address of a cloud with a registry in it, and a client."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    with registry() as client, serve() as address:
+        yield address, client
+
+
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "condition did not come true"
+        time.sleep(0.2)
+    return found
+
+
+def test_on_a_host_of_ones_own_it_works_reports_hears_a_wish_and_drains(
+    unpacked: Path, tmp_path: Path, served_registry: tuple[str, Any]
+) -> None:
+    server, client = served_registry
+    told = configs.service(group="ocr", hooks=None, onPremises=True, nvidia=False, heartbeatSeconds=1)
+    told["service"] = {"gpus": 1, "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"]}
+    (tmp_path / "agent.json").write_text(json.dumps(told))
+    environment = {"PYTHONPATH": str(unpacked), "PATH": os.defpath, "AWS_ENDPOINT_URL": server}
+    environment |= dict.fromkeys(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), "testing")
+    command = [sys.executable, "-S", "-m", "userdata.agent", "--config", str(tmp_path / "agent.json")]
+    agent = subprocess.Popen([*command, "--run-dir", str(tmp_path / "run"), "work"], env=environment, cwd="/")
+
+    def worker() -> registry_item.Worker | None:
+        found = client.scan(TableName="registry", ConsistentRead=True)["Items"]
+        # moto changes an item step by step, in a thread of its own.
+        return registry_item.parse(found[0]) if found and "pulse" in found[0] else None
+
+    try:
+        first = until(worker)
+        assert (first.group, first.instance) == ("ocr@on-premises", socket.gethostname())
+        client.update_item(
+            TableName="registry",
+            Key=registry_item.key(first.group, first.instance, 0),
+            UpdateExpression="SET restart = :at",
+            ConditionExpression="attribute_exists(since)",
+            ExpressionAttributeValues={":at": {"N": str(int(time.time()) + 1)}},
+        )
+        until(lambda: (one := worker()) and one.pulse and one.pulse.starts == 2 and one.restart is None)
+        agent.terminate()
+        assert agent.wait(60) == 0
+        assert client.scan(TableName="registry", ConsistentRead=True)["Count"] == 0
+    finally:
+        agent.kill()
+        agent.wait()

@@ -8,13 +8,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from lambdas.core import registry_item
 from lambdas.core.registry_item import Worker
-from tests import models
-from tests.node import configs
+from tests.node import configs, registry_table
 from tests.node.clocks import FakeClock
 from userdata.agent import tasks
 from userdata.agent.aws import clients
@@ -32,20 +30,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     monkeypatch.setattr(socket, "gethostname", lambda: "gpu-07")
-    with models.moto():
-        client = boto3.client("dynamodb", region_name="us-west-2")
-        client.create_table(
-            TableName="registry",
-            BillingMode="PAY_PER_REQUEST",
-            KeySchema=[
-                {"AttributeName": "group", "KeyType": "HASH"},
-                {"AttributeName": "worker", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": "group", "AttributeType": "S"},
-                {"AttributeName": "worker", "AttributeType": "S"},
-            ],
-        )
+    with registry_table.registry() as client:
         yield client
 
 

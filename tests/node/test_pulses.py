@@ -163,6 +163,8 @@ def test_a_gpu_is_busy_as_it_was_in_the_last_minute(bench: Bench) -> None:
     assert (bench.pulses.of(0).gpu, bench.pulses.of(2).gpu) == ("GPU-a", "GPU-b")
     assert (bench.pulses.of(0).gpu_use, bench.pulses.of(1).gpu_use) == (80.0, 80.0)
     assert bench.pulses.of(2).gpu_use is None  # the driver does not say, which is not 0
+    gpus = Gpus(bench.nvml, 2)
+    assert [gpus.look().lost for _ in range(5)] == [0] * 5  # and is no fault
     first.busy = 0
     bench.pass_time(30)
     assert 30 < (bench.pulses.of(0).gpu_use or 0.0) < 50

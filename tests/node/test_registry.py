@@ -3,13 +3,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
 
 from lambdas.core import registry_item
 from lambdas.core.pulse import Pulse
 from lambdas.core.registry_item import Progress
-from tests import models
+from tests.node import registry_table
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
 
@@ -18,20 +17,7 @@ from userdata.agent.machine.errors import AgentError
 def dynamodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
-    with models.moto():
-        client = boto3.client("dynamodb", region_name="us-west-2")
-        client.create_table(
-            TableName="registry",
-            BillingMode="PAY_PER_REQUEST",
-            KeySchema=[
-                {"AttributeName": "group", "KeyType": "HASH"},
-                {"AttributeName": "worker", "KeyType": "RANGE"},
-            ],
-            AttributeDefinitions=[
-                {"AttributeName": "group", "AttributeType": "S"},
-                {"AttributeName": "worker", "AttributeType": "S"},
-            ],
-        )
+    with registry_table.registry() as client:
         yield client
 
 

@@ -243,9 +243,11 @@ def test_a_worker_that_ignores_a_wish_is_killed_when_its_time_is_up(bench: Bench
     bench.registry.wished = {0}
     bench.clock.advance(10)
     workers.tick()
+    beats = len(bench.registry.beats)
     bench.clock.advance(STOP_SECONDS - 1)
     workers.tick()
     assert bench.processes[0].poll() is None
+    assert len(bench.registry.beats) == beats  # nobody counts on it meanwhile
     bench.clock.advance(1)
     until(lambda: not workers.tick() or len(bench.processes) == 2)
 

@@ -13,7 +13,7 @@ from infra.scope import Scope
 
 
 @dataclass(frozen=True)
-class OnPremisesArgs:
+class HostIdentityArgs:
     """``group`` is the service, ``settings`` says who may be one of its workers."""
 
     scope: Scope
@@ -22,15 +22,15 @@ class OnPremisesArgs:
     access: instance_statements.InstanceAccess
 
 
-class OnPremises(pulumi.ComponentResource):
+class HostIdentity(pulumi.ComponentResource):
     """Produces: a managed policy; a role that has it, if somebody is named who may take that."""
 
     policy_arn: pulumi.Output[str]
     role_arn: pulumi.Output[str] | None = None
 
-    def __init__(self, name: str, args: OnPremisesArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: HostIdentityArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the identity."""
-        super().__init__("gpu-spot:infra:OnPremises", name, None, opts)
+        super().__init__("gpu-spot:infra:HostIdentity", name, None, opts)
         scope, child = args.scope, pulumi.ResourceOptions(parent=self)
         tags = scope.tags(name, group=args.group)
         self.policy_arn = aws.iam.Policy(

@@ -14,6 +14,7 @@ from tests.apart import apart
 from tests.infra.declared import ROOT, Run
 from tests.infra.queues import stack
 from tests.infra.test_queue import KEY
+from tests.infra.test_statements import OF_SQS
 
 OWN = {"kind": "sqs", "tries": 7, "visibilitySeconds": 90}
 EXISTING = {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "ocr-lost"}}
@@ -93,6 +94,8 @@ def test_without_a_way_out_there_is_an_endpoint_for_sqs_and_none_for_secrets(own
 def test_the_watcher_may_see_it(existing: Run) -> None:
     statements = granted(existing.the("RolePolicy", "queues-function")["policy"])
     assert statements["SeeQueues"]["Resource"] == [f"{ARN}ocr"]
+    seen = {*statements["SeeQueues"]["Action"], *statements["SeeTheirMetrics"]["Action"]}
+    assert seen == OF_SQS  # what the reader calls
     assert "ReadQueueSecrets" not in statements
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -270,6 +271,29 @@ def test_the_secret_of_an_existing_broker_is_looked_for(clients: AwsClients) -> 
     assert statuses(remarks(brokers, stack(services=services), clients)) == {"queue of ocr": "failure"}
     clients("secretsmanager").create_secret(Name="queues/ocr", SecretString="amqps://a:b@c")
     assert statuses(remarks(brokers, stack(services=services), clients)) == {"queue of ocr": "ok"}
+
+
+def test_existing_queues_of_sqs_are_looked_for_and_so_is_where_the_dead_go(clients: AwsClients) -> None:
+    queue = {"kind": "sqs", "existing": {"queue": "ocr", "deadLetters": "ocr-dead"}}
+    capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
+    services = [{"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue}]
+
+    def seen() -> tuple[str, str]:
+        [found] = remarks(brokers, stack(services=services), clients)
+        return found.status, found.found
+
+    assert seen() == (
+        "failure",
+        "there is no queue ocr in this account and region: workers would end at once",
+    )
+    sqs = clients("sqs")
+    url = sqs.create_queue(QueueName="ocr")["QueueUrl"]
+    assert seen() == ("failure", "ocr sends its dead letters to nobody, not to ocr-dead")
+    dead = sqs.create_queue(QueueName="ocr-dead")["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 3})
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy})
+    assert seen() == ("ok", "ocr is there, its dead letters go to ocr-dead")
 
 
 def test_a_broker_is_left_out_of_the_total_and_said_to_be(clients: AwsClients) -> None:

@@ -27,7 +27,7 @@ from typing import Any, Final
 import pika
 
 from bench._page import replace_part
-from gpu_spot.nodes.broker import Broker
+from gpu_spot.nodes.broker import RabbitServer
 from spot_work import Client, Queue
 from tests.real import containers, crowd, stable
 
@@ -95,7 +95,7 @@ def _seconds_of(process: subprocess.Popen[bytes]) -> float:
 
 
 def measure(
-    broker: Broker, name: str, arguments: Sequence[str], values: Sequence[Any]
+    broker: RabbitServer, name: str, arguments: Sequence[str], values: Sequence[Any]
 ) -> tuple[float, float]:
     """Return the seconds until one worker has answered all, and its CPU time meanwhile."""
     paths = os.pathsep.join([str(stable.HERE), str(stable.HERE / "spot_work" / "src")])
@@ -119,7 +119,7 @@ def measure(
             worker.wait()
 
 
-def gains(broker: Broker) -> dict[str, float]:
+def gains(broker: RabbitServer) -> dict[str, float]:
     """Return what batches gain, and what the package costs: medians of rounds, both sides in each."""
     image = bytes(range(256)) * 4
     served = ["-m", "spot_work", "--batch"]
@@ -159,7 +159,7 @@ def gains(broker: Broker) -> dict[str, float]:
     }
 
 
-def in_containers(broker: Broker, messages: int, losses: int, seed: int) -> dict[str, Any]:
+def in_containers(broker: RabbitServer, messages: int, losses: int, seed: int) -> dict[str, Any]:
     """Return what becomes of a crowd of containers; why there is none where this machine cannot run them."""
     try:
         with containers.folder() as place, containers.podman(place):
@@ -217,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
         (folder := Path(name) / "broker").mkdir()
-        broker = Broker(folder)
+        broker = RabbitServer(folder)
         try:
             broker.start()
             found = gains(broker)

@@ -34,7 +34,7 @@ def installed() -> Path:
     return _SERVER
 
 
-class Broker:
+class RabbitServer:
     """A server with its own name, data (in ``folder``) and ports; it answers on loopback alone.
 
     Raises `LocalCloudError` where none is installed, and with its log if it does not start.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from gpu_spot.nodes import witness
-from gpu_spot.nodes.broker import Broker
+from gpu_spot.nodes.broker import RabbitServer
 from spot_work import Client, Queue, WorkError
 from tests.real.stable import NOTICE_SECONDS, Stable, Worker
 
@@ -56,7 +56,7 @@ class Outcome:
 class Crowd:
     """Workers of a ``stable`` on a queue."""
 
-    def __init__(self, broker: Broker, stable: Stable, size: int) -> None:
+    def __init__(self, broker: RabbitServer, stable: Stable, size: int) -> None:
         self._broker = broker
         self._stable = stable
         self._started = 0
@@ -101,7 +101,9 @@ class Crowd:
         return worker
 
 
-def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses: int, seed: int) -> Outcome:
+def play(
+    broker: RabbitServer, stable: Stable, messages: int, *, workers: int, losses: int, seed: int
+) -> Outcome:
     """Send ``messages`` while ``losses`` workers are killed or drained and the broker is killed once."""
     dice, outcome = random.Random(seed), Outcome(messages=messages)
     crowd = Crowd(broker, stable, workers)

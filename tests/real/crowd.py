@@ -22,14 +22,8 @@ from tests.real.stable import NOTICE_SECONDS, Stable, Worker
 QUEUE: Final = Queue("ocr", tries=200)
 """Workers are lost here a hundred times as often as on spot instances."""
 WORKER: Final = (
-    "-m",
-    "spot_work",
-    "gpu_spot.nodes.witness:run",
-    "--requests",
-    "--queue",
-    QUEUE.name,
-    "--batch",
-    "8",
+    *("-m", "spot_work", "gpu_spot.nodes.witness:run", "--requests"),
+    *("--queue", QUEUE.name, "--batch", "8", "--tries", str(QUEUE.tries)),
 )
 """What Python is told."""
 

@@ -27,7 +27,7 @@ USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.
 BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
 FITS := $(notdir $(basename $(sort $(wildcard bench/fit_*.py))))
 
-.PHONY: help setup demo demo-research aws-check check quick test alone test-real lint types format system-packages system-packages-real bench fit lock clean distclean
+.PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-real lint types format system-packages system-packages-real bench fit lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ $(STAMP): requirements.lock pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 
 demo: setup ## deploy the dev stack into a local cloud and replay two days of spot market: out/demo/report.html
 	@$(BIN)/gpu-spot demo $(ARGS)
+
+demo-service: setup ## workers on a real RabbitMQ server of this machine while a market takes their instances: out/demo-service
+	@$(BIN)/gpu-spot demo --service ocr --out out/demo-service $(ARGS)
 
 demo-research: setup ## a training job whose volume follows it: really run, then a simulated day: out/demo-research
 	@$(BIN)/gpu-spot demo --job examples/training --notice 0.5 --seed 5 --out out/demo-research/job

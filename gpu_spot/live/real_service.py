@@ -24,7 +24,7 @@ from gpu_spot.facts.serving import Sample, Served
 from gpu_spot.market.rules import TICK_SECONDS
 from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes import asker, service_host, witness
-from gpu_spot.nodes.broker import Broker
+from gpu_spot.nodes.broker import RabbitServer
 from gpu_spot.nodes.real import kill_all
 from pulumi_on_moto.errors import LocalCloudError
 from userdata.agent.config.model import Service
@@ -87,7 +87,7 @@ class _Host:
 class RealService:
     """The processes of a service: those of its instances and its client's, on one broker."""
 
-    def __init__(self, service: Service, code: Path, folder: Path, broker: Broker) -> None:
+    def __init__(self, service: Service, code: Path, folder: Path, broker: RabbitServer) -> None:
         assert service.queue is not None
         command, function = witnessed(service.command)
         self._folder = folder
@@ -295,7 +295,7 @@ def real_service(service: Service | None, code: Path) -> Iterator[RealService]:
     with tempfile.TemporaryDirectory(prefix="gpu-spot-service-", ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary)
         (folder / "broker").mkdir()
-        broker = Broker(folder / "broker")
+        broker = RabbitServer(folder / "broker")
         try:
             broker.start()
             with contextlib.closing(RealService(service, code, folder, broker)) as running:

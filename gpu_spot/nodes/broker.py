@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -34,7 +35,7 @@ def installed() -> Path:
     return _SERVER
 
 
-class Broker:
+class RabbitServer:
     """A server with its own name, data (in ``folder``) and ports; it answers on loopback alone.
 
     Raises `LocalCloudError` where none is installed, and with its log if it does not start.
@@ -44,14 +45,14 @@ class Broker:
         self._program = str(installed())
         self._folder = folder
         self.environment: dict[str, str] = {}
-        self.port, epmd, distribution = free_port(), free_port(), free_port()
+        self.port, self._names_port, distribution = free_port(), free_port(), free_port()
         (folder / "plugins").write_text("[].\n")
         (folder / "rabbitmq.conf").write_text("loopback_users = none\nlog.file.level = info\n")
         self._environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(folder),
             "LANG": "C.UTF-8",
-            "ERL_EPMD_PORT": str(epmd),
+            "ERL_EPMD_PORT": str(self._names_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"gpu-spot-{self.port}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
@@ -64,6 +65,7 @@ class Broker:
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none",
         }
         self._server: subprocess.Popen[bytes] | None = None
+        self._names: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
@@ -72,6 +74,8 @@ class Broker:
 
     def start(self) -> None:
         """Start it, and wait until it takes connections."""
+        if self._names is None:
+            self._names = self._name_server()
         with (self._folder / "output").open("ab") as output:
             self._server = subprocess.Popen(  # noqa: S603
                 [self._program], env=self._environment, stdout=output, stderr=output, start_new_session=True
@@ -103,12 +107,21 @@ class Broker:
         """End it, its name server, and its files."""
         if self._server is not None and self._server.poll() is None:
             self.kill()
-        epmd = shutil.which("epmd")
-        if epmd is not None:
-            subprocess.run(  # noqa: S603
-                [epmd, "-kill"], env=self._environment, capture_output=True, check=False
-            )
+        if self._names is not None:
+            self._names.kill()
+            self._names.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _name_server(self) -> subprocess.Popen[bytes]:
+        """Start Erlang's name server below us; one that the broker starts itself outlives it as a daemon."""
+        with (self._folder / "output").open("ab") as output:
+            names = subprocess.Popen(["epmd"], env=self._environment, stdout=output, stderr=output)  # noqa: S607
+        end = time.monotonic() + _START_SECONDS
+        while not _listens(self._names_port):
+            if names.poll() is not None or time.monotonic() > end:
+                raise LocalCloudError(f"epmd does not listen at port {self._names_port}")
+            time.sleep(0.02)
+        return names
 
     def _answers(self) -> bool:
         try:
@@ -118,3 +131,9 @@ class Broker:
                 return bool(connection.recv(1))
         except OSError:
             return False
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):
+        return True
+    return False

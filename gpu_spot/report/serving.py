@@ -8,7 +8,18 @@ from typing import Any
 from gpu_spot.facts.run import Run
 from gpu_spot.facts.serving import Served
 from gpu_spot.report.plotting import WIDE_LEFT, Figure, ms, time_layout
-from gpu_spot.report.text import counted, number
+from gpu_spot.report.text import counted, number, percent
+
+
+def is_whole(service: Mapping[str, Any]) -> bool:
+    """Tell whether every request got its answer, and none was run twice unmarked."""
+    return not service["lost"] and not service["unmarked_duplicates"]
+
+
+def headline(service: Mapping[str, Any], cost: float) -> str:
+    """Return what the service's part of ``summary.json`` comes to, in one line."""
+    lost = counted(service["lost"], "request") + " lost" if service["lost"] else "all answered"
+    return f"{counted(service['requests'], 'request')}, {lost}, for {percent(cost)} of the on-demand price"
 
 
 def rows(service: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:

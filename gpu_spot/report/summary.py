@@ -23,6 +23,8 @@ def headline(summary: Mapping[str, Any]) -> str:
             f"1 training job, at work {percent(summary['availability'], 2)} of the time, "
             f"for {percent(summary['cost_vs_on_demand'])} of the on-demand price"
         )
+    if "service" in summary:
+        return serving.headline(summary["service"], summary["cost_vs_on_demand"])
     return (
         f"{counted(summary['target'], 'worker')}, {percent(summary['availability'], 2)} available, "
         f"for {percent(summary['cost_vs_on_demand'])} of the on-demand price"
@@ -69,9 +71,10 @@ def render_summary(summary: Mapping[str, Any]) -> RenderableType:
     table.add_column(style="dim")
     for name, value, note in _rows(summary):
         table.add_row(name, value, note)
-    title = Text.assemble(
-        (headline(summary), "bold green" if summary["availability"] >= 0.999 else "bold yellow")
-    )
+    is_well = summary["availability"] >= 0.999
+    if "service" in summary:
+        is_well = serving.is_whole(summary["service"])
+    title = Text.assemble((headline(summary), "bold green" if is_well else "bold yellow"))
     return Panel(
         Group(title, Text(), table),
         title=f"[bold]{summary['stack']}[/] / {summary['group']}",

@@ -21,14 +21,8 @@ from tests.real.stable import NOTICE_SECONDS, Stable, Worker
 QUEUE: Final = Queue("ocr", tries=200)
 """Workers are lost here a hundred times as often as on spot instances."""
 WORKER: Final = (
-    "-m",
-    "spot_work",
-    "gpu_spot.nodes.witness:run",
-    "--requests",
-    "--queue",
-    QUEUE.name,
-    "--batch",
-    "8",
+    *("-m", "spot_work", "gpu_spot.nodes.witness:run", "--requests"),
+    *("--queue", QUEUE.name, "--batch", "8", "--tries", str(QUEUE.tries)),
 )
 """What Python is told."""
 
@@ -117,7 +111,9 @@ class Crowd:
         return worker
 
 
-def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses: int, seed: int) -> Outcome:
+def play(
+    broker: Broker, stable: Stable, messages: int, *, workers: int, losses: int, seed: int
+) -> Outcome:
     """Send ``messages`` while ``losses`` workers are killed or drained and the broker is killed once."""
     dice, outcome = random.Random(seed), Outcome(messages=messages)
     crowd = Crowd(broker, stable, workers)

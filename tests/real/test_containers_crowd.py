@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gpu_spot.nodes.broker import Broker
+from gpu_spot.nodes.broker import RabbitServer
 from tests.real import containers, crowd, stable
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    started = Broker(tmp_path_factory.mktemp("broker"))
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
+    started = RabbitServer(tmp_path_factory.mktemp("broker"))
     try:
         started.start()
         yield started
@@ -31,7 +31,7 @@ def folder() -> Iterator[Path]:
         yield place
 
 
-def test_nothing_is_lost_where_workers_are_containers(broker: Broker, folder: Path) -> None:
+def test_nothing_is_lost_where_workers_are_containers(broker: RabbitServer, folder: Path) -> None:
     outcome = crowd.play(broker, stable.Containers(folder), 2000, workers=2, losses=4, seed=3)
     assert (outcome.lost, outcome.wrong, outcome.unmarked_duplicates) == (0, 0, 0), outcome
     assert outcome.drains_failed == 0, outcome

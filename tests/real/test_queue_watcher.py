@@ -11,7 +11,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from gpu_spot.nodes.broker import Broker, free_port
+from gpu_spot.nodes.broker import RabbitServer, free_port
 from lambdas.aws.queues_rabbitmq import RabbitMq
 from lambdas.core.backlog import Backlog
 from lambdas.core.queue_history import QueueHistory
@@ -35,7 +35,7 @@ class Watched:
     """A broker with its management plugin, and a reader of its queue ``pages`` that remembers."""
 
     def __init__(self, folder: Path) -> None:
-        self.broker, self._folder, self._port = Broker(folder), folder, free_port()
+        self.broker, self._folder, self._port = RabbitServer(folder), folder, free_port()
         (folder / "plugins").write_text("[rabbitmq_management].\n")
         self.configure("")
         self.secrets = Secrets()

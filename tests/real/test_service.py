@@ -13,7 +13,7 @@ from typing import Any
 import pika
 import pytest
 
-from gpu_spot.nodes.broker import Broker, free_port
+from gpu_spot.nodes.broker import RabbitServer, free_port
 from spot_work import (
     BrokerRefusedError,
     Client,
@@ -44,8 +44,8 @@ def collected() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    started = Broker(tmp_path_factory.mktemp("broker"))
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitServer]:
+    started = RabbitServer(tmp_path_factory.mktemp("broker"))
     try:
         started.start()
         yield started
@@ -54,7 +54,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def at_work(broker: Broker) -> Iterator[Callable[..., Worker]]:
+def at_work(broker: RabbitServer) -> Iterator[Callable[..., Worker]]:
     """Workers in threads of this process."""
     begun: list[tuple[Worker, threading.Thread]] = []
 
@@ -73,7 +73,7 @@ def at_work(broker: Broker) -> Iterator[Callable[..., Worker]]:
         assert not thread.is_alive()
 
 
-def test_nothing_is_lost_and_no_repeat_goes_unmarked(broker: Broker, tmp_path: Path) -> None:
+def test_nothing_is_lost_and_no_repeat_goes_unmarked(broker: RabbitServer, tmp_path: Path) -> None:
     outcome = crowd.play(broker, Processes(tmp_path), 2000, workers=3, losses=8, seed=5)
     assert (outcome.lost, outcome.wrong, outcome.unmarked_duplicates) == (0, 0, 0), outcome
     assert outcome.drains_failed == 0, outcome
@@ -82,7 +82,7 @@ def test_nothing_is_lost_and_no_repeat_goes_unmarked(broker: Broker, tmp_path: P
     assert outcome.broker_restarts == 1
 
 
-def test_values_and_failures_come_back(broker: Broker, at_work: Callable[..., Worker]) -> None:
+def test_values_and_failures_come_back(broker: RabbitServer, at_work: Callable[..., Worker]) -> None:
     queue = Queue("values")
     at_work(queue, lambda value: {"n": value["n"] + 1} if value["n"] else 1 // 0)
     with Client(broker.url, queue) as client:
@@ -91,12 +91,14 @@ def test_values_and_failures_come_back(broker: Broker, at_work: Callable[..., Wo
             client.request({"n": 0})
 
 
-def test_nobody_answers_in_time(broker: Broker) -> None:
+def test_nobody_answers_in_time(broker: RabbitServer) -> None:
     with Client(broker.url, "alone") as client, pytest.raises(ExpiredError, match="alone: no answer in time"):
         client.request(1, timeout=0.5)
 
 
-def test_what_has_expired_or_was_cancelled_is_not_run(broker: Broker, at_work: Callable[..., Worker]) -> None:
+def test_what_has_expired_or_was_cancelled_is_not_run(
+    broker: RabbitServer, at_work: Callable[..., Worker]
+) -> None:
     queue, ran = Queue("late"), []
     with Client(broker.url, queue) as client:
         with pytest.raises(ExpiredError):
@@ -119,7 +121,7 @@ def test_what_has_expired_or_was_cancelled_is_not_run(broker: Broker, at_work: C
     assert ran == ["first", "third"]
 
 
-def test_a_full_queue_refuses(broker: Broker) -> None:
+def test_a_full_queue_refuses(broker: RabbitServer) -> None:
     def fill(client: Client) -> None:
         """Send until one is refused; what is on its way while the queue fills is kept as well."""
         end = time.monotonic() + 60
@@ -135,7 +137,7 @@ def test_a_full_queue_refuses(broker: Broker) -> None:
 
 
 def test_a_task_that_is_handed_back_too_often_ends_among_the_dead(
-    broker: Broker, at_work: Callable[..., Worker]
+    broker: RabbitServer, at_work: Callable[..., Worker]
 ) -> None:
     queue, tries = Queue("poison", tries=3), []
 
@@ -151,7 +153,7 @@ def test_a_task_that_is_handed_back_too_often_ends_among_the_dead(
 
 
 def test_what_nobody_waits_for_and_fails_lies_among_the_dead(
-    broker: Broker, at_work: Callable[..., Worker]
+    broker: RabbitServer, at_work: Callable[..., Worker]
 ) -> None:
     queue = Queue("forgotten")
     worker = at_work(queue, lambda _: 1 // 0)
@@ -162,7 +164,7 @@ def test_what_nobody_waits_for_and_fails_lies_among_the_dead(
     _until(lambda: _dead(broker, queue) == [b"scan"])
 
 
-def test_a_queue_that_is_declared_otherwise_is_refused_at_once(broker: Broker) -> None:
+def test_a_queue_that_is_declared_otherwise_is_refused_at_once(broker: RabbitServer) -> None:
     with Client(broker.url, Queue("twice", most=10)) as client, pytest.raises(ExpiredError):
         client.request(1, timeout=1)
     with (
@@ -172,7 +174,7 @@ def test_a_queue_that_is_declared_otherwise_is_refused_at_once(broker: Broker) -
         client.request(1)
 
 
-def test_wrong_credentials_are_refused_at_once_and_never_shown(broker: Broker) -> None:
+def test_wrong_credentials_are_refused_at_once_and_never_shown(broker: RabbitServer) -> None:
     url = broker.url.replace("guest:guest", "guest:secret")
     source = RabbitSource(url, Queue("any"), 1)
     with pytest.raises(BrokerRefusedError) as caught:
@@ -189,7 +191,7 @@ def test_a_broker_that_is_not_there_is_waited_for_so_long() -> None:
     source.close(1.0)
 
 
-def test_closing_ends_what_is_open(broker: Broker) -> None:
+def test_closing_ends_what_is_open(broker: RabbitServer) -> None:
     client = Client(broker.url, "closed")
     answer = client.submit(1)
     client.close()
@@ -199,7 +201,7 @@ def test_closing_ends_what_is_open(broker: Broker) -> None:
         client.submit(2)
 
 
-def _dead(broker: Broker, queue: Queue) -> list[bytes]:
+def _dead(broker: RabbitServer, queue: Queue) -> list[bytes]:
     with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
         channel, found = connection.channel(), list[bytes]()
         while True:

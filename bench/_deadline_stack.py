@@ -30,7 +30,7 @@ from gpu_spot.market.rules import HOSTILE, TICK_SECONDS, Rules, ticks
 from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes.group import Nodes, playing
-from gpu_spot.nodes.pace import Hindrance, Pace
+from gpu_spot.nodes.pace import Hindrance, Speed
 from gpu_spot.nodes.process import TrainingProfile
 from lambdas.core.deadline.experience import Experience
 from lambdas.core.deadline.model import Job
@@ -60,9 +60,9 @@ class Scenario:
     hindrances: tuple[Hindrance, ...] = ()
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> Speed:
         """The hindrances at the times of the rehearsal."""
-        return Pace(
+        return Speed(
             tuple(
                 Hindrance(START + one.begin * 3600, START + one.end * 3600, one.speed)
                 for one in self.hindrances

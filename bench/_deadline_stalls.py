@@ -13,7 +13,7 @@ from typing import Any, Final
 from bench import _page
 from bench._deadline_stack import Scenario, StackJob
 from gpu_spot.market.supply.trace import PoolTrace
-from gpu_spot.nodes.pace import Hindrance, Pace
+from gpu_spot.nodes.pace import Hindrance, Speed
 from lambdas.core.model import Side
 from lambdas.core.policies import by_deadline
 
@@ -49,7 +49,7 @@ def hopeless(scenario: Scenario) -> float:
     In hours after the start, by a clairvoyant who knows how much work fits between two times. Nobody who
     knows less can say so much later: the work left is what the job has told.
     """
-    pace = Pace(scenario.hindrances)
+    pace = Speed(scenario.hindrances)
     minutes = (minute / 60 for minute in range(round(scenario.deadline_hours * 60)))
     return next((at for at in minutes if _is_hopeless(scenario, at, pace.work(0, at))), math.inf)
 

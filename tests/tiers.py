@@ -26,6 +26,7 @@ _MARKS_OF: Final = {
     "infra/test_accelerators.py": "pure",
     "infra/test_agent_archive.py": "archive",
     "infra/test_archive.py": "archive",
+    "infra/test_budget.py": "pure",
     "infra/test_boot.py": "adapter long",
     "infra/test_cpu_types.py": "pure",
     "infra/test_deadlines.py": "pure",

@@ -23,7 +23,7 @@ from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
 from lambdas.core import group_config, names
 from lambdas.core.group_config import GroupConfig
-from lambdas.core.model import Budget
+from lambdas.core.model import Allowance
 from lambdas.core.registry_item import Worker
 from userdata.agent.aws import jobs, stints
 from userdata.agent.aws.stints import KEPT, Stint
@@ -295,7 +295,7 @@ def _mode(text: str) -> str:
         return "automatic"
 
 
-def _budget(name: str, own: Mapping[str, str], config: GroupConfig) -> Budget | None:
+def _budget(name: str, own: Mapping[str, str], config: GroupConfig) -> Allowance | None:
     try:
         return settings.budget(name, own, config)
     except ParameterError:  # the controller's alarm

@@ -31,7 +31,7 @@ class Hindrance:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Speed:
     """The hindrances of a rehearsal, in order of time and apart from each other."""
 
     hindrances: Sequence[Hindrance] = ()

@@ -12,7 +12,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Any, Final, Protocol
 
-from gpu_spot.nodes.pace import Pace
+from gpu_spot.nodes.pace import Speed
 from pulumi_on_moto.errors import LocalCloudError
 from userdata.agent.storage.volume.fill import MARKER
 
@@ -46,7 +46,7 @@ class TrainingProfile:
     checkpoint_mib: float = 2048.0
     log_mib: float = 0.5
     first_batches_mib: float = 1024.0
-    pace: Pace = field(default_factory=Pace)
+    pace: Speed = field(default_factory=Speed)
 
 
 class Disk(Protocol):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from lambdas.core import group_config, names, wishes
 from lambdas.core.group_config import GroupConfig, GroupKind
-from lambdas.core.model import Budget, Control, Group, Mode, Side
+from lambdas.core.model import Allowance, Control, Group, Mode, Side
 from lambdas.core.plan import Policy
 from lambdas.core.policies import build
 from lambdas.core.policies.by_deadline import ByDeadline
@@ -196,12 +196,12 @@ def _control(name: str, leaves: Mapping[str, str]) -> Control:
     return Control(Mode(mode), on_demand, dollars)
 
 
-def budget(name: str, leaves: Mapping[str, str], config: GroupConfig) -> Budget | None:
+def budget(name: str, leaves: Mapping[str, str], config: GroupConfig) -> Allowance | None:
     """Return what a job's run may cost: what people set by hand comes before the stack file."""
     if not config.budget:
         return None
     by_hand = _control(name, leaves).budget
-    return Budget(by_hand or config.budget, config.own_prices, config.on_demand_prices)
+    return Allowance(by_hand or config.budget, config.own_prices, config.on_demand_prices)
 
 
 def _leaf(name: str, leaf: str, leaves: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from lambdas.core.checked import name, number
-from lambdas.core.model import Alarm, Budget, Instance, Market, Observation
+from lambdas.core.model import Alarm, Allowance, Instance, Market, Observation
 
 WARNED_AT: Final = 0.8
 """The part of a budget from which on people are told."""
@@ -86,7 +86,7 @@ def follow(bill: Bill, observation: Observation, now: float) -> Bill:
     return replace(bill, closed=closed, closed_at=now if closes else bill.closed_at, running=running)
 
 
-def hourly_price(instance: Instance, budget: Budget, spot_prices: Mapping[str, float]) -> float:
+def hourly_price(instance: Instance, budget: Allowance, spot_prices: Mapping[str, float]) -> float:
     """Return what an instance costs an hour; where nobody knows, what the dearest of the group costs."""
     kind = instance.pool.instance_type
     on_demand = budget.on_demand.get(kind, max(budget.on_demand.values(), default=0.0))
@@ -96,12 +96,12 @@ def hourly_price(instance: Instance, budget: Budget, spot_prices: Mapping[str, f
     return on_demand
 
 
-def is_spent(bill: Bill, budget: Budget | None, now: float) -> bool:
+def is_spent(bill: Bill, budget: Allowance | None, now: float) -> bool:
     """Tell whether the job is to be held: its target counts as 0."""
     return budget is not None and bill.spent(now) >= budget.dollars
 
 
-def moments(bill: Bill, budget: Budget | None, now: float) -> tuple[float, ...]:
+def moments(bill: Bill, budget: Allowance | None, now: float) -> tuple[float, ...]:
     """Return when a budget is nearly spent, and spent, as things are."""
     if budget is None:
         return ()
@@ -125,7 +125,7 @@ def alarms(bill: Bill, observation: Observation, now: float) -> tuple[Alarm, ...
     return tuple(found)
 
 
-def least_needed(observation: Observation, budget: Budget) -> float | None:
+def least_needed(observation: Observation, budget: Allowance) -> float | None:
     """Return what the work left costs at the faster measured rate and the least price of its instance's type.
 
     None where no progress is measured.

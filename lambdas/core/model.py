@@ -113,7 +113,7 @@ class Control:
 
 
 @dataclass(frozen=True, slots=True)
-class Budget:
+class Allowance:
     """What a job's run may cost, in US dollars.
 
     ``on_demand`` are hourly prices by instance type, ``spot_unit`` what the group's spot prices are fractions
@@ -151,7 +151,7 @@ class Group:
     control: Control = Control()
     deadline: float | None = None
     run: str = ""
-    budget: Budget | None = None
+    budget: Allowance | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,17 @@ from lambdas.core import bill, memory
 from lambdas.core.availability import decide
 from lambdas.core.bill import Bill
 from lambdas.core.memory import Memory
-from lambdas.core.model import Alarm, Budget, Group, Instance, Observation, Release, SetDesired
+from lambdas.core.model import Alarm, Allowance, Group, Instance, Observation, Release, SetDesired
 from lambdas.core.policies import DEFAULT, build
 from lambdas.core.registry_item import Progress
 from tests.core.build import NOW, POOL, group, observe, on_demand, spot
 
 HOUR = 3600.0
-BUDGET = Budget(10.0, {"g5.xlarge": 1.0}, {"g5.xlarge": 1.0})
+BUDGET = Allowance(10.0, {"g5.xlarge": 1.0}, {"g5.xlarge": 1.0})
 POLICY = build(DEFAULT, {"shortageCost": 4})
 
 
-def job(budget: Budget | None = BUDGET, run: str = "r1") -> Group:
+def job(budget: Allowance | None = BUDGET, run: str = "r1") -> Group:
     return group(target=1, maximum=2, break_before_make=True, run=run, budget=budget)
 
 
@@ -47,7 +47,7 @@ def test_on_demand_costs_its_own_price_and_spot_what_was_read_last() -> None:
 
 
 def test_where_no_price_is_known_the_dearest_counts() -> None:
-    budget = Budget(10.0, {"g6.xlarge": 2.0, "g6e.xlarge": 3.0}, {"g6.xlarge": 2.0})
+    budget = Allowance(10.0, {"g6.xlarge": 2.0, "g6e.xlarge": 3.0}, {"g6.xlarge": 2.0})
     assert bill.hourly_price(spot("i-1"), budget, {}) == 3.0
 
 

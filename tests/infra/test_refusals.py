@@ -94,14 +94,6 @@ POINT = {"name": "a", "path": "/a"}
 
 # (stack, changes, key that the message names, what it says)
 CASES: list[tuple[str, dict[str, Any], str, str]] = [
-    ("dev", training(budget=0), "training[0].budget", "at least 0.01"),
-    ("dev", training(budget="much"), "training[0].budget", "much"),
-    (
-        "dev",
-        training(budget=5, capacity=ONE | {"instanceTypes": ["g5.xlarge", "p6-b200.48xlarge"]}),
-        "training[0].budget",
-        "p6-b200.48xlarge in us-west-2 has no known price, allowed: types and regions of",
-    ),
     # percentages, bounds
     ("dev", capacity(spotPercentage=101), "services[0].capacity.spotPercentage", "at most 100"),
     ("dev", capacity(spotPercentage=-5), "services[0].capacity.spotPercentage", "at least 0"),

@@ -2,10 +2,10 @@ import math
 
 import pytest
 
-from gpu_spot.nodes.pace import Hindrance, Pace
+from gpu_spot.nodes.pace import Hindrance, Speed
 
 STOP, SLOW = Hindrance(100, 200), Hindrance(300, 400, 0.5)
-PACE = Pace((STOP, SLOW))
+PACE = Speed((STOP, SLOW))
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_work_is_done_when_so_much_fitted(begin, work, end):
 
 
 def test_what_stops_for_good_is_never_done():
-    pace = Pace((Hindrance(100, math.inf),))
+    pace = Speed((Hindrance(100, math.inf),))
     assert (pace.when(0, 100), pace.when(0, 101)) == (100, math.inf)
     assert (pace.still_until(99), pace.still_until(100)) == (99, math.inf)
 
@@ -42,4 +42,4 @@ def test_a_hindrance_without_sense_is_refused(begin, end, speed):
 
 def test_hindrances_that_overlap_are_refused():
     with pytest.raises(ValueError, match="begins at 150, the one before ends at 200"):
-        Pace((STOP, Hindrance(150, 160)))
+        Speed((STOP, Hindrance(150, 160)))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 KEPT: Final = 100
 
-Fate: TypeAlias = Literal["done", "failed", "host fault", "notice", "hand-over", "silent"]
+StintEnd: TypeAlias = Literal["done", "failed", "host fault", "notice", "hand-over", "silent"]
 """How a stint ended by its own words. ``notice``: AWS took the instance; ``hand-over``: anybody else told it
 to end; ``silent``: it has said nothing of an end, and lives or is lost."""
 
@@ -58,7 +58,7 @@ class Stint:
     end: str = ""
 
     @property
-    def fate(self) -> Fate:
+    def fate(self) -> StintEnd:
         """How it ended, by its own words."""
         if self.end in ("done", "failed"):
             return "done" if self.end == "done" else "failed"

@@ -81,7 +81,8 @@ class Heartbeats:
         draining = beat.deadline is not None and now >= beat.deadline - beat.drain_seconds
         state: WorkerState = "draining" if draining else "ready"
         well = Pulse(_VERSION, f"GPU-{beat.instance}", now, int(now - since), rate=1.0, gpu_use=70.0)
-        pulse = self.told[beat.instance](well) if beat.instance in self.told else well
+        told = self.told.get(beat.instance)
+        pulse = well if told is None else told(well)
         return [
             registry_item.dump(
                 Worker(beat.group, beat.instance, slot, since, now, state, beat.deadline, pulse=pulse)

@@ -19,12 +19,12 @@ from tests.e2e.world import START, World, living, load, small
 
 TARGET: Final = 4
 HOSTS: Final = ("ocr-1.example.com", "ocr-2.example.com")
-STUCK: Final = 30
-FAULTY: Final = 45
-"""The ticks at which one instance is found to do nothing, and one to have an Xid."""
-VANISH: Final = 70
+STUCK: Final = 16
+FAULTY: Final = 32
+"""The ticks at which one instance does nothing, and another has an Xid: a quarter of an hour apart."""
+VANISH: Final = 40
 """The tick at which the hosts are heard last."""
-END: Final = 90
+END: Final = 50
 
 
 @dataclass(slots=True)
@@ -33,7 +33,6 @@ class VisitedFleet(CloudFleet):
 
     seen: dict[int, dict[str, Any]] = field(default_factory=dict)
     wished: dict[str, str] = field(default_factory=dict)
-    refuses: bool = False
 
     # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
 

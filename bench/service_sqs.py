@@ -25,8 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Play, print, write the file; 1 if anything was lost or run twice unmarked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("out/bench/service-sqs.json"))
-    parser.add_argument("--messages", type=int, default=5_000, metavar="N")
-    parser.add_argument("--losses", type=int, default=40, metavar="N", help="of workers, told and untold")
+    parser.add_argument("--messages", type=int, default=600, metavar="N")
+    parser.add_argument("--losses", type=int, default=12, metavar="N", help="of workers, told and untold")
     parser.add_argument("--workers", type=int, default=4, metavar="N")
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     options = parser.parse_args(arguments)

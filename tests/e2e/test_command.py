@@ -148,10 +148,7 @@ def desired_capacities(endpoint: str) -> list[int]:
         (["demo", "--hours", "0.5"], "hours is 0.5, more than the first 60 minutes"),
         (["demo", "--service", "moon"], "--service is moon, allowed: ocr"),
         (["demo", "--service", "ocr", "--stack", "dev"], "no service is ocr in dev"),
-        (
-            ["demo", "--service", "ocr", "--trace", "empty"],
-            "--service beside --trace",
-        ),
+        (["demo", "--service", "ocr", "--trace", "empty"], "--service beside --trace"),
         (["demo", "--job", "examples/training", "--service", "ocr"], "--job beside --service"),
         (["demo", "--target", "0"], "'0' is not a whole number of at least 1"),
         (["deploy", "--local", "--stack", "key"], "gpu-spot:services[0].capacity.spotPercent"),
@@ -164,6 +161,7 @@ def test_bad_input_is_told_in_one_line(project: Path, arguments: list[str], mess
     (project / "broken.json").write_text("{")
     (project / "negative.json").write_text('{"metadata": {"gap_seconds": 60}, "data": [1, -1]}')
     (project / "empty").mkdir()
+    (project / "examples" / "ocr-worker").mkdir(parents=True)
     dev = (project / "Pulumi.dev.yaml").read_text()
     (project / "Pulumi.key.yaml").write_text(dev.replace("spotPercentage:", "spotPercent:"))
     (project / "Pulumi.range.yaml").write_text(dev.replace("spotPercentage: 100", "spotPercentage: 101"))

@@ -140,7 +140,13 @@ def of_service(service: Service, around: Surroundings) -> Workload:
         sqs=_sqs_arns(service, around),
         known=_of_queue(service, around),
         images=_images(service, around),
+        on_premises=_workers_per_slot(service) if service.on_premises is not None else 0,
     )
+
+
+def _workers_per_slot(service: Service) -> int:
+    """Return how many workers elsewhere stand in for one slot of the group: an instance's, or a GPU's."""
+    return service.slots_per_gpu if service.capacity.unit == "gpus" else max(service.slots.values())
 
 
 def _sqs_arns(service: Service, around: Surroundings) -> SqsArns | None:

@@ -111,9 +111,7 @@ class Crowd:
         return worker
 
 
-def play(
-    broker: Broker, stable: Stable, messages: int, *, workers: int, losses: int, seed: int
-) -> Outcome:
+def play(broker: Broker, stable: Stable, messages: int, *, workers: int, losses: int, seed: int) -> Outcome:
     """Send ``messages`` while ``losses`` workers are killed or drained and the broker is killed once."""
     dice, outcome = random.Random(seed), Outcome(messages=messages)
     crowd = Crowd(broker, stable, workers)

@@ -49,8 +49,9 @@ class Told:
 class _NoRegistry:
     """Stands for the worker registry: whoever started this looks at the workers' ready files itself."""
 
-    def beat(self, *told: object) -> None:
-        """Write nothing."""
+    def beat(self, *told: object) -> frozenset[int]:
+        """Write nothing; nobody wishes a restart."""
+        return frozenset()
 
     def leave(self, slot: int) -> None:
         """Remove nothing."""

@@ -71,11 +71,6 @@ class Service(Work):
             return None
         if info.data.get("image") is None and not info.data.get("command"):
             raise ValueError("without an image or a command, which would read it, allowed: with one of them")
-        if isinstance(queue, SqsQueue) and info.data.get("image") is not None:
-            raise ValueError(
-                "of SQS beside an image, whose containers have no way to the instance's role, allowed: "
-                "with a command alone"
-            )
         for name in info.data.get("environment", {}):
             if name.startswith("SPOT_WORK_"):
                 raise ValueError(
@@ -90,4 +85,10 @@ class Service(Work):
             raise ValueError("without an image or a command to run there, allowed: with one of them")
         if hosts is not None and info.data.get("datasets"):
             raise ValueError("beside datasets, which are volumes of AWS, allowed: one of the two")
+        in_containers = info.data.get("image") is not None
+        if hosts is not None and in_containers and isinstance(info.data.get("queue"), SqsQueue):
+            raise ValueError(
+                "beside a queue of SQS and an image, whose containers have no credentials there, allowed: "
+                "a queue of RabbitMQ, or a command alone"
+            )
         return hosts

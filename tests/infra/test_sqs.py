@@ -109,14 +109,18 @@ def test_a_dead_letter_rings_and_every_alarm_has_a_line_in_the_runbook(own: Run)
         assert f"| `<group>{name.partition('inference')[2]}` |" in page, name
 
 
-def test_containers_have_no_credentials_so_an_image_is_refused() -> None:
+def test_containers_have_the_instances_role_and_elsewhere_none() -> None:
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
     service = {"name": "ocr", "image": f"acme/ocr@sha256:{64 * chr(48)}", "capacity": capacity, "queue": OWN}
-    network = {"cidr": "10.0.0.0/16", "zones": ["us-west-2a"]}
-    with pytest.raises(SettingsError, match="of SQS beside an image"):
-        load_settings(
-            {"aws:region": "us-west-2", "gpu-spot:network": network, "gpu-spot:services": [service]}
-        )
+    config = {
+        "aws:region": "us-west-2",
+        "gpu-spot:network": {"cidr": "10.0.0.0/16", "zones": ["us-west-2a"]},
+        "gpu-spot:services": [service],
+    }
+    assert load_settings(config).services[0].image == service["image"]
+    service["onPremises"] = {}
+    with pytest.raises(SettingsError, match="beside a queue of SQS and an image"):
+        load_settings(config)
 
 
 def _rehearsed(folder: str) -> dict[str, Any]:

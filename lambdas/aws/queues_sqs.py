@@ -42,16 +42,11 @@ class SqsReader:
         """Return how a queue stands; the history is not needed. Raises what AWS raises."""
         counts = self.sqs.get_queue_attributes(
             QueueUrl=self._url(queue),
-            AttributeNames=[
-                "ApproximateNumberOfMessages",
-                "ApproximateNumberOfMessagesDelayed",
-                "ApproximateNumberOfMessagesNotVisible",
-            ],
+            # Not the delayed ones: no worker can take them yet, so they make nobody idle.
+            AttributeNames=["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"],
         )["Attributes"]
         told = self._told(queue.name, at)
-        ready = int(counts["ApproximateNumberOfMessages"]) + int(
-            counts.get("ApproximateNumberOfMessagesDelayed", 0)
-        )
+        ready = int(counts["ApproximateNumberOfMessages"])
         backlog = Backlog(
             at=at,
             ready=ready,

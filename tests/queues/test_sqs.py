@@ -69,6 +69,15 @@ def test_nobody_waits_where_all_is_with_workers(sqs: Any) -> None:
     assert (backlog.taken, backlog.oldest, backlog.readers) == (2, 0.0, 0)
 
 
+def test_who_may_not_be_taken_yet_does_not_wait(sqs: Any) -> None:
+    fill(sqs, 1, 0)
+    url = sqs.get_queue_url(QueueName=QUEUE.name)["QueueUrl"]
+    sqs.send_message(QueueUrl=url, MessageBody="x", DelaySeconds=900)
+    backlog, _ = SqsReader(sqs, CloudWatch()).look(QUEUE, QueueHistory(), AT, 5.0)
+    assert backlog is not None
+    assert backlog.ready == 1
+
+
 def test_a_queue_that_is_not_there_is_an_error(sqs: Any) -> None:
     with pytest.raises(sqs.exceptions.QueueDoesNotExist):
         SqsReader(sqs, CloudWatch()).look(QUEUE, QueueHistory(), AT, 5.0)

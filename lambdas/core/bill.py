@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
+from lambdas.core import costs
 from lambdas.core.checked import name, number
-from lambdas.core.model import Alarm, Allowance, Instance, Market, Observation
+from lambdas.core.model import Alarm, Allowance, Instance, Observation
 
 WARNED_AT: Final = 0.8
 """The part of a budget from which on people are told."""
@@ -87,13 +88,11 @@ def follow(bill: Bill, observation: Observation, now: float) -> Bill:
 
 
 def hourly_price(instance: Instance, budget: Allowance, spot_prices: Mapping[str, float]) -> float:
-    """Return what an instance costs an hour; where nobody knows, what the dearest of the group costs."""
-    kind = instance.pool.instance_type
-    on_demand = budget.on_demand.get(kind, max(budget.on_demand.values(), default=0.0))
-    if instance.market is Market.SPOT and kind in budget.spot_unit:
-        share = spot_prices.get(str(instance.pool))
-        return on_demand if share is None else share * budget.spot_unit[kind]
-    return on_demand
+    """Return what an instance costs an hour; where nobody knows, its type on-demand, or else the dearest."""
+    known = costs.price_of(instance, budget.on_demand, budget.spot_unit, spot_prices)
+    if known is not None:
+        return known
+    return budget.on_demand.get(instance.pool.instance_type, max(budget.on_demand.values(), default=0.0))
 
 
 def is_spent(bill: Bill, budget: Allowance | None, now: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lambdas.core.model import Market, Observation
+from lambdas.core.model import Instance, Market, Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,26 @@ def hourly(observation: Observation, on_demand_prices: Mapping[str, float]) -> H
     paid = on_demand = 0.0
     for instance in observation.instances:
         price = on_demand_prices.get(instance.pool.instance_type)
-        share = (
-            1.0 if instance.market is Market.ON_DEMAND else observation.spot_prices.get(str(instance.pool))
-        )
-        if price is None or share is None:
+        own = price_of(instance, on_demand_prices, on_demand_prices, observation.spot_prices)
+        if price is None or own is None:
             return None
-        paid += price * share
+        paid += own
         on_demand += price
     return HourlyCost(paid, on_demand)
+
+
+def price_of(
+    instance: Instance,
+    on_demand: Mapping[str, float],
+    spot_unit: Mapping[str, float],
+    spot_prices: Mapping[str, float],
+) -> float | None:
+    """Return what an instance costs an hour, by its type and pool; None where nobody knows.
+
+    ``spot_prices`` are fractions of ``spot_unit``.
+    """
+    kind = instance.pool.instance_type
+    if instance.market is Market.ON_DEMAND:
+        return on_demand.get(kind)
+    unit, share = spot_unit.get(kind), spot_prices.get(str(instance.pool))
+    return None if unit is None or share is None else unit * share

@@ -58,6 +58,13 @@ def test_what_all_show_at_once_replaces_nobody_and_is_told_once(
     assert wished(seen) == {}
 
 
+@pytest.mark.parametrize(("broken", "goes_on"), [(missing, True), (stuck, False)])
+def test_people_hear_of_what_the_controller_replaces_all_the_same(broken: Broken, goes_on: bool) -> None:
+    [incident] = [one for decision in everywhere(broken).look(70) for one in decision.begun]
+    said = "The controller replaces an instance that is not heard for 30 minutes" in incident.what
+    assert said is goes_on
+
+
 def test_a_bad_image_on_a_few_is_told_from_the_many_that_run_the_old_one() -> None:
     group = Play().add(*TEN)
     group.look()

@@ -11,6 +11,7 @@ from lambdas.core.health.memory import MOST_INCIDENTS, HealthMemory, Open
 from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, Remedy, Sight, WorkerHost
 from lambdas.core.health.settings import HealthSettings
 from lambdas.core.health.treatment import BUDGET, VAIN, Treatment, most_at_once
+from lambdas.core.memory import LONGEST_BOOT
 
 OVER_SECONDS: Final = 900.0
 """So long an incident must not have been seen to be over: what comes and goes is one incident."""
@@ -55,8 +56,8 @@ def opened(
     found |= dict(_alone(treatment.only_told, hosts, families))
     if VAIN in treatment.held:
         found[VAIN] = (
-            "instances fall ill as soon as they are there; replacing has stopped, since the next ones would "
-            "be no better. Look at the image, the AMI and the boot log."
+            "instances fall ill as soon as they are there; the health checker replaces no more of them, "
+            "since the next ones would be no better. Look at the image, the AMI and the boot log."
         )
     if BUDGET in treatment.held:
         found[BUDGET] = (
@@ -117,7 +118,18 @@ def _of_cause(cause: CommonCause) -> str:
     )
     return (
         f"{cause.hosts} of {cause.population} {of} {_SHOWS[cause.family]}: one cause, not each of them. "
-        f"Nothing is restarted or replaced while it lasts. {_ADVICE[cause.family]}"
+        f"The health checker restarts and replaces nothing while it lasts.{_still(cause)} "
+        f"{_ADVICE[cause.family]}"
+    )
+
+
+def _still(cause: CommonCause) -> str:
+    """Say what the controller does all the same (``Situation.silent``): it knows of no common cause."""
+    if cause.family != FAMILY[HealthVerdict.SILENT] or cause.where == names.ORIGIN_ON_PREMISES:
+        return ""
+    return (
+        f" The controller replaces an instance that is not heard for {LONGEST_BOOT / 60:.0f} minutes while "
+        "others of its group are: pause the group if they serve."
     )
 
 

@@ -41,6 +41,8 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "queue.name": (1, 100, lambda n: "q" * n),
     "queue.callers[0]": (9, 20, lambda n: "10.0.0.0/8" if n < 11 else "sg-" + "0" * (n - 3)),
     "queue.maintenance.time": (5, 5, lambda n: "00:00"[:n]),
+    "queue<sqs>.existing.queue": (1, 55, lambda n: "q" * n),
+    "queue<sqs>.existing.deadLetters": (1, 55, lambda n: "d" * n),
     "existing.secret": (1, 512, lambda n: "s" * n),
     "onPremises.trustAnchor": (
         94,
@@ -91,7 +93,10 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
 
 @dataclass(frozen=True)
 class Bound:
-    """A key's path as errors name it, ``{}`` for the values of a mapping and ``{key}`` for its keys."""
+    """A key's path as errors name it, ``{}`` for the values of a mapping and ``{key}`` for its keys.
+
+    Of several kinds of entry all but the first are marked: ``queue<sqs>``.
+    """
 
     path: str
     kind: str
@@ -143,6 +148,8 @@ def _below(root: dict[str, Any], here: dict[str, Any], path: str) -> Iterator[Bo
     yield from (Bound(path, kind, here[kind]) for kind in EXTREMES if kind in here)
     for one in here.get("anyOf", ()):
         yield from _below(root, one, path)
+    for place, (kind, ref) in enumerate(here.get("discriminator", {}).get("mapping", {}).items()):
+        yield from _below(root, {"$ref": ref}, f"{path}<{kind}>" if place else path)
     for key, one in here.get("properties", {}).items():
         yield from _below(root, one, f"{path}.{key}".lstrip("."))
     if "items" in here:

@@ -53,6 +53,7 @@ DATED = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge"]}
 BLOCK = {"reservation": "cr-00000000", "instanceType": "g5.48xlarge", "zone": ZONES[0]}
 OWN = {"kind": "rabbitmq", "instanceType": "mq.m7g.large", "callers": ["10.0.0.0/8"], "maintenance": {}}
 EXISTING_QUEUE = {"kind": "rabbitmq", "existing": {"secret": "s"}}
+EXISTING_SQS = {"kind": "sqs", "existing": {"queue": "q", "deadLetters": "d"}}
 ANCHOR = "arn:aws:rolesanywhere:us-east-1:123456789012:trust-anchor/00000000-0000-0000-0000-000000000000"
 HOSTS = {
     "trustAnchor": ANCHOR,
@@ -79,6 +80,8 @@ BASE: dict[str, Any] = {
             **{"name": "told", "capacity": DATED, "command": ["x"], "queue": EXISTING_QUEUE},
             "onPremises": HOSTS,
         },
+        {"name": "sqs", "capacity": DATED, "command": ["x"], "queue": {"kind": "sqs"}},
+        {"name": "known", "capacity": DATED, "command": ["x"], "queue": EXISTING_SQS},
     ],
     "gpu-spot:training": [
         {
@@ -125,6 +128,10 @@ APART: dict[tuple[str, Extreme], str] = {
             ("unit", "most"),
         )
     },
+    **{
+        ("training[0].budget", extreme): "not every type has a known price; tests/infra/test_budget.py has it"
+        for extreme in ("least", "most")
+    },
     ("training[0].volumeGiB", "least"): "a job without a volume prepares nothing; research-efs has one",
     ("services[0].capacity.unit", "most"): "stands in services[1], which has no warm pool",
     ("training[0].capacity.fleetType", "most"): "a job's fleet is kept",
@@ -158,7 +165,9 @@ def steps(path: str) -> list[str | int]:
     """A bound's path in `BASE`: some keys stand in entries of their own."""
     if "capacityBlock" in path:
         path = path.replace("[0]", "[2]", 1)
-    if "queue" in path or "onPremises" in path:
+    if "<sqs>" in path:
+        path = path.replace("<sqs>", "").replace("[0]", "[5]" if "existing" in path else "[4]", 1)
+    elif "queue" in path or "onPremises" in path:
         path = path.replace("[0]", "[2]" if "queue" in path and "existing" not in path else "[3]", 1)
     if "python" in path or "matrix" in path:  # beside no image, no block
         path = path.replace("[0]", "[1]", 1)

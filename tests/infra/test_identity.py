@@ -29,7 +29,7 @@ def test_a_boundary_bounds_every_role(stack: str, tmp_path: Path) -> None:
         tmp_path, stack, permissionsBoundary=BOUNDARY, previews={"repository": "acme/models"}
     )
     roles = known.of("Role")
-    assert len(roles) == (5 if stack == "fleet" else 4)
+    assert len(roles) == (6 if stack == "fleet" else 5)
     assert {role["permissionsBoundary"] for role in roles.values()} == {BOUNDARY}
 
 

@@ -137,7 +137,7 @@ def test_there_is_an_endpoint_for_each_service_that_an_instance_may_call(stack: 
 
 
 def test_work_that_pulls_images_and_moves_volumes_has_all_endpoints() -> None:
-    assert interfaces({"image", "hooks", "volume", "secret"}) == sorted(INTERFACES)
+    assert interfaces({"image", "hooks", "volume", "secret", "sqs"}) == sorted(INTERFACES)
     assert interfaces({"work"}, ["sts", "ssm"]) == ["logs", "monitoring", "ssm", "ssmmessages", "sts"]
 
 

@@ -241,6 +241,7 @@ def test_the_controller_finds_a_group_as_the_contract_says() -> None:
         "preparedBy": "",
         "byZone": False,
         "deadline": 0.0,
+        "onPremises": 0,
         "budget": 0.0,
         "ownPrices": {},
         "reserved": 0,

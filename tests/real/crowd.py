@@ -1,6 +1,7 @@
 """Many real workers on a real broker, lost and drained at random, while clients ask: what became of it all.
 
-The same code in `test_service.py` at a reduced count and in `make bench-service`.
+The same code in `test_service.py`, `test_sqs.py` and `test_containers_crowd.py` at a reduced count, and in
+`make bench-service` and `make bench-service-sqs`.
 """
 
 from __future__ import annotations

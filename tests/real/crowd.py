@@ -50,8 +50,10 @@ class Outcome:
 class Broker(Protocol):
     """What the crowd plays on: a server of RabbitMQ, or a double of SQS."""
 
-    environment: Mapping[str, str]
-    """What its workers need beside its address."""
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What its workers need beside its address."""
+        ...
 
     @property
     def url(self) -> str: ...

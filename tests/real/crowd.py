@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,11 +49,6 @@ class Outcome:
 
 class Broker(Protocol):
     """What the crowd plays on: a server of RabbitMQ, or a double of SQS."""
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        """What its workers need beside its address."""
-        ...
 
     @property
     def url(self) -> str: ...
@@ -108,8 +103,7 @@ class Crowd:
 
     def _start(self) -> Worker:
         self._started += 1
-        told = {"SPOT_WORK_URL": self._broker.url, **self._broker.environment}
-        worker = self._stable.start(self._started, list(WORKER), told)
+        worker = self._stable.start(self._started, list(WORKER), self._broker.url)
         self.records.add(worker.record)
         return worker
 

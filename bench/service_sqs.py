@@ -18,6 +18,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.real import crowd
+from tests.real.stable import Processes
 from tests.spot_work.hostile_sqs import HostileSqs
 
 
@@ -40,20 +41,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ.update(sqs.environment)
         outcome = crowd.play(
             sqs,
-            Path(name),
+            Processes(Path(name)),
             options.messages,
             workers=options.workers,
             losses=options.losses,
             seed=options.seed,
         )
-        left = len(sqs.texts(f"{crowd.QUEUE.name}-dead")), sorted(sqs.queues())
         result = {
             "broker": "a double of SQS, hostile",
             "seed": options.seed,
             **asdict(outcome),
             "delivered_though_hidden": sqs.twice,
-            "dead": left[0],
-            "queues_left": left[1],
+            "dead": len(sqs.texts(f"{crowd.QUEUE.name}-dead")),
+            "queues_left": sorted(sqs.queues()),
         }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
 from gpu_spot.jobs.observed import JobHost, JobObserved
-from lambdas.aws.registry import SKEW_SECONDS, STALE_SECONDS
 from lambdas.core.registry_item import Worker
 
 Phase: TypeAlias = Literal[
@@ -100,7 +99,7 @@ def _between_hosts(seen: JobObserved) -> Standing:
 
 def _fresh(seen: JobObserved) -> list[Worker]:
     """Return who was heard lately, as the controller counts it."""
-    return [one for one in seen.workers if -SKEW_SECONDS <= seen.now - one.heartbeat < STALE_SECONDS]
+    return [one for one in seen.workers if one.is_fresh(seen.now)]
 
 
 def _host(seen: JobObserved, workers: list[Worker]) -> JobHost | None:

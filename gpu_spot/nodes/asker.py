@@ -31,7 +31,7 @@ _TELL_EVERY: Final = 0.1
 
 
 @dataclass
-class Asked:
+class AskerStatus:
     """How it stands: counts of requests, and of the waits (real seconds) the longest and all together."""
 
     requests: int = 0
@@ -46,9 +46,9 @@ class Asked:
         return self.requests - self.answered - self.lost
 
 
-def read(path: Path) -> Asked:
+def read(path: Path) -> AskerStatus:
     """Return what was told last; nothing has happened where nothing was."""
-    return Asked(**json.loads(path.read_text())) if path.exists() else Asked()
+    return AskerStatus(**json.loads(path.read_text())) if path.exists() else AskerStatus()
 
 
 class Asker:
@@ -58,12 +58,12 @@ class Asker:
         self._client = client
         self._rate = rate
         self._place = place
-        self._status = Asked()
+        self._status = AskerStatus()
         self._guard = threading.Lock()
         self._told_at = 0.0
         self.stop = threading.Event()
 
-    def run(self) -> Asked:
+    def run(self) -> AskerStatus:
         """Ask until ``stop``; return how it stands when everything is answered or lost."""
         begun, dice = time.monotonic(), random.Random(7)
         while not self.stop.wait(max(begun + self._status.requests / self._rate - time.monotonic(), 0.0)):

@@ -44,7 +44,6 @@ class RabbitServer:
     def __init__(self, folder: Path) -> None:
         self._program = str(installed())
         self._folder = folder
-        self.environment: dict[str, str] = {}
         self.port, self._names_port, distribution = free_port(), free_port(), free_port()
         (folder / "plugins").write_text("[].\n")
         (folder / "rabbitmq.conf").write_text("loopback_users = none\nlog.file.level = info\n")

@@ -22,14 +22,12 @@ from typing import Final
 from gpu_spot.nodes.code_host import CodeHost
 from gpu_spot.nodes.dates import CheckpointDates, stamp
 from pulumi_on_moto.errors import LocalCloudError
+from userdata.agent.tasks.recording import INTERRUPTIONS_VARIABLE
 
 STARTS_IN: Final = 120.0
 """Real seconds after which time passes for a command that has told of no step."""
 SAVES_IN: Final = 60.0
 """Real seconds that a command may take to save, on however slow a machine."""
-INTERRUPTIONS: Final = 3.0
-"""An hour of simulated time, about, in the market that is written for a real command. It is told of them in
-its own time (``GPU_SPOT_INTERRUPTIONS_PER_HOUR``), which passes more slowly, so that it saves as often."""
 _LOOK_EVERY: Final = 10.0
 _TOLD_EVERY: Final = 300.0
 """Simulated seconds after which the agent looks at it, and everybody else does."""
@@ -149,7 +147,9 @@ class RealProcess:
         for name in ("HOME", "TMPDIR"):
             if name in env:
                 Path(env[name]).mkdir(parents=True, exist_ok=True)
-        env["GPU_SPOT_INTERRUPTIONS_PER_HOUR"] = f"{INTERRUPTIONS * pace:.6g}"
+        if often := env.get(INTERRUPTIONS_VARIABLE):
+            # An hour of its own is ``pace`` hours of the market.
+            env[INTERRUPTIONS_VARIABLE] = f"{float(often) * pace:.6g}"
         self._output = disk / "output"
         self._tell = Path(env.get("GPU_SPOT_TELL", disk / "tell"))
         self._tell.unlink(missing_ok=True)  # what the one before has told is not its own

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pulumi
 
-from infra.iam.statements import ANY_RESOURCE, Statement, with_key
+from infra.iam.statements import ANY_RESOURCE, Statement, keys_like, with_key
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -37,14 +35,14 @@ def health_checker(
             "RememberHealth",
             ["dynamodb:PutItem"],
             [memory_arn],
-            _keys(names.health_memory("*")),
+            keys_like(names.health_memory("*")),
         ),
         Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
         Statement(
             "ReadQueues",
             ["dynamodb:GetItem"],
             [registry_arn],
-            _keys(names.queue_partition("*")),
+            keys_like(names.queue_partition("*")),
         ),
         Statement(
             "AskForRestarts",
@@ -63,11 +61,3 @@ def health_checker(
         Statement("Tell", ["sns:Publish"], [topic_arn]),
         *with_key(scope, ["dynamodb", "lambda", "sns"]),
     ]
-
-
-def _keys(pattern: str) -> dict[str, dict[str, Any]]:
-    """Bind to items whose partition key is like that, in a request that names one."""
-    return {
-        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]},
-        "Null": {"dynamodb:LeadingKeys": "false"},
-    }

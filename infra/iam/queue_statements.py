@@ -8,7 +8,7 @@ from typing import Final
 
 import pulumi
 
-from infra.iam.statements import ANY_RESOURCE, Statement, with_key
+from infra.iam.statements import ANY_RESOURCE, Statement, keys_like, with_key
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -103,11 +103,7 @@ def queue_watcher(
             "KeepQueues",
             ["dynamodb:GetItem", "dynamodb:PutItem"],
             [registry_arn],
-            {
-                "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [names.queue_partition("*")]},
-                # A request without a key would fit all values of none.
-                "Null": {"dynamodb:LeadingKeys": "false"},
-            },
+            keys_like(names.queue_partition("*")),
         ),
         Statement("BeInTheNetwork", _INTERFACES, ANY_RESOURCE),
         Statement(

@@ -343,6 +343,15 @@ def _move_fleets(scope: Scope) -> list[Statement]:
     ]
 
 
+def keys_like(pattern: str) -> dict[str, dict[str, Any]]:
+    """Return the conditions of a statement on items whose partition key is like that."""
+    return {
+        "ForAllValues:StringLike": {"dynamodb:LeadingKeys": [pattern]},
+        # A request without a key would fit all values of none.
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    }
+
+
 def write_log(log_group_arn: pulumi.Input[str]) -> Statement:
     """What every function may do: write into its own log group."""
     return Statement(

@@ -16,6 +16,8 @@ Caller: TypeAlias = Annotated[
     str, Field(pattern=r"^(sg-[0-9a-f]{8,17}|[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})$")
 ]
 """Who may reach the broker: a security group, or a network."""
+OldestSeconds: TypeAlias = Annotated[int, Field(ge=60, le=604_800)]
+"""How long a task may wait before somebody is told."""
 
 
 class Maintenance(Model):
@@ -65,7 +67,7 @@ class Queue(Model):
     name: limits.QueueName | None = None
     tries: limits.Tries = 20
     most: limits.MostWaiting = 100_000
-    oldest_seconds: Annotated[int, Field(ge=60, le=604_800)] = 900
+    oldest_seconds: OldestSeconds = 900
     engine_version: EngineVersion | None = Field(default_factory=lambda given: _unless_existing(given, "4.2"))
     deployment: BrokerMode | None = Field(default_factory=lambda given: _unless_existing(given, "single"))
     instance_type: str | None = None

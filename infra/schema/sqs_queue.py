@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, ValidationInfo, field_validator
 
 from infra.schema.base import Model
+from infra.schema.queue import OldestSeconds
 from userdata.agent.config import limits
 
 SqsName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,55}$")]
@@ -34,7 +35,7 @@ class SqsQueue(Model):
     tries: limits.Tries = 20
     visibility_seconds: Annotated[int, Field(ge=10, le=43_200)] = 60
     retention_days: Annotated[int, Field(ge=1, le=14)] = 4
-    oldest_seconds: Annotated[int, Field(ge=60, le=604_800)] = 900
+    oldest_seconds: OldestSeconds = 900
 
     @field_validator("tries", "visibility_seconds", "retention_days")
     @classmethod

@@ -12,7 +12,7 @@ from lambdas.aws.registry import Registered, RegistryReader, deadline
 from lambdas.aws.settings import SPOT_FLEET, GroupSettings
 from lambdas.core import backlog, names
 from lambdas.core.backlog import Backlog
-from lambdas.core.health.model import WorkerHost, is_fresh
+from lambdas.core.health.model import WorkerHost
 from lambdas.core.memory import Memory
 from lambdas.core.model import Side
 from lambdas.core.registry_item import EXPIRES_AFTER_SECONDS, Worker
@@ -42,7 +42,7 @@ class Rows:
     def is_heard(self, now: float) -> bool:
         """Tell whether one worker at least is heard."""
         rows = (self.instances.workers, self.elsewhere.workers)
-        return any(is_fresh(w, now) for known in rows for workers in known.values() for w in workers)
+        return any(w.is_fresh(now) for known in rows for workers in known.values() for w in workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class HostReader:
             trouble = str(error)
         return Rows(
             self.registry.read(group, budget),
-            self.registry.read(names.on_premises_partition(group), budget),
+            self.registry.elsewhere(group, budget),
             told,
             trouble,
         )

@@ -11,7 +11,6 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from lambdas.aws.budget import Budget
 from lambdas.aws.registry import (
-    SKEW_SECONDS,
     Registered,
     RegistryReader,
     deadline,
@@ -25,6 +24,7 @@ from lambdas.aws.side import CapacityService, Member, SideView
 from lambdas.core import names, replacements
 from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.model import Group, Instance, Market, Observation, Pool, Refusal, Side
+from lambdas.core.registry_item import SKEW_SECONDS
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -10,17 +10,11 @@ from lambdas.aws.budget import Budget
 from lambdas.core import names, registry_item
 from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.memory import FORGET_SECONDS
-from lambdas.core.registry_item import Progress, Worker
+from lambdas.core.registry_item import SKEW_SECONDS, STALE_SECONDS, Progress, Worker
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
 
-STALE_SECONDS: Final = 90.0
-"""A worker unheard for so long counts as missing: three heartbeats of 30 s."""
-
-
-SKEW_SECONDS: Final = 30.0
-"""By so much the clock of an instance may be ahead; a heartbeat from later is not believed."""
 _LONGEST_NOTICE: Final = NOTICE_SECONDS + STALE_SECONDS
 
 
@@ -94,7 +88,7 @@ def standing_by(workers: list[Worker], now: float) -> bool:
 
 
 def _fresh(workers: list[Worker], now: float) -> list[Worker]:
-    return [worker for worker in workers if now - STALE_SECONDS < worker.heartbeat <= now + SKEW_SECONDS]
+    return [worker for worker in workers if worker.is_fresh(now)]
 
 
 def deadline(workers: list[Worker], now: float) -> float | None:

@@ -11,6 +11,8 @@ from lambdas.core import names
 
 KEPT_SECONDS: Final = 604_800
 """Who has no queue any more has no row of it after a week."""
+STALE_SECONDS: Final = 180.0
+"""What was told longer ago is not believed: its watcher looks each minute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,10 @@ class Backlog:
         """Raise ``ValueError`` for what no queue can be like."""
         if not all(math.isfinite(getattr(self, f.name)) and getattr(self, f.name) >= 0 for f in fields(self)):
             raise ValueError("all that is told of a queue must be finite, 0 or more")
+
+    def is_fresh(self, now: float) -> bool:
+        """Tell whether the queue is believed to stand so now."""
+        return abs(now - self.at) <= STALE_SECONDS
 
 
 def key(group: str) -> dict[str, Any]:

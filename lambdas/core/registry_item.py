@@ -20,8 +20,10 @@ _STATES: Final[tuple[WorkerState, ...]] = get_args(WorkerState)
 
 EXPIRES_AFTER_SECONDS: Final = 3600
 """From the last heartbeat on: long enough for the controller to see that they stopped."""
-
-
+STALE_SECONDS: Final = 90.0
+"""A worker unheard for so long counts as missing: the agent beats every ten seconds."""
+SKEW_SECONDS: Final = 30.0
+"""By so much the clock of an instance may be ahead; a heartbeat from later is not believed."""
 MOST_STEPS: Final = 2**53
 """What a script may count up to: the integers that JSON's numbers hold exactly."""
 
@@ -69,6 +71,10 @@ class Worker:
     progress: Progress | None = None
     pulse: Pulse | None = None
     restart: float | None = None
+
+    def is_fresh(self, now: float) -> bool:
+        """Tell whether the last heartbeat is of now, by the worker's own clock."""
+        return now - STALE_SECONDS < self.heartbeat <= now + SKEW_SECONDS
 
 
 def key(group: str, instance: str, slot: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from lambdas.handlers.metrics import emit
 _CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10)
 _SPARE_SECONDS: Final = 10.0
 """Of the function's time, for what is done once all is read."""
+_MOST_LOGGED: Final = 50
 
 logger = Logger(service="gpu-spot-health")
 
@@ -95,6 +96,3 @@ def _log(group: str, decision: HealthDecision) -> None:
                 "standing": [one.key for one in decision.standing],
             },
         )
-
-
-_MOST_LOGGED: Final = 50

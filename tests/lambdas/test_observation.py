@@ -9,11 +9,10 @@ import pytest
 
 from lambdas.aws.budget import MOST_PAGES, Budget, BudgetError
 from lambdas.aws.observe import MOST_TRIES
-from lambdas.aws.registry import SKEW_SECONDS, STALE_SECONDS
 from lambdas.core import registry_item
 from lambdas.core.memory import FORGET_SECONDS, LONGEST_BOOT
 from lambdas.core.model import Alarm, SetDesired, Side
-from lambdas.core.registry_item import Progress, Worker
+from lambdas.core.registry_item import SKEW_SECONDS, STALE_SECONDS, Progress, Worker
 from lambdas.core.situation import Situation
 from tests.lambdas.fake_aws import PAGE, FakeAws
 from tests.lambdas.scene import NOW, ROOT, actions, activity, config, controller, only

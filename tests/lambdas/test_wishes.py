@@ -7,10 +7,9 @@ from collections import Counter
 import pytest
 
 from lambdas.aws.budget import UNLIMITED
-from lambdas.aws.registry import STALE_SECONDS
 from lambdas.core import names, registry_item, wishes
 from lambdas.core.on_premises import COOLDOWN_SECONDS
-from lambdas.core.registry_item import Worker, WorkerState
+from lambdas.core.registry_item import STALE_SECONDS, Worker, WorkerState
 from lambdas.core.wishes import Wish
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, ROOT, config, controller, only

@@ -39,11 +39,11 @@ class Clock:
 
 
 def started(
-    tmp_path: Path, clock: Clock, *arguments: str, script: Path = EXAMPLE / "train.py"
+    tmp_path: Path, clock: Clock, *arguments: str, script: Path = EXAMPLE / "train.py", **told: str
 ) -> RealProcess:
     names = ("CHECKPOINTS", "ARTIFACTS", "DATASETS", "DONE", "TELL")
     places = {name: str(tmp_path / name.lower()) for name in names}
-    environment = {f"GPU_SPOT_{name}": place for name, place in places.items()}
+    environment = {f"GPU_SPOT_{name}": place for name, place in places.items()} | told
     argv = [sys.executable, str(script), *arguments]
     return RealProcess(argv, environment, tmp_path, tmp_path, clock, PACE)
 
@@ -205,6 +205,13 @@ def test_its_sign_of_life_tells_of_steps_too(tmp_path: Path) -> None:
     for other in ("", "[]", '{"step": null}', '{"steps": 3}'):
         (tmp_path / "tell").write_text(other)
         assert is_at(tmp_path / "output", tmp_path / "tell") == 0
+
+
+def test_it_is_told_by_its_own_time_how_often_it_is_interrupted(tmp_path: Path) -> None:
+    script = tmp_path / "told.py"
+    script.write_text("import os\nprint('step 0', os.environ['GPU_SPOT_INTERRUPTIONS_PER_HOUR'])")
+    started(tmp_path, Clock(), script=script, GPU_SPOT_INTERRUPTIONS_PER_HOUR="0.5").signal(SIGKILL)
+    assert float((tmp_path / "output").read_text().split()[-1]) == 0.5 * PACE
 
 
 def test_a_launchers_children_die_with_it(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def test_runs_are_counted_by_what_they_knew(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_nothing_has_been_asked_before_the_client_tells(tmp_path: Path) -> None:
-    assert asker.read(tmp_path / "none") == asker.Asked()
+    assert asker.read(tmp_path / "none") == asker.AskerStatus()
 
 
 def test_where_no_broker_is_installed_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

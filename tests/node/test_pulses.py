@@ -22,7 +22,7 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.work import tell
 from userdata.agent.work.beside import Aside, Beside
-from userdata.agent.work.pulses import Pulses, Throughput, version
+from userdata.agent.work.pulses import Pulses, RequestRate, version
 
 
 def inline(work: Callable[[], None]) -> None:
@@ -70,16 +70,16 @@ def test_a_worker_tells_what_it_has_done_and_how_fast(bench: Bench) -> None:
 
 
 def test_the_rate_is_that_of_the_last_minutes() -> None:
-    throughput = Throughput()
+    rate = RequestRate()
     for minute in range(30):
-        throughput.see(600 * minute, 60.0 * minute)
-    rates = [throughput.see(600 * 29, 60.0 * minute) for minute in range(30, 36)]
+        rate.see(600 * minute, 60.0 * minute)
+    rates = [rate.see(600 * 29, 60.0 * minute) for minute in range(30, 36)]
     assert rates == pytest.approx([8.0, 6.0, 4.0, 2.0, 0.0, 0.0])
 
 
 def test_a_worker_that_tells_seldom_has_a_rate_too() -> None:
-    throughput = Throughput()
-    assert [throughput.see(n * 600, n * 600.0) for n in range(4)] == [0.0, 1.0, 1.0, 1.0]
+    rate = RequestRate()
+    assert [rate.see(n * 600, n * 600.0) for n in range(4)] == [0.0, 1.0, 1.0, 1.0]
 
 
 def test_another_start_counts_anew(bench: Bench) -> None:

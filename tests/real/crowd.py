@@ -1,6 +1,7 @@
 """Many real workers on a real broker, lost and drained at random, while clients ask: what became of it all.
 
-The same code in `test_service.py` at a reduced count and in `make bench-service`.
+The same code in `test_service.py`, `test_sqs.py` and `test_containers_crowd.py` at a reduced count, and in
+`make bench-service` and `make bench-service-sqs`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,9 +49,6 @@ class Outcome:
 
 class Broker(Protocol):
     """What the crowd plays on: a server of RabbitMQ, or a double of SQS."""
-
-    environment: Mapping[str, str]
-    """What its workers need beside its address."""
 
     @property
     def url(self) -> str: ...
@@ -105,8 +103,7 @@ class Crowd:
 
     def _start(self) -> Worker:
         self._started += 1
-        told = {"SPOT_WORK_URL": self._broker.url, **self._broker.environment}
-        worker = self._stable.start(self._started, list(WORKER), told)
+        worker = self._stable.start(self._started, list(WORKER), self._broker.url)
         self.records.add(worker.record)
         return worker
 

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -46,8 +45,8 @@ class Worker(Protocol):
 class Stable(Protocol):
     """Starts workers: ``command`` is what Python is told, ``told`` are variables that lead to the broker."""
 
-    def start(self, number: int, command: list[str], told: Mapping[str, str]) -> Worker:
-        """Start one; ``number`` is its own."""
+    def start(self, number: int, command: list[str], url: str) -> Worker:
+        """Start one on the broker at ``url``; ``number`` is its own."""
         ...
 
     def output(self) -> str:
@@ -82,11 +81,11 @@ class Processes:
 
     folder: Path
 
-    def start(self, number: int, command: list[str], told: Mapping[str, str]) -> Worker:
+    def start(self, number: int, command: list[str], url: str) -> Worker:
         """See ``Stable``."""
         ready, record = self.folder / f"ready-{number}", self.folder / "runs"
         paths = os.pathsep.join([str(HERE), str(HERE / "spot_work" / "src")])
-        environment = {**os.environ, "PYTHONPATH": paths, **told}
+        environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": url}
         environment |= {witness.FUNCTION: FUNCTION, witness.RECORD: str(record), "GPU_SPOT_READY": str(ready)}
         argv = [sys.executable, *command]
         with (self.folder / "workers").open("ab") as log:
@@ -144,7 +143,7 @@ class Containers:
 
     folder: Path
 
-    def start(self, number: int, command: list[str], told: Mapping[str, str]) -> Worker:
+    def start(self, number: int, command: list[str], url: str) -> Worker:
         """See ``Stable``."""
         directory = self.folder / f"instance-{number}"
         directory.mkdir()
@@ -154,7 +153,7 @@ class Containers:
         host = service_host.Told(
             command=[str(containers.INTERPRETER), *command],
             environment={"PYTHONPATH": "/app", witness.FUNCTION: FUNCTION, witness.RECORD: str(record)},
-            secrets=dict(told),
+            secrets={"SPOT_WORK_URL": url},
             slots=1,
             directory=str(directory),
             image=containers.PYTHON,

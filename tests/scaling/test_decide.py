@@ -13,11 +13,11 @@ from lambdas.core.backlog import Backlog
 from lambdas.core.scaling import decide
 from lambdas.core.scaling.decide import ScalingDecision
 from lambdas.core.scaling.memory import COOLDOWN, ScalingMemory, dump, parse
-from lambdas.core.scaling.model import Bounds, Floor, LoadObservation, Reason, Served
+from lambdas.core.scaling.model import Bounds, Floor, LoadObservation, Reason, WorkDone
 
 MONDAY = 4 * 86400.0
 BOUNDS = Bounds(wait_seconds=60, minimum=1, maximum=50)
-SERVED = {"g6.xlarge": Served(60, 240.0)}
+SERVED = {"g6.xlarge": WorkDone(60, 240.0)}
 
 
 def queue(now: float, ready: int = 0, taken: int = 0, arriving: float = 4.0) -> Backlog:
@@ -63,7 +63,7 @@ def test_the_load_decides() -> None:
 
 def test_a_faster_type_needs_fewer() -> None:
     slow, _ = after(30)
-    fast, _ = after(30, served={"g6.xlarge": Served(60, 120.0)})
+    fast, _ = after(30, served={"g6.xlarge": WorkDone(60, 120.0)})
     assert fast.target < 0.7 * slow.target
 
 
@@ -165,7 +165,7 @@ def test_a_row_of_the_queue_counts_for_three_minutes() -> None:
 
 def test_what_workers_do_is_learned_anew_within_hours() -> None:
     day, now = after(600)
-    slower, _ = after(360, memory=day.memory, begin=now + 60, served={"g6.xlarge": Served(60, 480.0)})
+    slower, _ = after(360, memory=day.memory, begin=now + 60, served={"g6.xlarge": WorkDone(60, 480.0)})
     assert slower.each == pytest.approx(0.125, rel=0.1)
 
 
@@ -291,7 +291,7 @@ def test_whatever_is_seen_the_target_is_within_its_bounds_and_never_lower_for_wh
                 queue=told,
                 ready={"g6.xlarge": int(one["ready"])},  # type: ignore[call-overload]
                 booting=int(one["booting"]),  # type: ignore[call-overload]
-                served={"g6.xlarge": Served(ended, 4.0 * ended)},
+                served={"g6.xlarge": WorkDone(ended, 4.0 * ended)},
                 boot_seconds=180,
             ),
             bounds,

@@ -8,7 +8,7 @@ from gpu_spot.market.load.rules import View
 from lambdas.core.backlog import Backlog
 from lambdas.core.scaling.decide import ScalingDecision, decide
 from lambdas.core.scaling.memory import ScalingMemory
-from lambdas.core.scaling.model import Bounds, LoadObservation, Served
+from lambdas.core.scaling.model import Bounds, LoadObservation, WorkDone
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class Ours:
             queue=queue,
             ready=view.ready,
             booting=view.booting,
-            served={name: Served(*one) for name, one in view.served.items()},
+            served={name: WorkDone(*one) for name, one in view.served.items()},
             boot_seconds=self.boot_seconds,
         )
         self.decision = decide(observation, self.bounds, self.memory)

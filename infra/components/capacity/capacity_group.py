@@ -37,7 +37,7 @@ class CapacityGroupArgs:
     role that instances take.
     ``follows_volume``: its work has a volume that is in one zone at a time.
     With ``run`` the target counts until the work itself says that this run has ended. With a ``block`` the
-    fallback is what was bought there, and no other on-demand. ``dataset``, ``prepared_by``, ``deadline``
+    fallback is what was bought there, and no other on-demand. ``dataset``, ``prepared_by``, ``deadline``,
     ``budget`` and ``on_premises`` as in ``GroupConfig``.
     """
 

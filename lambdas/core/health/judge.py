@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from lambdas.core.health.common import causes, held_at
 from lambdas.core.health.incidents import OVER_SECONDS, follow, opened
 from lambdas.core.health.memory import HealthMemory
-from lambdas.core.health.model import Facts, HostFinding, Incident, Remedy, Restart, Sight, is_fresh
+from lambdas.core.health.model import Facts, HostFinding, Incident, Remedy, Restart, Sight
 from lambdas.core.health.settings import NO_DIGEST, HealthSettings
 from lambdas.core.health.signs import look
 from lambdas.core.health.treatment import treat
@@ -101,7 +101,7 @@ def _facts(sight: Sight, memory: HealthMemory) -> Facts:
     counts: Mapping[str, Counter[str]] = {"ready": Counter(), "draining": Counter(), "silent": Counter()}
     for host in sight.hosts:
         for worker in host.workers:
-            state = worker.state if is_fresh(worker, sight.now) else "silent"
+            state = worker.state if worker.is_fresh(sight.now) else "silent"
             if state in counts:
                 counts[state][host.origin] += 1
     instances = [host for host in sight.hosts if not host.on_premises]

@@ -14,13 +14,7 @@ from lambdas.core import names
 from lambdas.core.backlog import Backlog
 from lambdas.core.registry_item import Worker
 
-FRESH_SECONDS: Final = 90.0
-"""A heartbeat older than that is suspect, three of 30 s missed: the controller counts it as missing."""
-SKEW_SECONDS: Final = 30.0
-"""By so much a worker's clock may be ahead."""
 ORIGINS: Final = (names.ORIGIN_AWS, names.ORIGIN_ON_PREMISES)
-BACKLOG_SECONDS: Final = 180.0
-"""What is told of a queue is believed for so long: its watcher writes each minute."""
 
 
 class HealthVerdict(StrEnum):
@@ -112,7 +106,7 @@ class Sight:
     def requests_wait(self) -> bool:
         """Whether it is known that requests wait in the queue now."""
         backlog = self.backlog
-        return backlog is not None and abs(self.now - backlog.at) <= BACKLOG_SECONDS and backlog.ready > 0
+        return backlog is not None and backlog.is_fresh(self.now) and backlog.ready > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +148,3 @@ class Facts:
     spot: int = 0
     restarts: int = 0
     replacements: int = 0
-
-
-def is_fresh(worker: Worker, now: float) -> bool:
-    """Tell whether a worker's last heartbeat is of now, by its own clock."""
-    return now - FRESH_SECONDS < worker.heartbeat <= now + SKEW_SECONDS

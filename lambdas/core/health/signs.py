@@ -9,18 +9,16 @@ from typing import Final
 from lambdas.core.health.memory import MOST_VERSIONS, MOST_WATCHES, HealthMemory, Watch
 from lambdas.core.health.model import (
     FAMILY,
-    SKEW_SECONDS,
     HealthVerdict,
     HostFinding,
     Sight,
     WorkerHost,
-    is_fresh,
 )
 from lambdas.core.health.settings import HealthSettings
-from lambdas.core.registry_item import Worker
+from lambdas.core.registry_item import SKEW_SECONDS, Worker
 
 SILENT_SECONDS: Final = 120.0
-"""From the first suspicion on; that is five to seven missed heartbeats."""
+"""From the first suspicion on."""
 CLOCK_SECONDS: Final = 300.0
 MISSING_SECONDS: Final = 300.0
 """A worker that is started anew is away for a while: the agent waits up to 300 s between two starts."""
@@ -138,7 +136,7 @@ def _of_worker(
     host: WorkerHost, worker: Worker, sight: Sight, settings: HealthSettings, memory: HealthMemory
 ) -> Iterator[_Symptom]:
     pulse, now, slot = worker.pulse, sight.now, worker.slot
-    if not is_fresh(worker, now):
+    if not worker.is_fresh(now):
         silent = _Symptom(HealthVerdict.SILENT, host.id, slot, worker.heartbeat, SILENT_SECONDS)
         watch = memory.watches.get(silent.key)
         if watch is None or watch.value == worker.heartbeat:

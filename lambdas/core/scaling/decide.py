@@ -10,8 +10,6 @@ from lambdas.core.scaling.memory import COOLDOWN, RECENT, ScalingMemory
 from lambdas.core.scaling.model import LOOK_SECONDS, Bounds, LoadObservation, Reason
 from lambdas.core.scaling.staffing import Demand, needed
 
-STALE_QUEUE: Final = 180.0
-"""Seconds after which what was told of a queue is no longer how it stands: three looks of who tells it."""
 STALE_THROUGHPUT: Final = 300.0
 """For so long requests may come and none end before nobody believes what workers were measured to do.
 
@@ -126,7 +124,7 @@ def _bounded(
 
 
 def _is_fresh(observation: LoadObservation) -> bool:
-    return observation.queue is not None and abs(observation.now - observation.queue.at) <= STALE_QUEUE
+    return observation.queue is not None and observation.queue.is_fresh(observation.now)
 
 
 def _rate(observation: LoadObservation, is_fresh: bool) -> float | None:

@@ -47,7 +47,7 @@ _RINGING: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class WorkDone:
     """What workers of one instance type did in the last minute: requests ended, seconds spent on them."""
 
     requests: float
@@ -71,7 +71,7 @@ class LoadObservation:
     queue: Backlog | None
     ready: Mapping[str, int]
     booting: int
-    served: Mapping[str, Served]
+    served: Mapping[str, WorkDone]
     boot_seconds: float
     elsewhere: Mapping[str, int] = field(default_factory=dict)
 

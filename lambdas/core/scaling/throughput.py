@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from lambdas.core.scaling.model import Served
+from lambdas.core.scaling.model import WorkDone
 
 _KEPT: Final = math.exp(-1 / 120)
 """Per minute in which a type worked: two hours are remembered."""
@@ -22,7 +22,7 @@ class Throughput:
     by_type: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     at: float = 0.0
 
-    def seen(self, now: float, served: Mapping[str, Served]) -> Throughput:
+    def seen(self, now: float, served: Mapping[str, WorkDone]) -> Throughput:
         """Return the memory after a minute; what ended nothing says nothing."""
         told = {name: s for name, s in served.items() if s.requests > 0 and s.seconds > 0}
         if not told:

@@ -242,7 +242,7 @@ class Checkpointer:
         if manifest.world_size != self._ranks.size and not self._reshard:
             raise MismatchError(
                 f"{self.where}/{name} was saved by {manifest.world_size} processes, "
-                f"these are {self._ranks.size}; allowed: as many, or reshard=True where the state allows it"
+                f"these are {self._ranks.size}; allowed: as many"
             )
 
     def _first(self, action: Callable[[], str]) -> str:

@@ -38,7 +38,7 @@ def version(service: Service) -> str:
     return f"command:{hashlib.sha256(told.encode()).hexdigest()}"
 
 
-class Throughput:
+class RequestRate:
     """Requests a second, from how many have ended when; pure."""
 
     def __init__(self) -> None:
@@ -83,13 +83,13 @@ class Pulses:
         self._busy: dict[int, deque[tuple[float, float]]] = {}
         self._xids: dict[str, int] = {}
         self._starts: dict[int, int] = {}
-        self._throughput: dict[int, Throughput] = {}
+        self._rates: dict[int, RequestRate] = {}
         self._complained: set[int] = set()
 
     def started(self, slot: int) -> None:
         """Count a start of the worker in ``slot``; it tells anew from now on."""
         self._starts[slot] = self._starts.get(slot, 0) + 1
-        self._throughput[slot] = Throughput()
+        self._rates[slot] = RequestRate()
         self._complained.discard(slot)
 
     def look(self) -> None:
@@ -119,7 +119,7 @@ class Pulses:
             at=at,
             done=done,
             failed=failed,
-            rate=round(self._throughput.setdefault(slot, Throughput()).see(done, at), 3) if at else 0.0,
+            rate=round(self._rates.setdefault(slot, RequestRate()).see(done, at), 3) if at else 0.0,
             gpu_use=self._use(self._gpus[slot]),
             xid=self._xids.get(uuid, 0),
             starts=self._starts.get(slot, 0),

@@ -43,6 +43,7 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "queue.maintenance.time": (5, 5, lambda n: "00:00"[:n]),
     "queue<sqs>.existing.queue": (1, 55, lambda n: "q" * n),
     "queue<sqs>.existing.deadLetters": (1, 55, lambda n: "d" * n),
+    "existing.managementUrl": (9, 200, lambda n: "https://" + "m" * (n - 8)),
     "existing.secret": (1, 512, lambda n: "s" * n),
     "onPremises.trustAnchor": (
         94,

@@ -13,6 +13,7 @@ from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from userdata.agent.config import names
 from userdata.agent.config.model import Config, Training
+from userdata.agent.tasks import recording
 from userdata.agent.work import faults, job_container, notice, process, train
 from userdata.agent.work.train import Trainer
 
@@ -42,7 +43,7 @@ def environment(trainer: Trainer) -> dict[str, str]:
 
 def test_the_table_names_each_variable_and_no_other(environment: dict[str, str]) -> None:
     named = {name for cell in rows("The environment") for name in re.findall(r"`([A-Z_]+)`", cell)}
-    assert named == set(environment)
+    assert named == {*environment, recording.INTERRUPTIONS_VARIABLE}  # that one comes with the task
 
 
 def test_the_values_on_the_page_are_those_that_a_job_gets(environment: dict[str, str]) -> None:

@@ -7,11 +7,12 @@ from typing import Any
 
 import boto3
 import pytest
-from moto import mock_aws
+from botocore.exceptions import ClientError
 
 from lambdas.aws.queues_sqs import SqsReader
 from lambdas.core.queue_history import QueueHistory
 from lambdas.core.watched_queue import WatchedQueue
+from tests.models import moto
 
 ACCOUNT = "123456789012"
 QUEUE = WatchedQueue("ocr", "sqs", "ocr-queue", ACCOUNT)
@@ -33,7 +34,7 @@ class CloudWatch:
 
 @pytest.fixture
 def sqs() -> Iterator[Any]:
-    with mock_aws():
+    with moto():
         yield boto3.client(
             "sqs", region_name="us-west-2", aws_access_key_id="test", aws_secret_access_key="test"
         )
@@ -79,5 +80,5 @@ def test_who_may_not_be_taken_yet_does_not_wait(sqs: Any) -> None:
 
 
 def test_a_queue_that_is_not_there_is_an_error(sqs: Any) -> None:
-    with pytest.raises(sqs.exceptions.QueueDoesNotExist):
+    with pytest.raises(ClientError, match="NonExistentQueue"):
         SqsReader(sqs, CloudWatch()).look(QUEUE, QueueHistory(), AT, 5.0)

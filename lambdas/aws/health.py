@@ -94,7 +94,10 @@ class HealthChecker:
         services = {g: one for g, one in sorted(leaves.items()) if names.PARAMETER_HEALTH in one}
         if not services:
             return []
-        instances = self.reader.instances(budget)
+        try:
+            instances = self.reader.instances(budget)
+        except Exception as error:  # whatever it is: told, and looked at again in a minute
+            return [HealthOutcome(group, errors=(error,)) for group in services]
         outcomes: list[HealthOutcome] = []
         seen: list[_Seen] = []
         for group, own in services.items():

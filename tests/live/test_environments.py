@@ -25,10 +25,10 @@ def test_what_every_stack_has(stack: str) -> None:
     assert here["network"]["default_rules"] == []
     watched = here["monitoring"]
     assert watched["heard_by"] == [watched["topic"]]
-    of_a_job = 4  # failed, stalled, host-fault, volume-full
-    assert len(watched["alarms"]) == 13 + (of_a_job if stack == "research" else 0)
+    # A job has failed, stalled, host-fault, volume-full; a service unwell, unchecked, and the checker's two.
+    assert len(watched["alarms"]) == 13 + 4
     assert watched["alarms"][f"gpu-spot-{stack}-{GROUPS[stack]}-shortage"] == "Shortage"
-    assert watched["widgets"] == 7
+    assert watched["widgets"] == (7 if stack == "research" else 9)
 
 
 def test_a_small_stack_has_nothing_that_it_did_not_ask_for() -> None:

@@ -59,8 +59,11 @@ def waiting(run: Run, served: Served) -> Figure:
     )
     layout = time_layout(run, 260, "requests waiting", left=WIDE_LEFT)
     layout["margin"] |= {"r": 52}
+    workers = max((one.workers for one in served.samples), default=0)
     layout["yaxis2"] = layout["yaxis"] | {
         "title": {"text": "workers", "standoff": 8},
+        "tickmode": "linear",
+        "dtick": max(1, workers // 4),
         "overlaying": "y",
         "side": "right",
         "showgrid": False,

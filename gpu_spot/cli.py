@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -23,6 +24,9 @@ _COMMANDS: Final = (
     "gpu_spot.commands.tensorboard",
 )
 
+_TERMINATED: Final = 128 + signal.SIGTERM
+"""The exit status that a shell gives to who was ended by SIGTERM."""
+
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the whole command; each sub-command's module adds its own part."""
@@ -38,6 +42,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; what a user can mend is told in one line, exit status 1 (2: wrong usage)."""
     args = parser().parse_args(arguments)
+    # What a command has started ends with it, however it is told to end.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         code: int = args.run(args)
     except (LocalCloudError, TraceError, ValueError, OSError) as error:
@@ -45,4 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return code

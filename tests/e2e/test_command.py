@@ -119,6 +119,27 @@ def test_keep_leaves_a_cloud_that_the_aws_tools_can_look_into(tmp_path: Path) ->
         assert process.wait(timeout=30) == 0
 
 
+TERMINATED = """
+import os, signal, sys
+from types import SimpleNamespace
+from gpu_spot import cli
+
+def run(args):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        print("tidied up")
+
+cli.parser = lambda: SimpleNamespace(parse_args=lambda _: SimpleNamespace(run=run))
+sys.exit(cli.main([]))
+"""
+
+
+def test_a_command_that_is_terminated_ends_what_it_has_begun() -> None:
+    done = subprocess.run([sys.executable, "-c", TERMINATED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "tidied up\n")
+
+
 def desired_capacities(endpoint: str) -> list[int]:
     look = (
         "import boto3; c = boto3.client('autoscaling', endpoint_url=%r, region_name='us-west-2');"

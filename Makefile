@@ -20,14 +20,14 @@ DISTRIBUTIONS := pulumi_on_moto spot_training spot_work
 UV     := uv==0.13.9
 # A file stays on one worker, so that what its tests share is made once; tests/tiers.py says which goes first.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-# Of the provider's 3,000 modules a few are used: they are compiled with all else, the others are not.
+# Of the providers' 3,800 modules a few are used: they are compiled with all else, the others are not.
 empty  :=
 space  := $(empty) $(empty)
 USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
 BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
 FITS := $(notdir $(basename $(sort $(wildcard bench/fit_*.py))))
 
-.PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-real lint types format system-packages system-packages-real bench fit lock clean distclean
+.PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-real lint types format system-packages system-packages-real bench fit site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,7 +44,7 @@ $(STAMP): requirements.lock pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 	@echo "installing requirements.lock into $(VENV) (about a minute)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . $(DISTRIBUTIONS:%=--editable %)
-	@$(BIN)/python -m compileall -q -j 0 -x '/pulumi_aws/(?!($(USED))/)[^/]+/' \
+	@$(BIN)/python -m compileall -q -j 0 -x '/pulumi_(aws/(?!($(USED))/)|kubernetes/(?!helm/))[^/]+/' \
 	  $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 	@touch $@
 
@@ -103,6 +103,9 @@ bench-%: setup
 
 fit: setup ## fit anew what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
 	@for script in $(FITS); do $(BIN)/python -m bench.$$script; done
+
+site: setup ## the documentation as a site, strictly: out/site/html/index.html
+	@$(BIN)/python -m docs.site $(ARGS)
 
 # uv resolves for every platform and Python at once. It does not read pip's configuration, so pip's index is handed on;
 # no address is written into the lock.

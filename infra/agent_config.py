@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Final
 
-from infra.schema import Service, Training
+from infra.schema import Service, SharedHost, Training
 from infra.schema.base import Model
 from infra.schema.sqs_queue import SqsQueue
 from lambdas.core import names
@@ -34,7 +34,8 @@ class Known:
     """What AWS names, known once it is made; the jobs' table, and what checkpoints lie on, for jobs only.
 
     ``queue_secret`` is the name of the secret of a service's queue; one of SQS has ``queue_url``, where it
-    is in the words of ``spot_work``, and ``queue_name``.
+    is in the words of ``spot_work``, and ``queue_name``. ``tenants_bucket`` has the list of a
+    shared host's tenants.
     """
 
     registry_table: str
@@ -44,12 +45,16 @@ class Known:
     queue_secret: str = ""
     queue_url: str = ""
     queue_name: str = ""
+    tenants_bucket: str = ""
 
 
 def build(
-    entry: Service | Training, place: InstancePlace, known: Known, prepared: agent.Prepared | None = None
+    entry: Service | Training | SharedHost,
+    place: InstancePlace,
+    known: Known,
+    prepared: agent.Prepared | None = None,
 ) -> agent.Config:
-    """Return the configuration of the instances of an entry of ``services[]`` or ``training[]``.
+    """Return the configuration of the instances of an entry of a stack file.
 
     ``prepared`` names what the volume is made from; those whose group makes it are told so, too.
     """
@@ -69,7 +74,17 @@ def on_premises(service: Service, region: str, stack: str, known: Known) -> agen
     return dataclasses.replace(build(service, place, known), on_premises=True)
 
 
-def _config(entry: Service | Training, place: InstancePlace, known: Known) -> agent.Config:
+def queue(service: Service, known: Known) -> agent.Queue | None:
+    """Return the queue that a service's workers read; None without one."""
+    if service.queue is None:
+        return None
+    if isinstance(service.queue, SqsQueue):
+        return agent.Queue(name=known.queue_name, url=known.queue_url)
+    same = {**_same(agent.Queue, service.queue), "name": service.queue.name or service.name}
+    return agent.Queue(**same, secret=known.queue_secret)
+
+
+def _config(entry: Service | Training | SharedHost, place: InstancePlace, known: Known) -> agent.Config:
     return agent.Config(
         region=place.region,
         stack=place.stack,
@@ -87,7 +102,10 @@ def _config(entry: Service | Training, place: InstancePlace, known: Known) -> ag
     )
 
 
-def _work(entry: Service | Training, place: InstancePlace, known: Known) -> dict[str, Any]:
+def _work(entry: Service | Training | SharedHost, place: InstancePlace, known: Known) -> dict[str, Any]:
+    if isinstance(entry, SharedHost):
+        shared = agent.SharedHost(known.tenants_bucket, known.job_table, place.kms_key_arn)
+        return {"shared_host": shared, "drain_seconds": entry.drain_seconds}
     if isinstance(entry, Service):
         return {"service": _service(entry, known), "drain_seconds": entry.drain_seconds}
     volume = None
@@ -102,14 +120,8 @@ def _service(service: Service, known: Known) -> agent.Service:
     user = JOB_USER if service.command and service.image is None else ""
     if service.image is None and not service.command:
         service = service.model_copy(update={"command": _NOTHING})
-    queue = None
-    if isinstance(service.queue, SqsQueue):
-        queue = agent.Queue(name=known.queue_name, url=known.queue_url)
-    elif service.queue is not None:
-        same = {**_same(agent.Queue, service.queue), "name": service.queue.name or service.name}
-        queue = agent.Queue(**same, secret=known.queue_secret)
     return agent.Service(
-        **{**_same(agent.Service, service), "queue": queue},
+        **{**_same(agent.Service, service), "queue": queue(service, known)},
         user=user,
         gpus=0 if service.capacity.is_nvidia else 1,
     )
@@ -119,6 +131,7 @@ def _training(training: Training, place: InstancePlace, known: Known) -> agent.T
     python = training.python and agent.Python(**_same(agent.Python, training.python))
     return agent.Training(
         **{**_same(agent.Training, training), "python": python},
+        experiments=dict(training.matrix or {}) if training.shares_group else {},
         job=training.name,
         job_table=known.job_table,
         user=JOB_USER,

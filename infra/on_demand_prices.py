@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+READ: Final = "2026-11"
 _REGIONS: Final = ("us-east-1", "us-east-2", "us-west-2")
 """These have the same prices; others ask more."""
 
@@ -41,16 +42,23 @@ def price(instance_type: str, region: str) -> float | None:
 
 
 def in_place_of(
-    types: Sequence[str], region: str, weights: Mapping[str, int], *, in_order: bool
+    types: Sequence[str],
+    region: str,
+    weights: Mapping[str, int],
+    *,
+    in_order: bool,
+    listed: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
     """Return what on-demand in the place of one instance of each type costs; nothing where nobody knows.
 
     An instance stands for so many others as its type has in ``weights``, 1 where it is not named. With
     ``in_order`` the fallback buys the first type, else the cheapest (allocation strategies ``prioritized``
-    and ``lowest-price``; EC2 Auto Scaling guide, "Allocation strategies").
+    and ``lowest-price``; EC2 Auto Scaling guide, "Allocation strategies"). ``listed`` are prices of the
+    region that were read elsewhere, in place of those here.
     """
-    each = {name: _PRICES[name] / weights.get(name, 1) for name in types if name in _PRICES}
-    if region not in _REGIONS or not each or (in_order and types[0] not in each):
+    known = listed if listed is not None else (_PRICES if region in _REGIONS else {})
+    each = {name: known[name] / weights.get(name, 1) for name in types if name in known}
+    if not each or (in_order and types[0] not in each):
         return {}
     bought = each[types[0]] if in_order else min(each.values())
     return {name: bought * weights.get(name, 1) for name in types}

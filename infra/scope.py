@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import pulumi
+import pulumi_aws as aws
 
+from infra.schema import Settings
 from infra.settings import SettingsError
 from lambdas.core import names
 
@@ -24,6 +26,7 @@ class Scope:
 
     ``permissions_boundary`` bounds every role, ``protect`` keeps the engine from deleting what holds data,
     ``kms_key_arn`` is the customer's key for all that the stack stores; without one AWS's own keys serve.
+    ``parent`` is above everything, and whose provider is asked; ``export`` is who is told the outputs.
     """
 
     stack: str
@@ -34,6 +37,8 @@ class Scope:
     permissions_boundary: str | None = None
     protect: bool = False
     kms_key_arn: str | None = None
+    parent: pulumi.Resource | None = None
+    export: Callable[[str, Any], None] = pulumi.export
 
     def __post_init__(self) -> None:
         """Raise ``SettingsError`` for a stack name that AWS would refuse in the name of a function."""
@@ -44,6 +49,16 @@ class Scope:
     def prefix(self) -> str:
         """What the physical names of all auto-named resources of this stack start with."""
         return f"gpu-spot-{self.stack}-"
+
+    @property
+    def below(self) -> pulumi.ResourceOptions:
+        """The options of what stands directly below the stack, or below the component that stands for it."""
+        return pulumi.ResourceOptions(parent=self.parent)
+
+    @property
+    def asking(self) -> pulumi.InvokeOptions:
+        """The options of a lookup: it asks the account and region where the resources will be."""
+        return pulumi.InvokeOptions(parent=self.parent)
 
     def name(self, *parts: str, limit: int = _SHORTEST_LIMIT) -> str:
         """Return a logical name. Pulumi appends a random suffix to make the physical one.
@@ -88,3 +103,25 @@ class Scope:
         return pulumi.Output.concat(
             "arn:", self.partition, ":", service, ":", self.region, ":", self.account_id, ":", resource
         )
+
+
+def scope_of(
+    settings: Settings,
+    stack: str,
+    parent: pulumi.Resource | None = None,
+    export: Callable[[str, Any], None] = pulumi.export,
+) -> Scope:
+    """Return what the components of ``settings`` know of the stack; the arguments as in ``Scope``."""
+    asking = pulumi.InvokeOptions(parent=parent)
+    return Scope(
+        stack=stack,
+        region=settings.region,
+        account_id=aws.get_caller_identity_output(opts=asking).account_id,
+        partition=aws.get_partition_output(opts=asking).partition,
+        extra_tags=settings.tags,
+        permissions_boundary=settings.identity.permissions_boundary,
+        protect=settings.protect,
+        kms_key_arn=settings.kms_key_arn,
+        parent=parent,
+        export=export,
+    )

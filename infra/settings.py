@@ -133,6 +133,14 @@ def _explained(error: Mapping[str, Any]) -> str:
             return f"{given}, allowed: at least {context['min_length']} of them"
         case "too_long":
             return f"{given}, allowed: at most {context['max_length']} of them"
+        case "int_type" | "int_from_float" | "int_parsing":
+            return f"{given}, allowed: a whole number"
+        case "string_type":
+            return (
+                f"{given}, allowed: text (YAML reads 07:00 and 1.20 as numbers unless they stand in quotes)"
+            )
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return f"{given}, allowed: a mapping of keys"
         case _:
             return f"{given}, allowed: {error['msg'].removeprefix('Input should ').removeprefix('be ')}"
 

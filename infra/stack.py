@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pulumi
-import pulumi_aws as aws
 
-from infra import workload
+from infra import cluster, outputs, workload
 from infra.components.capacity.agent_store import AgentStore, AgentStoreArgs
-from infra.components.capacity.capacity_group import CapacityGroup
 from infra.components.control.controller import Controller, ControllerArgs
+from infra.components.control.drills import Drills, DrillsArgs
 from infra.components.control.health import HealthChecker, HealthCheckerArgs
+from infra.components.control.scaler import Scaler, ScalerArgs
 from infra.components.control.state import State, StateArgs
 from infra.components.identity.previews import Previews, PreviewsArgs
 from infra.components.monitoring.broker_alarms import WatchedBroker
@@ -25,33 +24,30 @@ from infra.components.queue.broker import Broker, BrokerArgs, broker_name
 from infra.components.queue.sqs import Sqs, SqsArgs
 from infra.components.queue.watcher import QueueWatcher, QueueWatcherArgs
 from infra.components.storage.storage import Storage, StorageArgs
-from infra.schema import Queue, Service, Settings, Training
+from infra.components.tenants.tenancy import Tenancy, TenancyArgs
+from infra.schema import Queue, Service, Settings, SharedHost, Training
 from infra.schema.sqs_queue import SqsQueue
-from infra.scope import Scope
+from infra.scope import Scope, scope_of
 from infra.settings import read_settings
-from lambdas.core import names
 from userdata import render
 
 
 def declare() -> None:
     """Declare everything that the running stack's settings ask for, and export what its user needs next."""
     settings = read_settings()
-    for warning in (*settings.warnings(), *settings.past_deadlines(datetime.now(UTC))):
+    within(scope_of(settings, pulumi.get_stack()), settings)
+
+
+def within(scope: Scope, stack_file: Settings) -> None:
+    """Declare everything that ``stack_file`` asks for; the scope is told what its user needs next."""
+    settings = stack_file.on_instances
+    for warning in (*stack_file.warnings(), *settings.past_deadlines(datetime.now(UTC))):
         pulumi.log.warn(warning)
-    scope = Scope(
-        stack=pulumi.get_stack(),
-        region=settings.region,
-        account_id=aws.get_caller_identity_output().account_id,
-        partition=aws.get_partition_output().partition,
-        extra_tags=settings.tags,
-        permissions_boundary=settings.identity.permissions_boundary,
-        protect=settings.protect,
-        kms_key_arn=settings.kms_key_arn,
-    )
-    entries: tuple[Service | Training, ...] = (
+    entries: tuple[Service | Training | SharedHost, ...] = (
         *settings.services,
         *settings.jobs,
         *(builder.entry for builder in settings.builders),
+        *settings.shared_hosts,
     )
     network = Network(
         scope.name("network"),
@@ -61,21 +57,25 @@ def declare() -> None:
             frozenset().union(*map(workload.needs, entries)),
             settings.log_retention_days,
         ),
+        scope.below,
     )
-    state = State(scope.name("state"), StateArgs(scope))
+    state = State(scope.name("state"), StateArgs(scope), scope.below)
     storage = _storage(settings, scope, network)
-    store = AgentStore(scope.name("agent"), AgentStoreArgs(scope))
-    brokers = _brokers(settings, scope, network)
-    queues, sqs = _queues(settings, brokers), _sqs(settings, scope)
+    store = AgentStore(scope.name("agent"), AgentStoreArgs(scope), scope.below)
+    # A service's queue is there wherever its workers are.
+    brokers = _brokers(stack_file, scope, network)
+    queues, sqs = _queues(stack_file, brokers), _sqs(stack_file, scope)
     around = workload.Surroundings(
         scope, network, state, storage, store, settings.log_retention_days, queues, sqs
     )
+    tenancies = _tenancies(settings, around)
     groups = {
         work.name: workload.capacity_group(work, around)
         for work in (
             *(workload.of_service(service, around) for service in settings.services),
             *(workload.of_training(training, around) for training in settings.jobs),
             *(workload.of_builder(builder, around) for builder in settings.builders),
+            *(workload.of_host(host, tenancies[host.name], around) for host in settings.shared_hosts),
         )
     }
     kept = {name: capacity for name, capacity in settings.capacities.items() if capacity.is_kept}
@@ -90,11 +90,13 @@ def declare() -> None:
             zones=any(group.by_zone for group in groups.values()),
             ready_after=list(groups.values()),
         ),
+        scope.below,
     )
-    if reading := [service for service in settings.services if service.queue is not None]:
+    if reading := [service for service in stack_file.services if service.queue is not None]:
         QueueWatcher(
             scope.name("queues"),
             QueueWatcherArgs(scope, reading, queues, sqs, network, state, settings.log_retention_days),
+            scope.below,
         )
     jobs = {entry.name: entry.has_volume for entry in entries if isinstance(entry, Training)}
     deadlines = {job.name for job in settings.jobs if job.deadline}
@@ -109,29 +111,40 @@ def declare() -> None:
             deadlines,
             budgets,
             controller,
-            _watched(settings, brokers),
-            _bounds(settings),
+            _watched(stack_file, brokers),
+            _bounds(stack_file),
             [WatchedSqs(name, one.dead_name) for name, one in sqs.items()],
+            [service.name for service in settings.services if service.scaling is not None],
+            {host.name: [tenant.name for tenant in host.tenants] for host in settings.shared_hosts},
         ),
+        scope.below,
     )
+    if drilled := {name: capacity.drill for name, capacity in kept.items() if capacity.drill}:
+        Drills(scope.name("drills"), DrillsArgs(scope, drilled, monitoring.shortage_arns))
     _health(settings, scope, state, monitoring, list(groups.values()))
+    _scaler(settings, scope, state, monitoring, list(groups.values()))
     _tensorboard(settings, scope, network, storage)
-    _export(scope, network, state, groups, controller, monitoring)
-    _export_storage(storage)
+    outputs.of_stack(scope, network, state, groups, controller, monitoring)
+    outputs.of_storage(scope, storage)
     if brokers or sqs:
-        _export_queues(brokers, sqs)
+        outputs.of_queues(scope, brokers, sqs)
     _on_premises(settings, around)
+    cluster.declare(stack_file, cluster.Neighbourhood(scope, network, storage, queues, sqs))
+    if tenancies:
+        scope.export("sharedHosts", {name: one.forwarding for name, one in tenancies.items()})
     if settings.identity.previews is not None:
+        there = stack_file.kubernetes
         args = PreviewsArgs(
             scope,
             settings.identity.previews,
             settings.own_image_parameters,
-            snapshots=any(work.datasets for work in entries),
+            snapshots=any(work.datasets for work in (*stack_file.services, *stack_file.training)),
             brokers=bool(brokers),
             network=settings.network,
+            cluster=there.cluster if there is not None and there.own is None else None,
         )
-        previews = Previews(scope.name("previews"), args)
-        pulumi.export("previewRoleArn", previews.role_arn)
+        previews = Previews(scope.name("previews"), args, scope.below)
+        scope.export("previewRoleArn", previews.role_arn)
 
 
 def _storage(settings: Settings, scope: Scope, network: Network) -> Storage:
@@ -144,6 +157,7 @@ def _storage(settings: Settings, scope: Scope, network: Network) -> Storage:
             network.subnet_ids,
             network.worker_security_group_id,
         ),
+        scope.below,
     )
 
 
@@ -159,7 +173,23 @@ def _health(
         args = HealthCheckerArgs(
             scope, services, state, monitoring.topic_arn, settings.log_retention_days, ready_after
         )
-        pulumi.export("healthLogGroup", HealthChecker(scope.name("health-checker"), args).log_group_name)
+        checker = HealthChecker(scope.name("health-checker"), args, scope.below)
+        scope.export("healthLogGroup", checker.log_group_name)
+
+
+def _scaler(
+    settings: Settings,
+    scope: Scope,
+    state: State,
+    monitoring: Monitoring,
+    ready_after: list[pulumi.Resource],
+) -> None:
+    services = [service for service in settings.services if service.scaling is not None]
+    if services:
+        args = ScalerArgs(
+            scope, services, state, monitoring.topic_arn, settings.log_retention_days, ready_after
+        )
+        scope.export("scalerLogGroup", Scaler(scope.name("scaler"), args, scope.below).log_group_name)
 
 
 def _tensorboard(settings: Settings, scope: Scope, network: Network, storage: Storage) -> None:
@@ -172,7 +202,7 @@ def _tensorboard(settings: Settings, scope: Scope, network: Network, storage: St
         next(iter(network.subnet_ids.values())),
         network.security_group_ids,
     )
-    TensorBoard(scope.name("tensorboard"), args)
+    TensorBoard(scope.name("tensorboard"), args, scope.below)
 
 
 def _brokers(settings: Settings, scope: Scope, network: Network) -> dict[str, Broker]:
@@ -188,6 +218,7 @@ def _brokers(settings: Settings, scope: Scope, network: Network) -> dict[str, Br
                 network.subnet_ids,
                 network.worker_security_group_id,
             ),
+            scope.below,
         )
         for service in settings.services
         if isinstance(service.queue, Queue) and (own := service.queue.own) is not None
@@ -217,15 +248,29 @@ def _on_premises(settings: Settings, around: workload.Surroundings) -> None:
             "archive": pulumi.Output.concat("s3://", around.store.bucket, "/", around.store.archive.key),
         }
     if hosts:
-        pulumi.export("onPremises", hosts)
+        around.scope.export("onPremises", hosts)
 
 
 def _sqs(settings: Settings, scope: Scope) -> dict[str, Sqs]:
     """Declare the queues of SQS, by service."""
     return {
-        service.name: Sqs(scope.name(service.name, "sqs"), SqsArgs(scope, service.name, service.queue))
+        service.name: Sqs(
+            scope.name(service.name, "sqs"), SqsArgs(scope, service.name, service.queue), scope.below
+        )
         for service in settings.services
         if isinstance(service.queue, SqsQueue)
+    }
+
+
+def _tenancies(settings: Settings, around: workload.Surroundings) -> dict[str, Tenancy]:
+    """Declare what the tenants of shared hosts need, by host."""
+    return {
+        host.name: Tenancy(
+            around.scope.name(host.name, "tenants"),
+            TenancyArgs(around.scope, host, around.store, around.network.vpc_id),
+            around.scope.below,
+        )
+        for host in settings.shared_hosts
     }
 
 
@@ -249,63 +294,3 @@ def _bounds(settings: Settings) -> list[QueueBounds]:
         for service in settings.services
         if service.queue is not None
     ]
-
-
-def _export(
-    scope: Scope,
-    network: Network,
-    state: State,
-    groups: dict[str, CapacityGroup],
-    controller: Controller,
-    monitoring: Monitoring,
-) -> None:
-    pulumi.export("vpcId", network.vpc_id)
-    pulumi.export("privateSubnetIds", list(network.subnet_ids.values()))
-    pulumi.export("memoryTable", state.memory.name)
-    pulumi.export("registryTable", state.registry.name)
-    pulumi.export("jobTable", state.jobs.name)
-    pulumi.export("queueUrl", controller.wake_ups.queue_url)
-    pulumi.export("deadLetterQueueUrl", controller.wake_ups.dead_letter_url)
-    pulumi.export("controllerFunction", controller.function_name)
-    pulumi.export("controllerLogGroup", controller.log_group_name)
-    pulumi.export("alarmTopic", monitoring.topic_arn)
-    pulumi.export("dashboard", monitoring.dashboard_name)
-    pulumi.export(
-        "followDecisions",
-        pulumi.Output.concat(
-            "aws logs tail ", controller.log_group_name, " --follow --region ", scope.region
-        ),
-    )
-    pulumi.export("groups", {name: _group(scope, name, group) for name, group in groups.items()})
-
-
-def _group(scope: Scope, name: str, group: CapacityGroup) -> dict[str, Any]:
-    return {
-        "primary": group.primary_name,
-        "fallback": group.fallback_name,
-        "control": names.group_parameter(scope.stack, name, names.PARAMETER_CONTROL)
-        if group.is_kept
-        else None,
-    }
-
-
-def _export_queues(brokers: dict[str, Broker], sqs: dict[str, Sqs]) -> None:
-    of_brokers = {
-        name: {"broker": one.name, "console": one.console_url, "secret": one.secret_name}
-        for name, one in brokers.items()
-    }
-    of_sqs = {
-        name: {"url": one.url, "queue": one.name, "deadLetters": one.dead_name, "callers": one.callers_policy}
-        for name, one in sqs.items()
-    }
-    pulumi.export("queues", {**of_brokers, **of_sqs})
-
-
-def _export_storage(storage: Storage) -> None:
-    if storage.file_system is not None:
-        pulumi.export("fileSystemId", storage.file_system.id)
-        pulumi.export("accessPointIds", storage.file_system.access_point_ids)
-    if storage.buckets:
-        pulumi.export("buckets", {name: bucket.name for name, bucket in storage.buckets.items()})
-    if storage.repositories:
-        pulumi.export("repositories", {name: one.url for name, one in storage.repositories.items()})

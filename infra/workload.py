@@ -1,4 +1,4 @@
-"""One entry of ``services[]`` or ``training[]``: who its instances are, what starts them, what holds them."""
+"""One entry of a stack file: who its instances are, what starts them, what holds them."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ from infra.components.monitoring.telemetry import Telemetry, TelemetryArgs
 from infra.components.network.network import Network
 from infra.components.queue.sqs import Sqs
 from infra.components.storage.storage import Storage
+from infra.components.tenants.tenancy import Tenancy
 from infra.iam.instance_statements import InstanceAccess
 from infra.iam.queue_statements import SqsArns
-from infra.schema import Builder, Capacity, OnPremises, Service, Training
+from infra.schema import Builder, Capacity, OnPremises, Service, SharedHost, Training
 from infra.schema.builder import dataset_of, group_of
 from infra.schema.reservation import CapacityBlock
 from infra.schema.sqs_queue import SqsQueue
@@ -45,6 +46,7 @@ from infra.scope import Scope
 from lambdas.core import names
 from userdata.agent.aws.permissions import Need
 from userdata.agent.config import model as agent
+from userdata.agent.config.experiments import run_of
 from userdata.agent.config.model import GroupSide
 from userdata.agent.config.names import TAG_JOB
 
@@ -69,13 +71,13 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Workload:
-    """What a service and a training job have in common.
+    """What a service, a training job and a shared host have in common.
 
     ``known`` are outputs that the agent's configuration needs, by the fields of ``agent_config.Known``; the
-    others as in ``CapacityGroupArgs`` and ``InstanceAccess``.
+    others as in ``CapacityGroupArgs`` and ``InstanceAccess``. ``tenancy`` is a shared host's.
     """
 
-    entry: Service | Training
+    entry: Service | Training | SharedHost
     slots: Mapping[str, int]
     drain_seconds: int = 0
     run: str | None = None
@@ -93,6 +95,8 @@ class Workload:
     deadline: float = 0.0
     budget: float = 0.0
     on_premises: int = 0
+    scales: bool = False
+    tenancy: Tenancy | None = None
 
     @property
     def name(self) -> str:
@@ -100,11 +104,15 @@ class Workload:
         return self.entry.name
 
 
-def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Need]:
+def needs(entry: Service | Training | SharedHost, *, prepares: bool = False) -> frozenset[Need]:
     """Return what an entry's instances are there for; with ``prepares`` they make a dataset."""
     found: set[Need] = set()
-    if isinstance(entry, Training):
+    if isinstance(entry, SharedHost):
+        found.add("tenants")
+    elif isinstance(entry, Training):
         found |= {"run", "volume"} if entry.has_volume else {"run"}
+        if entry.shares_group:
+            found.add("experiments")
         if prepares:
             found.add("prepare")
         if entry.prepare is not None:
@@ -116,12 +124,12 @@ def needs(entry: Service | Training, *, prepares: bool = False) -> frozenset[Nee
         if entry.repository_secret:
             found.add("secret")
     else:
-        found.add("work")
+        found |= {"work", "release"}
         if entry.queue is not None:
             found.add("sqs" if isinstance(entry.queue, SqsQueue) else "queue")
-    if _ECR.match(entry.image or ""):
+    if any(map(_ECR.match, _images_of(entry))):
         found.add("image")
-    if entry.image and entry.capacity.fallback.enabled:
+    if not isinstance(entry, SharedHost) and entry.image and entry.capacity.fallback.enabled:
         found.add("pull")
     if entry.capacity.kind == "mixed-asg" or entry.capacity.fallback.enabled:
         found.add("hooks")
@@ -140,13 +148,9 @@ def of_service(service: Service, around: Surroundings) -> Workload:
         sqs=_sqs_arns(service, around),
         known=_of_queue(service, around),
         images=_images(service, around),
-        on_premises=_workers_per_slot(service) if service.on_premises is not None else 0,
+        on_premises=service.workers_per_slot if service.on_premises is not None else 0,
+        scales=service.scaling is not None and not service.scaling.dry_run,
     )
-
-
-def _workers_per_slot(service: Service) -> int:
-    """Return how many workers elsewhere stand in for one slot of the group: an instance's, or a GPU's."""
-    return service.slots_per_gpu if service.capacity.unit == "gpus" else max(service.slots.values())
 
 
 def _sqs_arns(service: Service, around: Surroundings) -> SqsArns | None:
@@ -176,7 +180,7 @@ def of_training(training: Training, around: Surroundings) -> Workload:
     return Workload(
         entry=training,
         slots=dict.fromkeys(training.capacity.types, 1),
-        run=training.revision,
+        run=run_of(training.revision, training.matrix or {}) if training.shares_group else training.revision,
         dataset="" if training.prepare else training.dataset or "",
         prepared=_prepared(dataset_of(training), group_of(training), around.scope)
         if training.prepare
@@ -193,10 +197,28 @@ def of_training(training: Training, around: Surroundings) -> Workload:
     )
 
 
-def _images(entry: Service | Training, around: Surroundings) -> tuple[pulumi.Input[str], ...]:
-    # An image from elsewhere needs no permission of ours.
-    place = _ECR.match(entry.image or "")
-    return (around.scope.arn_of_image(*place.groups()),) if place else ()
+def _images_of(entry: Service | Training | SharedHost) -> tuple[str, ...]:
+    if isinstance(entry, SharedHost):
+        return entry.images
+    return (entry.image,) if entry.image else ()
+
+
+def _images(entry: Service | Training | SharedHost, around: Surroundings) -> tuple[pulumi.Input[str], ...]:
+    # An image from elsewhere needs no permission of ours; several may be of one repository.
+    places = {place.groups() for image in _images_of(entry) if (place := _ECR.match(image))}
+    return tuple(around.scope.arn_of_image(*place) for place in sorted(places))
+
+
+def of_host(host: SharedHost, tenancy: Tenancy, around: Surroundings) -> Workload:
+    """Return a shared host as a workload: to the controller one worker, ready when all tenants are served."""
+    return Workload(
+        entry=host,
+        slots=dict.fromkeys(host.capacity.types, 1),
+        drain_seconds=host.drain_seconds,
+        known={"job_table": around.state.jobs.name, "tenants_bucket": around.store.bucket},
+        images=_images(host, around),
+        tenancy=tenancy,
+    )
 
 
 def of_builder(builder: Builder, around: Surroundings) -> Workload:
@@ -220,15 +242,17 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
     telemetry = Telemetry(
         scope.name(work.name, "telemetry"),
         TelemetryArgs(scope, work.name, around.log_retention_days, capacity.is_nvidia),
+        scope.below,
     )
     identity = InstanceIdentity(
         scope.name(work.name, "instance"),
         InstanceIdentityArgs(scope, work.name, _access(work, around, telemetry)),
+        scope.below,
     )
 
     def launchables(side: GroupSide) -> list[Launchable]:
         made: list[Launchable] = []
-        image_id = _image_lookup(capacity, side)
+        image_id = _image_lookup(scope, capacity, side)
         bought = work.block if side == "fallback" else None
         started = entry.fallback_capacity if side == "fallback" else capacity
         for image, types in started.images.items():
@@ -243,7 +267,10 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
                     image_id=image_id(image),
                     root_volume_gib=capacity.root_volume_gib,
                     profile_arn=identity.profile_arn,
-                    security_group_ids=around.network.security_group_ids,
+                    security_group_ids=[
+                        *around.network.security_group_ids,
+                        *([work.tenancy.security_group_id] if work.tenancy else []),
+                    ],
                     store=around.store,
                     cloudwatch_parameter=telemetry.parameter_name,
                     agent=_agent(work, around, side, telemetry),
@@ -251,6 +278,7 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
                     instance_tags=work.instance_tags,
                     block=bought,
                 ),
+                scope.below,
             )
             made.append(Launchable(template, types))
         return made
@@ -269,15 +297,20 @@ def capacity_group(work: Workload, around: Surroundings) -> CapacityGroup:
             drain_seconds=work.drain_seconds,
             run=work.run,
             block=work.block,
-            follows_volume=isinstance(entry, Training) and entry.has_volume,
+            follows_volume=work.tenancy is not None or (isinstance(entry, Training) and entry.has_volume),
+            # Volumes and leases are with one instance at a time.
+            break_before_make=work.tenancy is not None
+            or (isinstance(entry, Training) and not entry.shares_group),
             dataset=work.prepared.dataset if work.prepared else "",
             prepared_by=work.prepared.group if work.prepared else "",
             deadline=work.deadline,
             budget=work.budget,
             on_premises=work.on_premises,
+            scales=work.scales,
             # Warm instances start with the group: without a way out and permissions they could not report.
-            ready_after=[around.network, identity, telemetry],
+            ready_after=[around.network, identity, telemetry, *([work.tenancy] if work.tenancy else [])],
         ),
+        scope.below,
     )
 
 
@@ -298,6 +331,7 @@ def on_premises(service: Service, settings: OnPremises, around: Surroundings) ->
     return HostIdentity(
         around.scope.name(service.name, "on-premises"),
         HostIdentityArgs(around.scope, service.name, settings, access),
+        around.scope.below,
     )
 
 
@@ -309,14 +343,16 @@ def agent_on_premises(service: Service, around: Surroundings) -> pulumi.Output[a
     )
 
 
-def _image_lookup(capacity: Capacity, side: GroupSide) -> Callable[[str], pulumi.Input[str]]:
+def _image_lookup(scope: Scope, capacity: Capacity, side: GroupSide) -> Callable[[str], pulumi.Input[str]]:
     """Return who looks an image up: as late as AWS allows.
 
     The fallback always does at preview: a warm pool that is taken out of the stack file is still there when
     the new template arrives, because the provider updates a group before its pool.
     """
     lists_types = capacity.kind == "mixed-asg" and capacity.instance_requirements is None
-    return looked_up_at_launch if side == "primary" and lists_types else looked_up_at_preview
+    if side == "primary" and lists_types:
+        return looked_up_at_launch
+    return lambda image: looked_up_at_preview(scope, image)
 
 
 def _agent(
@@ -345,7 +381,8 @@ def _access(work: Workload, around: Surroundings, telemetry: Telemetry) -> Insta
         archives=around.store.archives_arn,
         log_group=telemetry.log_group_arn,
         cloudwatch_parameter=scope.arn("ssm", f"parameter{telemetry.parameter_name}"),
-        job=work.name if work.run else "",
+        job=work.name if work.run or work.tenancy else "",
+        tenants=work.tenancy.list_arn if work.tenancy else "",
         dataset=work.dataset,
         prepared=work.prepared.dataset if work.prepared else "",
         prepared_by=work.prepared.group if work.prepared else "",

@@ -16,10 +16,10 @@ from tests import deprecated, tiers
 TRACES_VARIABLE: Final = "GPU_SPOT_TRACES"
 MARKET_PROPERTY: Final = "market"
 
-# `ci` is what `make test` runs: the same examples every time. `dev` searches anew, `deep` for long.
+# `ci` is what `make test` runs: the same 30 examples every time. `dev` searches anew, `deep` for long.
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("dev", **_common)
-settings.register_profile("ci", derandomize=True, print_blob=True, database=None, **_common)
+settings.register_profile("ci", derandomize=True, print_blob=True, database=None, max_examples=30, **_common)
 # What `make check` runs.
 settings.register_profile("quick", derandomize=True, database=None, max_examples=20, **_common)
 settings.register_profile("deep", max_examples=5_000, **_common)

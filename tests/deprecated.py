@@ -9,6 +9,7 @@ from typing import Final
 
 STILL_USED: Final = {
     "Budget.CostFilters": "its successor, FilterExpression, does not say how a tag's key is written",
+    "encryptionConfig[0].resources": "the provider requires it of a cluster",
 }
 """Beginnings of warnings, each with the reason why it is used on."""
 

@@ -75,8 +75,9 @@ def _holds(operator: str, key: str, wanted: Sequence[str], context: Context) -> 
     if compare is None or quantifier not in ("", "ForAllValues", "ForAnyValue"):
         raise LocalCloudError(f"condition operator {operator!r} is not known")
     if given is None:
-        return quantifier == "ForAllValues" or name.endswith("IfExists")
-    satisfied = [any(compare(pattern, value) for pattern in wanted) for value in given]
+        return compare in _NEGATED or quantifier == "ForAllValues" or name.endswith("IfExists")
+    over = all if compare in _NEGATED else any  # neither this nor that
+    satisfied = [over(compare(pattern, value) for pattern in wanted) for value in given]
     if quantifier == "":
         return len(satisfied) == 1 and satisfied[0]
     return all(satisfied) if quantifier == "ForAllValues" else any(satisfied)
@@ -106,9 +107,15 @@ def _like_arn(pattern: str, arn: str) -> bool:
     return len(wanted) == len(given) and all(map(_like, wanted, given))
 
 
+def _unlike(pattern: str, text: str) -> bool:
+    return not _like(pattern, text)
+
+
+_NEGATED: Final = (_unlike,)
 _OPERATORS: Final[dict[str, Callable[[str, str], bool]]] = {
     "StringEquals": _equal,
     "StringLike": _like,
+    "StringNotLike": _unlike,
     "ArnEquals": _like_arn,
     "ArnLike": _like_arn,
     "Bool": lambda wanted, given: wanted.lower() == given.lower(),

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("gpu_spot", "infra", "lambdas", "pulumi_on_moto", "spot_training", "spot_work", "userdata")
+PACKAGES = (
+    *("gpu_spot", "infra", "lambdas", "policy", "pulumi_on_moto", "spot_training", "spot_work", "userdata"),
+)
 
 AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
 # Room → the modules it may import beside the standard library and itself. The longest matching room counts.
@@ -19,18 +21,41 @@ MAY_IMPORT: dict[str, set[str]] = {
         "userdata",
         *(
             f"lambdas.core.{part}"
-            for part in ("group_config", "health.settings", "names", "policies", "warm_pool", "watched_queue")
+            for part in (
+                *(
+                    "group_config",
+                    "health.settings",
+                    "names",
+                    "policies",
+                    "rollout.release",
+                    "rollout.settings",
+                ),
+                *("scaling.model", "scaling.settings", "warm_pool", "watched_queue"),
+            )
         ),
+        *("pulumi", "pulumi_aws", "pulumi_kubernetes", "pydantic"),
+    },
+    "infra.package": {
+        *("infra.schema", "infra.scope", "infra.settings", "infra.stack"),
         *("pulumi", "pulumi_aws", "pydantic"),
+    },
+    # Pure: plain objects from the schema's models, and what the node agent would be told.
+    "infra.kubernetes": {
+        *("infra.accelerators", "infra.agent_config", "infra.instance_sizes", "infra.schema"),
+        *("userdata.agent.config", "userdata.agent.work"),
     },
     "lambdas.core": set(),
     "lambdas.aws": {"lambdas.core", *AWS_SDK},
     "lambdas.handlers": {"lambdas.core", "lambdas.aws", "aws_lambda_powertools", *AWS_SDK},
     "lambdas": set(),
-    "userdata": {"lambdas.core.names", "lambdas.core.pulse", "lambdas.core.registry_item", *AWS_SDK},
+    "userdata": {
+        *(f"lambdas.core.{part}" for part in ("names", "pulse", "registry_item", "rollout.release")),
+        *AWS_SDK,
+    },
     "pulumi_on_moto": {
         *("boto3", "botocore", "moto", "time_machine"),
         *("pulumi", "pulumi_aws", "google", "jmespath", "rich", "yaml", "flask", "flask_cors", "werkzeug"),
+        *("kubernetes_validate", "xmltodict"),
     },
     # Each transport brings its own client library, imported where an address speaks it.
     "spot_work": set(),
@@ -43,24 +68,36 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spot_training.torch": {"spot_training", "torch"},
     "spot_training.huggingface": {"spot_training", "transformers"},
     "spot_training.horovod": set(),
+    # The rules are pure; what they ask of the world stands beside the pack.
+    "policy.rules": {"lambdas.core.names"},
+    "policy": {"policy.rules", "infra.on_demand_prices", "pulumi_policy", *AWS_SDK},
     "gpu_spot": {"pulumi_on_moto"},
     "gpu_spot.commands": {
-        *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "jobs", "live", "market")),
+        *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "forecast", "jobs", "live", "market")),
         "gpu_spot.nodes.broker",
-        *("gpu_spot.preflight", "gpu_spot.report"),
+        *("gpu_spot.preflight", "gpu_spot.reference", "gpu_spot.report", "gpu_spot.review"),
+        *("gpu_spot.status", "gpu_spot.drill"),
         *("lambdas.core.deadline.model", "pulumi_on_moto", "rich"),
-        *("infra.accelerators", "infra.schema", "infra.settings", "boto3", "botocore", "yaml"),
+        *("infra.accelerators", "infra.schema", "infra.settings", "boto3", "botocore", "yaml", "shtab"),
         *("lambdas.core.names", "userdata.tensorboard", "mypy_boto3"),
+        *("infra.on_demand_prices", "policy.judge", "policy.rules.model"),
     },
+    "gpu_spot.drill": {"gpu_spot.report.text", "gpu_spot.status", "lambdas.core"},
     "gpu_spot.facts": {"gpu_spot.jobs", "gpu_spot.market"},
+    "gpu_spot.forecast": {
+        *("gpu_spot.market", "gpu_spot.preflight.checks.money", "gpu_spot.preflight.prices"),
+        *("gpu_spot.preflight.stack", "lambdas.core.model", "lambdas.core.policies", "pulumi_on_moto"),
+        *("infra.accelerators", "infra.on_demand_prices", "infra.schema", "infra.settings"),
+        *("botocore", "mypy_boto3"),
+    },
     "gpu_spot.jobs": {
         *("infra.on_demand_prices", "lambdas.core", "lambdas.aws"),
         *("userdata.agent.aws", "userdata.agent.config", "userdata.agent.work.record"),
     },
     "gpu_spot.live": {
-        *("gpu_spot.facts", "gpu_spot.jobs", "gpu_spot.market", "gpu_spot.nodes"),
+        *("gpu_spot.drill", "gpu_spot.facts", "gpu_spot.jobs", "gpu_spot.market", "gpu_spot.nodes"),
         *("lambdas.core", "lambdas.aws", "userdata.agent.config", "pulumi_on_moto", "moto"),
-        "userdata.agent.work.queue",
+        *("infra.on_demand_prices", "userdata.agent.tenants", "userdata.agent.work.queue"),
     },
     "gpu_spot.market": {"lambdas.core"},
     "gpu_spot.market.supply": {"gpu_spot.market.rules", "lambdas.core"},
@@ -80,6 +117,9 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("gpu_spot.facts", "userdata", "pulumi_on_moto", "spot_work"),
         *("moto", "botocore", "yaml", "cryptography"),
     },
+    "gpu_spot.nodes.tenants": {
+        *("gpu_spot.facts", "gpu_spot.nodes", "infra.host_shapes", "lambdas.core.names", "userdata"),
+    },
     "gpu_spot.aws_check": {
         *("gpu_spot.preflight.account", "gpu_spot.preflight.prices"),
         *("pulumi_on_moto", "moto", "botocore"),
@@ -87,6 +127,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gpu_spot.preflight": {
         *("infra.accelerators", "infra.schema", "infra.settings"),
         *("lambdas.core.model", "lambdas.core.names", "pulumi_on_moto", "boto3", "botocore"),
+    },
+    "gpu_spot.reference": {"infra.schema"},
+    "gpu_spot.review": set(),
+    "gpu_spot.status": {
+        *("gpu_spot.facts.decisions", "gpu_spot.jobs", "gpu_spot.report", "lambdas.core", "lambdas.aws"),
+        "rich",
     },
     "gpu_spot.report": {
         *("gpu_spot.facts", "gpu_spot.jobs", "gpu_spot.market", "lambdas.core"),
@@ -174,11 +220,15 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
         ("infra.stack", "from lambdas.core.model import Group"),
         ("infra.stack", "from lambdas.core import model"),
         ("infra.stack", "import gpu_spot"),
+        ("infra.kubernetes.jobs", "import pulumi"),
+        ("infra.package.inputs", "from infra import workload"),
         ("gpu_spot.market.rules", "import gpu_spot.live"),
         ("gpu_spot.market.supply.trace", "from gpu_spot.market.replay import ledger"),
         ("gpu_spot.facts.run", "import gpu_spot.live"),
         ("gpu_spot.live.rehearsal", "from gpu_spot.report import summary"),
         ("gpu_spot.nodes.node", "import gpu_spot.live.cloud"),
+        ("gpu_spot.review.comment", "import rich"),
+        ("policy.rules.data", "import pulumi_policy"),
         ("gpu_spot.report.page", "import moto"),
         ("gpu_spot.commands.demo", "import infra"),
         ("pulumi_on_moto.sandbox", "import gpu_spot.live"),

@@ -12,6 +12,7 @@ from tests.test_arrows import SOURCES, module_name
 
 ONE_THING_AND_ITS_SCHEMA = {
     "Bucket": {"infra.schema.operations", "infra.components.storage.bucket"},
+    "CapacityGroup": {"infra.components.capacity.capacity_group", "infra.package.components"},
     "Controller": {"infra.components.control.controller", "lambdas.aws.controller"},
     "Dataset": {"infra.schema.work", "userdata.agent.config.model"},
     "FileSystem": {"infra.schema.operations", "infra.components.storage.file_system"},
@@ -24,15 +25,18 @@ ONE_THING_AND_ITS_SCHEMA = {
     "QueueWatcher": {"infra.components.queue.watcher", "lambdas.aws.queues"},
     "Queue": {"infra.schema.queue", "userdata.agent.config.model", "spot_work.queues"},
     "Repository": {"infra.schema.operations", "infra.components.storage.repository"},
-    "Service": {"infra.schema.service", "userdata.agent.config.model"},
+    "Scaler": {"infra.components.control.scaler", "lambdas.aws.scaler"},
+    "Service": {"infra.schema.service", "infra.package.components", "userdata.agent.config.model"},
     "Storage": {"infra.schema.operations", "infra.components.storage.storage"},
     "Progress": {"lambdas.core.registry_item", "spot_training.progress"},
     "Worker": {"lambdas.core.registry_item", "spot_work.worker"},
     "TensorBoard": {"infra.schema.tensorboard", "infra.components.monitoring.tensorboard"},
+    "SharedHost": {"infra.schema.shared_host", "userdata.agent.config.model"},
+    "Tenant": {"infra.schema.shared_host", "userdata.agent.tenants.model"},
     "Training": {"infra.schema.training", "userdata.agent.config.model"},
 }
-"""What the stack file says of a thing, what the program declares of it, what is known of it, what it is at
-work; what the agent writes and a script hears."""
+"""What the stack file says of a thing, what the program or a component declares of it, what is known of it,
+what it is at work; what the agent writes and a script hears."""
 
 
 def names(source: str) -> Iterator[str]:

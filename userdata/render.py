@@ -82,6 +82,7 @@ def units(agent: Config) -> tuple[str, ...]:
         names.UNIT_EFS: bool(agent.efs),
         names.UNIT_RUN: agent.training is not None,
         names.UNIT_WORK: agent.service is not None,
+        names.UNIT_LANDLORD: agent.shared_host is not None,
         names.UNIT_METRICS: True,
     }
     return tuple(unit for unit, is_wanted in wanted.items() if is_wanted)

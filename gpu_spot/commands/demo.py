@@ -8,6 +8,7 @@ import json
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,17 +20,17 @@ from gpu_spot.facts.run import Run
 from gpu_spot.facts.summary import summarise
 from gpu_spot.jobs import account
 from gpu_spot.jobs.account import JobAccount
-from gpu_spot.live import real_service
+from gpu_spot.live import real_service, tenancy
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.real_job import Script
-from gpu_spot.live.rehearsal import Wishes, rehearse
+from gpu_spot.live.rehearsal import Wishes, is_shared, rehearse
 from gpu_spot.market.supply import trace
 from gpu_spot.nodes import broker
 from gpu_spot.report.jobs import job_card
 from gpu_spot.report.page import render
 from gpu_spot.report.picture import write_plot
 from gpu_spot.report.summary import render_summary
-from pulumi_on_moto import LocalCloudError, StackConfig, load, sandbox, tree
+from pulumi_on_moto import LocalCloudError, StackConfig, load, outline, sandbox
 from pulumi_on_moto.running import server
 from pulumi_on_moto.running.clock import simulated
 
@@ -37,6 +38,7 @@ START: Final = 1_767_571_200.0
 """Tick 0 of every rehearsal: 2026-01-05 00:00 UTC, a Monday. Fixed, so that runs can be compared."""
 
 HOURS: Final = 48.0
+LOAD_HOURS: Final = 24.0
 NOTICE: Final = 0.9
 
 
@@ -57,7 +59,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--hours",
         type=_positive,
-        help=f"simulated hours (default: {HOURS:g}; with --service {real_service.HOURS:g}, a minute each)",
+        help=f"simulated hours (default: {HOURS:g}; of a shared host {tenancy.HOURS:g}; with --service "
+        f"{real_service.HOURS:g}, a minute each)",
     )
     parser.add_argument("--target", type=_count, help="instances to keep ready (default: the stack's)")
     parser.add_argument(
@@ -85,6 +88,12 @@ def add_parser(commands: Any) -> None:
         "while the market takes their instances",
     )
     parser.add_argument(
+        "--load",
+        action="store_true",
+        help=f"put a day's load on a service with scaling, such as --stack ocr: the deployed scaler sets its "
+        f"target each minute (default: {LOAD_HOURS:g} hours)",
+    )
+    parser.add_argument(
         "--python",
         type=Path,
         metavar="PATH",
@@ -109,8 +118,14 @@ def run(args: argparse.Namespace) -> int:
     with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
         started = time.perf_counter()
         deployment = project.deployed(clients, config)
-        console.print(tree(deployment))
+        console.print(outline(deployment))
+        console.print(
+            f"all of them, and the outputs: gpu-spot deploy --local --stack {config.stack}", style="dim"
+        )
         cloud = LocalCloud(clients, deployment, clock)
+        if args.hours is None and is_shared(cloud, wishes.group):
+            wishes = replace(wishes, hours=tenancy.HOURS)
+            console.print(f"a shared host: {tenancy.HOURS:g} hours, others with --hours", style="dim")
         with contextlib.closing(TerminalProgress(console)) as progress:
             finished = rehearse(wishes, cloud, progress, started)
         _report(args.out, finished, console)
@@ -133,13 +148,14 @@ def _config(args: argparse.Namespace) -> StackConfig:
         args.group = args.service
         return config if args.target is None else load(project.find(), config.stack, _overrides(config, args))
     config = load(project.find(), args.stack or "dev")
-    if args.target is not None:
-        config = load(project.find(), config.stack, _overrides(config, args))
-    return config
+    overrides = {} if args.target is None else _overrides(config, args)
+    if args.load:
+        overrides |= _scaled(config, args)
+    return load(project.find(), config.stack, overrides) if overrides else config
 
 
 def _alone(option: str, args: argparse.Namespace, more: Mapping[str, object]) -> None:
-    beside = {"--group": args.group, "--trace": args.trace, **more}
+    beside = {"--group": args.group, "--trace": args.trace, "--load": args.load or None, **more}
     if given := [name for name, value in beside.items() if value is not None]:
         raise LocalCloudError(f"{option} beside {given[0]}, allowed: {option} alone (its market is written)")
 
@@ -148,7 +164,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
     hours, notice = (HOURS, NOTICE) if args.service is None else (real_service.HOURS, real_service.NOTICE)
     return Wishes(
         group=args.group,
-        hours=args.hours or hours,
+        hours=args.hours or (LOAD_HOURS if args.load else hours),
         files=tuple(args.trace or ()),
         traces=trace.load(args.trace) if args.trace else None,
         pool_size=args.pool_size,
@@ -156,6 +172,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
         seed=args.seed,
         script=Script(project.find(), args.python) if args.job else None,
         workers=args.workers,
+        load=args.load,
     )
 
 
@@ -176,14 +193,34 @@ def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
     }
 
 
+def _scaled(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
+    """Under a load the scaler sets the target, whatever the stack file says of dry runs."""
+    services = config.values.get(f"{config.project}:services") or ()
+    for place, one in enumerate(services):
+        if one.get("name") != args.group and args.group is not None:
+            continue
+        args.group, kind = one.get("name"), (one.get("queue") or {}).get("kind")
+        if "scaling" not in one:
+            break
+        if kind != "rabbitmq":
+            raise LocalCloudError(f"queue of {args.group} is {kind}, allowed with --load: rabbitmq")
+        return {f"services[{place}].scaling.dryRun": False}
+    group = args.group or "the first group"
+    raise LocalCloudError(
+        f"{group} of stack {config.stack} does not scale, allowed with --load: a service that does"
+    )
+
+
 def _report(out: Path, finished: Run, console: Console) -> None:
     summary = summarise(finished)
     out.mkdir(parents=True, exist_ok=True)
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     (out / "report.html").write_text(render(finished), encoding="utf-8")
-    write_plot(finished, out / "plot.svg")
     console.print(render_summary(summary))
-    written = ["summary.json", "report.html", "plot.svg"]
+    written = ["summary.json", "report.html"]
+    if finished.load is None:  # the picture is of a fixed target
+        write_plot(finished, out / "plot.svg")
+        written.append("plot.svg")
     if finished.job is not None:
         text = json.dumps(account.to_json(finished.job), indent=2)
         (out / "job.json").write_text(text + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -19,7 +19,7 @@ from rich.console import Console
 
 from gpu_spot.commands import project
 from infra import accelerators
-from infra.schema import Capacity
+from infra.schema import Capacity, SharedHost, Work
 from infra.settings import SettingsError, load_settings
 
 _MARK: Final = re.compile(r"[ \t]*#[ \t]*of[ \t]+(/\S+)")
@@ -84,7 +84,12 @@ def pinned(text: str, resolve: Resolve) -> tuple[str, list[str]]:
     document: Any = yaml.compose(text)
     nodes = _fields(_fields(document)["config"])
     edits: dict[int, Edit] = {}  # by place: an anchor's entry stands in the file once
-    for kind, entries in (("services", settings.services), ("training", settings.training)):
+    kinds: dict[str, Sequence[Work | SharedHost]] = {
+        "services": settings.services,
+        "training": settings.training,
+        "sharedHosts": settings.shared_hosts,
+    }
+    for kind, entries in kinds.items():
         for index, entry in enumerate(entries):
             node = _fields(nodes[f"gpu-spot:{kind}"].value[index])["capacity"]
             for edit in _edits(text, entry.name, entry.capacity, node, resolve):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpu_spot.live.real_job import HOST
 from gpu_spot.preflight.stack import make_given
 from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
@@ -26,6 +25,8 @@ def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
 
     With ``stack`` that one, else the first by name. Raises ``LocalCloudError`` where there is none.
     """
+    from gpu_spot.live.real_job import HOST  # large, and most commands have no use for it
+
     root = find()
     here = folder.resolve()
     if not here.is_dir() or not here.is_relative_to(root):
@@ -35,7 +36,7 @@ def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
     for config in (load(root, one) for one in stacks):
         jobs = config.values.get(f"{config.project}:training") or ()
         if any(isinstance(job, dict) and job.get("repository") == repository for job in jobs):
-            return next((config, job.name) for job in _settings(config).jobs if job.repository == repository)
+            return next((config, job.name) for job in settings(config).jobs if job.repository == repository)
     raise LocalCloudError(f"no job's repository is {repository} in {', '.join(stacks)}")
 
 
@@ -65,11 +66,12 @@ def deployed(clients: AwsClients, config: StackConfig) -> Deployment:
 
     Raises ``LocalCloudError``, for wrong settings too.
     """
-    make_given(_settings(config), clients)
+    make_given(settings(config), clients)
     return deploy(clients, config)
 
 
-def _settings(config: StackConfig) -> Settings:
+def settings(config: StackConfig) -> Settings:
+    """Return what a stack file says; raise ``LocalCloudError`` for what is wrong in it."""
     try:
         return load_settings(config.values)
     except SettingsError as error:

@@ -8,7 +8,9 @@ from typing import Literal, TypeAlias
 
 from gpu_spot.facts.moves import JobEnding, Travels
 from gpu_spot.facts.serving import Served
+from gpu_spot.facts.tenancy import TenancyAccount
 from gpu_spot.jobs.account import JobAccount
+from gpu_spot.market.load.account import LoadAccount
 from gpu_spot.market.replay.ledger import Ledger
 from gpu_spot.market.rules import TICK_SECONDS, Rules
 from gpu_spot.market.supply.spot import SpotMarket
@@ -37,7 +39,8 @@ class Run:
     name) pairs. ``ticks_played`` of all ticks had to be computed, in ``wall_seconds`` of real time.
     ``travels`` is how a training job moved, None for a service; ``outcome`` what became of one whose own
     command was run; ``job`` what `gpu-spot jobs show` tells of it at the end.
-    ``served`` is what a service's own workers did, where they were run.
+    ``served`` is what a service's own workers did, where they were run; ``load`` what came of one under load,
+    whose scaler moved the ``target`` of the beginning; ``tenancy`` what became of a shared host's tenants.
     """
 
     stack: str
@@ -60,6 +63,8 @@ class Run:
     outcome: JobEnding | None = None
     job: JobAccount | None = None
     served: Served | None = None
+    load: LoadAccount | None = None
+    tenancy: TenancyAccount | None = None
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` where the parts don't belong together."""

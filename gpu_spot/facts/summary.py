@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from gpu_spot.facts import serving
+from gpu_spot.facts import load, serving, tenancy
 from gpu_spot.facts.moves import JobEnding, to_json
 from gpu_spot.facts.run import Run
 
@@ -17,7 +17,8 @@ def summarise(run: Run) -> dict[str, Any]:
     ``cost_vs_on_demand``, ``spot_share`` (of paid instance time) and ``wasted_fraction`` are fractions of 1,
     and so is ``warm_pool_cost``, which comes on top of the cost. ``launch_failures`` are the times at which
     the market began to refuse a side. A training job's run has ``moves``, too, and ``job`` where its own
-    command was run; ``service`` is there where a service's own workers were.
+    command was run; ``service`` is there where a service's own workers were, ``load`` where there was one:
+    the shares are of what the scaler asked for, minute by minute. ``shared_host`` is there for one.
     """
     ledger, counts = run.ledger, run.ledger.counts
     spot = sum(span.spot * span.ticks for span in ledger.since_warm_up())
@@ -56,6 +57,8 @@ def summarise(run: Run) -> dict[str, Any]:
         **({} if run.travels is None else {"moves": [to_json(move) for move in run.travels.moves]}),
         **({} if run.outcome is None else {"job": _job(run.outcome)}),
         **({} if run.served is None else {"service": serving.to_json(run.served)}),
+        **({} if run.load is None else {"load": load.to_json(run.load, run.ledger.warm_up)}),
+        **({} if run.tenancy is None else {"shared_host": tenancy.to_json(run.tenancy)}),
     }
 
 

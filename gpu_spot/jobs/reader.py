@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from itertools import islice
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.observed import JobHost, JobObserved, JobRow
+from gpu_spot.jobs.observed import JobHost, JobObserved, JobRow, experiment_of, experiment_run
 from gpu_spot.jobs.standing import standing
 from gpu_spot.jobs.story import priced_types, tell
 from infra import on_demand_prices
@@ -25,7 +25,7 @@ from lambdas.core import group_config, names
 from lambdas.core.group_config import GroupConfig
 from lambdas.core.model import Allowance
 from lambdas.core.registry_item import Worker
-from userdata.agent.aws import jobs, stints
+from userdata.agent.aws import experiments, jobs, stints
 from userdata.agent.aws.stints import KEPT, Stint
 from userdata.agent.config.names import JOB_KEY, TAG_JOB
 
@@ -104,16 +104,21 @@ class JobReader:
         return self._known
 
     def all(self) -> list[JobObserved]:
-        """Return every job of the stack, by name, without its stints.
+        """Return every job of the stack, by name, without its stints; experiments follow their group.
 
-        Calls: one for each ten parameters, one for each hundred jobs, one for each thousand instances, one
-        for each job's workers, and one for each budget.
+        Calls: one for each ten parameters, one for each hundred jobs or experiments, one for each thousand
+        instances, one for each job's workers, and one for each budget.
         """
         leaves = self._leaves()
         configs = _jobs(leaves)
         rows = self._rows(configs)
+        rows |= self._rows(name for item in rows.values() for name in _experiments(item))
         hosts = self._hosts() if configs else {}
-        return [self._observed(name, configs[name], leaves, rows, hosts) for name in sorted(configs)]
+        found: list[JobObserved] = []
+        for name in sorted(configs):
+            seen = self._observed(name, configs[name], leaves, rows, hosts)
+            found += [seen, *(experiment_of(seen, one) for one in seen.experiments)]
+        return found
 
     def one(self, name: str) -> JobObserved:
         """Return a job with its stints; raise ``JobError`` where the stack has none of that name.
@@ -122,11 +127,18 @@ class JobReader:
         """
         leaves = self._leaves()
         configs = _jobs(leaves)
-        if name not in configs:
+        group = name if name in configs else next((one for one in configs if name.startswith(f"{one}-")), "")
+        rows = self._rows([group] if group else [])
+        sharing = _experiments(rows.get(group, {}))
+        if group != name and name not in sharing:
             has = ", ".join(sorted(configs)) or "no job"
             raise JobError(f"job {name!r}: there is none; the stack has {has}")
-        rows = self._rows([name])
-        return self._observed(name, configs[name], leaves, rows, self._hosts(name), self._stints(name, rows))
+        rows |= self._rows(sharing)
+        found = tuple(self._stints(name, rows))
+        if group == name:
+            return self._observed(name, configs[name], leaves, rows, self._hosts(name), found)
+        seen = self._observed(group, configs[group], leaves, rows, self._hosts(group))
+        return replace(experiment_of(seen, name), stints=found)
 
     def listed(self) -> list[JobAccount]:
         """Return the accounts of all jobs, without their stories; calls as ``all``."""
@@ -175,7 +187,8 @@ class JobReader:
         except (TypeError, ValueError):
             self._told = None
 
-    def _time(self) -> float:
+    def time(self) -> float:
+        """Return what time it is by ``now``, or by AWS's last answer."""
         if self._now is not None:
             return self._now()
         return datetime.now(UTC).timestamp() if self._told is None else self._told
@@ -195,7 +208,7 @@ class JobReader:
         registry = RegistryReader(self._clients("dynamodb"), self.tables.registry)
         workers = [one for each in registry.read(name, UNLIMITED).workers.values() for one in each]
         target = own.get(names.PARAMETER_TARGET, "")
-        now, budget = self._time(), _budget(name, own, config)
+        now, budget = self.time(), _budget(name, own, config)
         return JobObserved(
             name=name,
             now=now,
@@ -206,6 +219,10 @@ class JobReader:
             prepared_by=config.prepared_by if waits else "",
             mode=_mode(own.get(names.PARAMETER_CONTROL, "{}")),
             row=_row(rows.get(name, {}), config.run),
+            experiments={
+                one: _row(rows.get(one, {}), experiment_run(config.run))
+                for one in _experiments(rows.get(name, {}))
+            },
             workers=tuple(workers),
             hosts=tuple(hosts.get(name, ())),
             stints=tuple(found),
@@ -320,6 +337,11 @@ def _row(item: Mapping[str, Any], run: str) -> JobRow:
         volume=text("volume"),
         retries=jobs.retries(item, run),
     )
+
+
+def _experiments(item: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the names of the experiments that share a group, by the group's item."""
+    return tuple(str(one["S"]) for one in item.get(experiments.NAMES, {}).get("L", ()))
 
 
 def _steps(workers: Iterable[Worker]) -> Iterator[tuple[str, tuple[int, int | None]]]:

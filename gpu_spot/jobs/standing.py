@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from gpu_spot.jobs.observed import JobHost, JobObserved
@@ -36,6 +36,13 @@ class Standing:
 
 def standing(seen: JobObserved) -> Standing:
     """Say how a job stands."""
+    found = _standing(seen)
+    if not seen.experiments or found.phase == "stopped":
+        return found
+    return replace(found, why="; ".join(filter(None, (seen.experiments_in_words, found.why))))
+
+
+def _standing(seen: JobObserved) -> Standing:
     at_work = [one for one in _fresh(seen) if one.state != "waiting"]
     if seen.verdict == "done":
         return Standing("done", "", since=seen.row.changed or None)
@@ -73,6 +80,9 @@ def _between_hosts(seen: JobObserved) -> Standing:
     has_run = any(one.starts for one in seen.own_stints) or (
         seen.row.revision == seen.run and seen.row.state == "running"
     )
+    if seen.group and not seen.workers:
+        phase_now: Phase = "waiting for a host" if has_run else "pending"
+        return Standing(phase_now, f"waits for its turn in {seen.group}")
     coming = [one for one in _fresh(seen) if one.deadline is None]
     bringing = [one for one in coming if one.instance == seen.row.holder and seen.row.lease_until > seen.now]
     if bringing:

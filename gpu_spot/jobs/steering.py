@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from gpu_spot.jobs.observed import JobObserved
+from gpu_spot.jobs.observed import JobObserved, experiment_of
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.standing import PAUSED, standing
 from lambdas.core import group_config, names
@@ -35,6 +35,7 @@ class Steering:
             JobError: there is no such job, or its run has ended by itself.
         """
         seen = self._reader.one(name)
+        _check_alone(seen)
         if seen.verdict:
             raise JobError(f"job {name!r}: it is {seen.verdict}, there is nothing to stop")
         if seen.is_stopped:
@@ -51,6 +52,7 @@ class Steering:
             JobError: there is no such job, its run has ended by itself, or the budget does not let it go on.
         """
         seen = self._reader.one(name)
+        _check_alone(seen)
         if seen.verdict:
             other = "`gpu-spot jobs retry`" if seen.verdict == "failed" else "a new revision"
             raise JobError(f"job {name!r}: it is {seen.verdict}, not stopped; {other} lets it begin again")
@@ -89,6 +91,8 @@ class Steering:
     def retry(self, name: str) -> str:
         """Let a failed run begin again from its last checkpoint, with nothing counted against it.
 
+        Of a group of experiments those that have failed.
+
         The verdict goes first: were it the other way round, a new instance could find it and end at once.
         Broken off in between the run is stopped, and ``resume`` lets it go on.
 
@@ -104,8 +108,16 @@ class Steering:
                     f"job {name!r}: it is stopped, not failed; `gpu-spot jobs resume` lets it go on"
                 )
             return f"{name} has not failed, it is {standing(seen).phase}"
+        for one in seen.experiments:
+            again = experiment_of(seen, one)
+            if again.verdict == "failed":
+                self._take_back(one, again)
+        if seen.group:  # its group may have ended without it
+            group = self._reader.one(seen.group)
+            if group.verdict == "failed":
+                self._take_back(seen.group, group)
         self._take_back(name, seen)
-        self._finish(name, NOBODY)
+        self._finish(seen.group or name, NOBODY)
         return f"{name} begins again, for the {_ordinal(seen.row.retries + 1)} time{_beware(seen)}"
 
     def _take_back(self, name: str, seen: JobObserved) -> None:
@@ -130,6 +142,11 @@ class Steering:
     def _finish(self, name: str, run: str) -> None:
         parameter = names.group_parameter(self._stack, name, names.PARAMETER_FINISHED)
         self._clients("ssm").put_parameter(Name=parameter, Value=run, Type="String", Overwrite=True)
+
+
+def _check_alone(seen: JobObserved) -> None:
+    if seen.group:
+        raise JobError(f"job {seen.name!r}: it shares the instances of {seen.group!r}, allowed: that one")
 
 
 def _beware(seen: JobObserved) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from gpu_spot.facts.decisions import told
 from gpu_spot.facts.run import DecisionLine
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.market.replay.fleet import Orders
@@ -178,20 +179,6 @@ class CloudFleet:
             why = invocation.error or said.get("exception") or said.get("message") or "no reason in its log"
             last = str(why).strip().splitlines()[-1]
             raise LocalCloudError(f"function {invocation.function!r} failed: {last}")
-
-
-def told(action: dict[str, Any]) -> str:
-    """Return one action, as the controller logs it, in a few words."""
-    match action:
-        case {"action": "SetDesired", "side": side, "capacity": capacity, **more}:
-            where = f", in {more['zone']}" if more.get("zone") else ""
-            return f"{side}: desired capacity {capacity}{where}"
-        case {"action": "Release", "side": side, "instance_ids": ids}:
-            return f"{side}: release {len(ids)}"
-        case {"action": "Alarm", "kind": kind}:
-            return f"alarm: {kind}"
-        case _:
-            return str(action.get("action"))
 
 
 @dataclass(slots=True)

@@ -12,9 +12,10 @@ from typing import Literal, Protocol
 from gpu_spot.facts.run import Run, capacity_changes
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.reader import JobReader
-from gpu_spot.live import preparing, real_service
+from gpu_spot.live import preparing, real_service, tenancy
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.fleets import CloudFleet, TrainingFleet
+from gpu_spot.live.loaded_fleet import LoadedFleet
 from gpu_spot.live.real_job import RealJob, Script, closing, real_job
 from gpu_spot.live.real_service import RealService
 from gpu_spot.live.served_fleet import ServedFleet
@@ -43,7 +44,8 @@ class Wishes:
     ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is what
     a sample stands for, ``notice`` the share of losses that are announced. ``script`` is that of a training
     job whose own command is to be run until it is done, in a market written for it; None: it is simulated.
-    ``workers`` is the folder with the code of a service whose own workers are to be run, likewise.
+    ``workers`` is the folder with the code of a service whose own workers are to be run, likewise. ``load``:
+    the group is a service that scales, under a load.
     """
 
     group: str | None
@@ -55,6 +57,7 @@ class Wishes:
     seed: int
     script: Script | None = None
     workers: Path | None = None
+    load: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,8 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
         if workers is not None:
             workers.begin(start)
             fleet = ServedFleet.of(fleet, workers, rules)
+        loaded = LoadedFleet.of(fleet, rules, ticks) if wishes.load else None
+        fleet = loaded or fleet
         replay = Replay(market, rules, fleet, scene.shape, scene.target, start=start)
         onlooker.begin(scene)
         ledger = replay.run(ticks, onlooker.see, job.is_over if job else lambda: False)
@@ -119,6 +124,11 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
         if nodes is not None:
             nodes.advance(start + ticks * TICK_SECONDS)
         served = None if workers is None else workers.finish()
+        end, standby = start + ticks * TICK_SECONDS, ledger.standby_hours
+        load = None if loaded is None else loaded.account(end, standby)
+        shared = nodes if nodes is not None and nodes.is_shared else None
+        tenants = None if shared is None else tenancy.told(cloud, view, shared, ledger)
+        nodes = nodes if shared is None else None
         travels = None if nodes is None else nodes.travels()
         outcome = None if nodes is None or job is None else job.outcome(nodes)
         account = None if nodes is None else _account(cloud, view.name)
@@ -143,7 +153,14 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
         outcome=outcome,
         job=account,
         served=served,
+        load=load,
+        tenancy=tenants,
     )
+
+
+def is_shared(cloud: LocalCloud, group: str | None) -> bool:
+    """Tell whether what ``group`` of ``Wishes`` says is a shared host."""
+    return boot.parse(cloud.boot_data(_group(cloud, group).name)).agent.shared_host is not None
 
 
 def _group(cloud: LocalCloud, name: str | None) -> GroupView:
@@ -190,11 +207,14 @@ def _workers(cloud: LocalCloud, view: GroupView, code: Path | None) -> Iterator[
 
 @contextlib.contextmanager
 def _nodes(cloud: LocalCloud, view: GroupView, job: RealJob | None) -> Iterator[Nodes | None]:
-    """Yield the nodes of a training job, which run the agent; the workers of a service are only counted."""
-    if boot.parse(cloud.boot_data(view.name)).agent.training is None:
+    """Yield nodes that run the agent, of a job or a shared host; a service's workers are only counted."""
+    agent = boot.parse(cloud.boot_data(view.name)).agent
+    is_shared = agent.shared_host is not None
+    if agent.training is None and not is_shared:
         yield None
         return
-    with playing(cloud.clients, cloud.clock, work=job.work if job else None) as nodes:
+    work = job.work if job else None
+    with playing(cloud.clients, cloud.clock, work=work, is_shared=is_shared) as nodes:
         yield nodes
 
 

@@ -166,8 +166,13 @@ class Disks:
     def _attach(self, attach: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
         def attached(call: Any) -> ActionResult:
             backend, instance_id = call.ec2_backend, call._get_param("InstanceId")
-            volume = backend.get_volume(call._get_param("VolumeId"))
-            zone = backend.get_instance(instance_id).placement.zone
+            volume, instance = (
+                backend.get_volume(call._get_param("VolumeId")),
+                backend.get_instance(instance_id),
+            )
+            if instance.state not in ("pending", "running", "stopped"):
+                raise EC2ClientError("IncorrectState", f"Instance '{instance_id}' is {instance.state}.")
+            zone = instance.placement.zone
             if volume.zone.name != zone:
                 raise EC2ClientError(
                     "InvalidVolume.ZoneMismatch",
@@ -181,7 +186,12 @@ class Disks:
             answer = attach(call)
             attachment: Any = volume.attachment
             attachment.status = "attaching"
-            self._later(self._times.attach, lambda: setattr(attachment, "status", "attached"))
+
+            def arrived() -> None:
+                if attachment.status == "attaching":  # its instance may have ended since
+                    attachment.status = "attached"
+
+            self._later(self._times.attach, arrived)
             self._note("attaching", volume, instance=instance_id)
             return answer
 

@@ -18,6 +18,7 @@ from gpu_spot.nodes.real import RealWork
 from gpu_spot.nodes.scheduler import Scheduler
 from gpu_spot.nodes.shared import Shared
 from gpu_spot.nodes.shipping import Shipper
+from gpu_spot.nodes.tenants.node import HostNode
 from gpu_spot.nodes.times import Times
 from gpu_spot.nodes.travels import travels
 from pulumi_on_moto.running.clock import SimulatedTime
@@ -35,6 +36,8 @@ class Nodes:
         folder: Path,
         profile: TrainingProfile,
         work: RealWork | None,
+        *,
+        is_shared: bool = False,
     ) -> None:
         self.journal = Journal()
         self._times = Times()
@@ -48,6 +51,9 @@ class Nodes:
         self._context = NodeContext(
             clients, self._scheduler, self.disks, self.shared, self.journal, self.shipper, profile, work
         )
+        self.is_shared = is_shared
+        self._kind = HostNode if is_shared else SimulatedNode
+        self.usage = self._context.usage
         self._nodes: dict[str, SimulatedNode] = {}
         self._released: dict[str, float] = {}
         self._begun = 0
@@ -56,7 +62,7 @@ class Nodes:
     def launch(self, instance_id: str, boots: float) -> None:
         """An instance was launched; its agent starts in ``boots`` seconds."""
         folder = self._folder / "nodes" / instance_id
-        self._nodes[instance_id] = SimulatedNode(instance_id, boots, folder, self._context)
+        self._nodes[instance_id] = self._kind(instance_id, boots, folder, self._context)
 
     def notice(self, instance_id: str, deadline: float) -> None:
         """AWS announces the end of an instance at ``deadline``."""
@@ -91,6 +97,11 @@ class Nodes:
         found = self._scheduler.next
         return None if found is None else max(found, self.disks.copying_until)
 
+    @property
+    def has_successor(self) -> bool:
+        """Whether there is an instance whose end nobody has announced."""
+        return any(not node.ends for node in self._nodes.values())
+
     def begin(self) -> None:
         """Tell of what happens from now on; what was before is another job's."""
         self._begun = len(self.journal.entries)
@@ -124,14 +135,19 @@ def playing(
     clock: SimulatedTime,
     profile: TrainingProfile | None = None,
     work: RealWork | None = None,
+    *,
+    is_shared: bool = False,
 ) -> Iterator[Nodes]:
     """Yield nodes whose disks are folders in a temporary one, gone at the end; EBS is patched meanwhile.
 
+    With ``is_shared`` they are shared hosts.
     With ``work`` they run the job's own command, else a process that is simulated by ``profile``.
     """
     with (
         tempfile.TemporaryDirectory(prefix="gpu-spot-nodes-") as folder,
-        contextlib.closing(Nodes(clients, clock, Path(folder), profile or TrainingProfile(), work)) as nodes,
+        contextlib.closing(
+            Nodes(clients, clock, Path(folder), profile or TrainingProfile(), work, is_shared=is_shared)
+        ) as nodes,
         _shipping(nodes.shipper),
         nodes.disks.applied(),
     ):

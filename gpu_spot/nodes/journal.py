@@ -38,6 +38,8 @@ class Entry:
     loads: float = 0.0
     """Seconds from the start of training to its first step."""
     contents: Contents | None = None
+    tenant: str = ""
+    """Whose container has started or ended, on a shared host."""
 
 
 @dataclass(slots=True)

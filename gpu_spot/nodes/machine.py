@@ -27,6 +27,7 @@ from userdata.agent.aws.imds import (
     IDENTITY,
     LIFECYCLE_STATE,
     MARKET,
+    PRIVATE_ADDRESS,
     SPOT_ACTION,
     Answer,
     Metadata,
@@ -83,6 +84,8 @@ class InstanceMetadata(Metadata):
             return str(self._instance.get("InstanceLifecycle", "on-demand"))
         if path == GROUP_TAG:
             return group
+        if path == PRIVATE_ADDRESS:
+            return str(self._instance["PrivateIpAddress"])
         return None
 
 

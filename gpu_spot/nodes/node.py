@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from signal import SIGKILL
@@ -59,6 +59,8 @@ class NodeContext:
     profile: TrainingProfile
     work: RealWork | None = None
     """What runs the job's own command; None: its process is simulated."""
+    usage: list[str] = field(default_factory=list)
+    """What shared hosts have sent of their tenants, a line of metrics each."""
 
 
 class SimulatedNode:
@@ -66,6 +68,8 @@ class SimulatedNode:
 
     What it writes outside of its volume lies in ``folder``.
     """
+
+    host_type: type[SimulatedHost] = SimulatedHost
 
     def __init__(self, instance_id: str, boots: float, folder: Path, context: NodeContext) -> None:
         self.id = instance_id
@@ -77,10 +81,11 @@ class SimulatedNode:
         self._shipper = context.shipper
         self._profile = context.profile
         self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
-        self._host = SimulatedHost(
+        self._usage = context.usage
+        self._host = self.host_type(
             instance_id, self._data, context.disks, context.shared, context.journal, context.scheduler
         )
-        self._host.work = self._work = context.work
+        self._host.work = self._real = context.work
         self._disk = folder
         self._host.fresh_mib = context.profile.dataset_gib * 1024
         self._clock = SimulatedClock(context.scheduler)
@@ -121,15 +126,16 @@ class SimulatedNode:
     def _quiet_until(self) -> float:
         """Until when only time passes here: while it trains, writes nothing, and nobody ends it."""
         process = self._host.process
-        return 0.0 if process is None or self._ends else min(process.next_checkpoint, process.quiet_until)
+        return 0.0 if process is None or self.ends else min(process.next_checkpoint, process.quiet_until)
 
     def _unnoticed_until(self) -> float:
         """Until when what happens here concerns nobody else."""
         process = self._host.process
-        return 0.0 if process is None or self._ends else process.quiet_until
+        return 0.0 if process is None or self.ends else process.quiet_until
 
     @property
-    def _ends(self) -> bool:
+    def ends(self) -> bool:
+        """Whether its end has been announced, by AWS or its group."""
         return self._is_released or self._deadline is not None
 
     def _boot(self) -> None:
@@ -153,6 +159,9 @@ class SimulatedNode:
         self._tasks.append(self._start("watch", partial(tasks.watch, agent)))
         if config.hooks and config.hooks.launch:
             self._tasks.append(self._start("prepare", partial(self._unit, partial(tasks.prepare, agent))))
+        self._work(agent)
+
+    def _work(self, agent: tasks.Node) -> None:
         self._unit(partial(tasks.volume, agent, "up"))
         if not self._is_released:  # systemd starts nothing while it stops
             self._unit(partial(self._train, agent))
@@ -162,7 +171,7 @@ class SimulatedNode:
 
         EFS and shared datasets are played for jobs without a volume only.
         """
-        if self._work is not None and config.training is not None:
+        if self._real is not None and config.training is not None:
             # The job's Python was built before, for all of them.
             config = replace(config, training=replace(config.training, python=None))
         if config.volume is not None:
@@ -216,9 +225,9 @@ class SimulatedNode:
         now, pid = self._clock.wall, next(self._pids)
         if prepares:
             return PreparingProcess(environment, now, pid)
-        if self._work is None:
+        if self._real is None:
             return TrainingProcess(self._profile, environment, now, pid, self._host)
-        work = self._work
+        work = self._real
         environment = with_python(environment, work.programs, work.library)
         return RealProcess(argv, environment, self._disk, cwd, now, work.pace)
 

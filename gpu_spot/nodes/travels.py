@@ -59,7 +59,8 @@ def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
         to_zone=arrived.zone or zones[arrived.volume],
         from_volume=left.volume,
         to_volume=arrived.volume,
-        lost=ends[0].at,
+        # An instance that dies unseen lets its volume go before anybody notes that it is gone.
+        lost=min(ends[0].at, freed.at),
         freed=freed.at,
         # A snapshot that was taken ahead had been there before anybody wanted it.
         begun=max(freed.at, begun.at),

@@ -101,6 +101,39 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
         "elasticfilesystem:CreateMountTarget",
         "elasticfilesystem:DescribeMountTargets",
     ),
+    "aws:eks/accessEntry:AccessEntry": (
+        "eks:CreateAccessEntry",
+        "eks:DescribeAccessEntry",
+        "eks:TagResource",
+    ),
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": (
+        "eks:AssociateAccessPolicy",
+        "eks:ListAssociatedAccessPolicies",
+    ),
+    "aws:eks/addon:Addon": ("eks:CreateAddon", "eks:DescribeAddon", "eks:TagResource"),
+    "aws:eks/cluster:Cluster": (
+        "eks:CreateCluster",
+        "eks:DescribeCluster",
+        "eks:TagResource",
+        "iam:CreateServiceLinkedRole",
+        "iam:PassRole",
+        "kms:CreateGrant",
+        "kms:DescribeKey",
+    ),
+    "aws:eks/nodeGroup:NodeGroup": (
+        "ec2:RunInstances",
+        "eks:CreateNodegroup",
+        "eks:DescribeNodegroup",
+        "eks:TagResource",
+        "iam:CreateServiceLinkedRole",
+        "iam:PassRole",
+    ),
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": (
+        "eks:CreatePodIdentityAssociation",
+        "eks:DescribePodIdentityAssociation",
+        "eks:TagResource",
+        "iam:PassRole",
+    ),
     "aws:iam/instanceProfile:InstanceProfile": (
         "iam:AddRoleToInstanceProfile",
         "iam:CreateInstanceProfile",
@@ -113,12 +146,27 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
         "iam:GetOpenIDConnectProvider",
         "iam:TagOpenIDConnectProvider",
     ),
+    "aws:fis/experimentTemplate:ExperimentTemplate": (
+        "fis:CreateExperimentTemplate",
+        "fis:GetExperimentTemplate",
+        "fis:TagResource",
+        "iam:PassRole",
+    ),
     "aws:iam/role:Role": ("iam:CreateRole", "iam:GetRole", "iam:TagRole"),
     "aws:iam/policy:Policy": ("iam:CreatePolicy", "iam:GetPolicy", "iam:GetPolicyVersion", "iam:TagPolicy"),
     "aws:iam/rolePolicy:RolePolicy": ("iam:GetRolePolicy", "iam:PutRolePolicy"),
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": (
         "iam:AttachRolePolicy",
         "iam:ListAttachedRolePolicies",
+    ),
+    "aws:kms/key:Key": (
+        "kms:CreateKey",
+        "kms:DescribeKey",
+        "kms:EnableKeyRotation",
+        "kms:GetKeyPolicy",
+        "kms:GetKeyRotationStatus",
+        "kms:ListResourceTags",
+        "kms:TagResource",
     ),
     "aws:lambda/eventSourceMapping:EventSourceMapping": (
         "lambda:CreateEventSourceMapping",
@@ -129,6 +177,10 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
         "lambda:CreateFunction",
         "lambda:GetFunction",
         "lambda:TagResource",
+    ),
+    "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": (
+        "lambda:GetFunctionEventInvokeConfig",
+        "lambda:PutFunctionEventInvokeConfig",
     ),
     "aws:lambda/permission:Permission": ("lambda:AddPermission", "lambda:GetPolicy"),
     "aws:mq/broker:Broker": (
@@ -165,6 +217,13 @@ ACTIONS: Final[dict[str, tuple[str, ...]]] = {
     "aws:sns/topicSubscription:TopicSubscription": ("sns:GetSubscriptionAttributes", "sns:Subscribe"),
     "aws:sqs/queue:Queue": ("sqs:CreateQueue", "sqs:GetQueueAttributes", "sqs:TagQueue"),
     "aws:sqs/queuePolicy:QueuePolicy": ("sqs:SetQueueAttributes",),
+    "aws:ssm/document:Document": (
+        "ssm:AddTagsToResource",
+        "ssm:CreateDocument",
+        "ssm:DescribeDocument",
+        "ssm:DescribeDocumentPermission",
+        "ssm:GetDocument",
+    ),
     "aws:ssm/parameter:Parameter": (
         "ssm:AddTagsToResource",
         "ssm:DescribeParameters",

@@ -26,3 +26,10 @@ DASHBOARD_MONTH: Final = 3.00
 """An account's first three are free."""
 KMS_KEY_MONTH: Final = 1.00
 SECRET_MONTH: Final = 0.40
+METRIC_MONTH: Final = 0.30
+"""A metric of one's own, of the first 10,000 ("Amazon CloudWatch pricing")."""
+LAMBDA_REQUEST: Final = 0.20 / 1_000_000
+LAMBDA_GIB_SECOND: Final = 0.0000166667
+"""x86 ("AWS Lambda pricing"); what an account has for free is not taken off."""
+FILE_SYSTEM_GIB_MONTH: Final = 0.30
+"""EFS Standard ("Amazon EFS pricing"); what is read and written comes on top."""

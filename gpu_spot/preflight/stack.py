@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import AwsClients, LocalCloudError, deploy, given_network, load, sandbox
+from pulumi_on_moto import AwsClients, LocalCloudError, StackConfig, deploy, given_network, load, sandbox
 
 _PROFILE_KEY: Final = "aws:profile"
 _SOME_IMAGE: Final = "ami-0123456789abcdef0"
@@ -61,7 +61,11 @@ def read(folder: Path, name: str) -> Stack:
     Raises:
         LocalCloudError: the file is wrong, or the program cannot be run.
     """
-    config = load(folder, name)
+    return declare(load(folder, name))
+
+
+def declare(config: StackConfig) -> Stack:
+    """Run the program once with what a stack file says, as ``read`` does."""
     try:
         settings = load_settings(config.values)
     except SettingsError as error:
@@ -73,7 +77,7 @@ def read(folder: Path, name: str) -> Stack:
     declared = [
         Declared(one.type, one.name, one.inputs) for one in deployment.resources if not one.is_component
     ]
-    return Stack(name, settings, declared, config.values.get(_PROFILE_KEY))
+    return Stack(config.stack, settings.on_instances, declared, config.values.get(_PROFILE_KEY))
 
 
 def make_given(settings: Settings, clients: AwsClients) -> None:

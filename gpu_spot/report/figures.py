@@ -10,11 +10,13 @@ from typing import Final
 
 from gpu_spot.facts.run import Run
 from gpu_spot.report import series, serving
+from gpu_spot.report.load.figure import load
 from gpu_spot.report.money_figures import money, share
 from gpu_spot.report.plotting import (
     WIDE_LEFT,
     Data,
     Figure,
+    aimed,
     area,
     averaged,
     bars,
@@ -28,17 +30,22 @@ from gpu_spot.report.plotting import (
     time_layout,
     two_lines,
 )
+from gpu_spot.report.tenants.figure import use
 from gpu_spot.report.text import counted, duration, percent
 from gpu_spot.report.volume_figure import volume
 
 
 def figures(run: Run) -> tuple[Figure, ...]:
     """Return all pictures of a run in the order in which they are read."""
+    if run.load is not None:
+        return (load(run, run.load), *(draw(run) for draw in FIGURES if draw not in _OF_A_FIXED_TARGET))
     drawn = [draw(run) for draw in FIGURES]
     if run.travels is not None:
         drawn.insert(_AFTER_READY, volume(run, run.travels))
     if run.served is not None:
         drawn.insert(_AFTER_READY, serving.waiting(run, run.served))
+    if run.tenancy is not None:
+        drawn.insert(_AFTER_READY, use(run, run.tenancy))
     return tuple(drawn)
 
 
@@ -58,11 +65,11 @@ def capacity(run: Run) -> Figure:
         "Capacity against target",
         f"Instances paid for at every moment.{bridged}{averaged(run)}",
         f"Stacked timeline of spot and on-demand instances over {duration(run.ticks)}, against a target of "
-        f"{run.target}; at most {peak:g} on-demand at once.",
+        f"{run.target}{' at first' if run.load else ''}; at most {peak:g} on-demand at once.",
         [
             area(times, [s.on_demand for s in line], "On-demand", "--on-demand"),
             area(times, [s.spot for s in line], "Spot", "--spot"),
-            target(run, run.target),
+            aimed(times, [s.target for s in line]),
         ],
         time_layout(run, 300, "instances", left=WIDE_LEFT),
         timeline=True,
@@ -246,5 +253,7 @@ FIGURES: Final[tuple[Callable[[Run], Figure], ...]] = (
     money,
     share,
 )
+_OF_A_FIXED_TARGET: Final = (ready, money, share)
+"""Under a load its own picture shows workers and money, and a target that moves has no shortage."""
 _AFTER_READY: Final = 2
 """Below the ready workers, on the same axis of time."""

@@ -47,6 +47,12 @@
   });
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 
+  // The keyboard's way back from a zoom; Escape in the search empties the search.
+  addEventListener("keydown", ({ key, target }) => {
+    if (key !== "Escape" || target.id === "search") return;
+    zoom(figures.find((figure) => figure.timeline).layout.xaxis.range);
+  });
+
   const HOUR = 3600 * 1000;
   const rows = [...document.querySelectorAll("#decisions tbody tr")];
   document.querySelector("main").addEventListener("click", ({ target }) => {

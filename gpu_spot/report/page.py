@@ -18,9 +18,12 @@ from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS
 from gpu_spot.report import series, serving
 from gpu_spot.report.figures import figures
 from gpu_spot.report.job_timeline import job_timeline
+from gpu_spot.report.load import words as load_words
 from gpu_spot.report.moves_table import moves_table
 from gpu_spot.report.plotting import Figure
 from gpu_spot.report.summary import headline, source
+from gpu_spot.report.tenants import words as tenant_words
+from gpu_spot.report.tenants.table import tables
 from gpu_spot.report.text import clock, counted, duration, number, percent
 
 DECISIONS: Final = 200
@@ -47,6 +50,7 @@ def render(run: Run) -> str:
         figures="\n".join(map(_figure, drawn)),
         job="" if run.job is None else f"\n{job_timeline(run.job)}",
         moves="" if run.travels is None else f"\n{moves_table(run.travels)}",
+        tenants="" if run.tenancy is None else f"\n{tables(run.tenancy)}",
         decisions_caption=escape(
             f"{counted(len(run.decisions), 'decision')}, {number(acting)} of them acted{limit}. "
             "A click on a time zooms the timelines to it."
@@ -90,6 +94,7 @@ def _lead(run: Run, summary: Mapping[str, Any]) -> str:
 def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]:
     """Return (key of the summary, title, value as shown, value, note)."""
     cost, hours = summary["cost_vs_on_demand"], summary["hours"]
+    under_load = load_words.tiles(summary["load"]) if "load" in summary else []
     saved = f"saves {percent(1 - cost)}" if cost < 1 else "saves nothing"
     if standby := summary["warm_pool_cost"]:
         saved += f"; the warm pool adds {percent(standby)}"
@@ -105,6 +110,7 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
         ),
     }
     return [
+        *under_load,
         (
             "availability",
             "Availability",
@@ -127,7 +133,8 @@ def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]
 
 def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     rules = run.rules
-    yield "Stack", f"{run.stack}, group {run.group}, target {run.target}"
+    moves = "" if run.load is None else " at first, then the scaler's"
+    yield "Stack", f"{run.stack}, group {run.group}, target {run.target}{moves}"
     yield "Policy", run.policy
     if run.market == "model":
         yield "Market", "drawn from a model that was fitted to real traces; give traces for a real one"
@@ -140,7 +147,8 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
     yield "Time", f"{clock(run.at(0))} to {clock(run.at(run.ticks))} UTC, ticks of {TICK_SECONDS:g} s"
     yield "Warm-up", f"the first {duration(rules.warm_up_ticks)} (shaded) are not counted"
     yield "Notice", f"{percent(rules.notice, 0)} of the drops are announced {NOTICE_SECONDS:g} s ahead"
-    ready = "until ready" if run.travels is None and run.served is None else "until the agent starts"
+    is_counted = run.travels is None and run.served is None and run.tenancy is None
+    ready = "until ready" if is_counted else "until the agent starts"
     on_demand = rules.spot_cold_start if rules.warm_instances == 0 else rules.on_demand_cold_start
     yield "Boot", f"spot {rules.spot_cold_start:g} s, on-demand {on_demand:g} s {ready}"
     yield "Drain", f"an instance stops taking work {rules.drain_seconds:g} s before its end"
@@ -151,18 +159,25 @@ def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]
         yield "EBS", "the times of volumes and snapshots are assumed, by the volume's size"
     if run.served is not None:
         yield from serving.simulated(run.served)
+    if run.load is not None:
+        yield from load_words.simulated(run.load)
+    if run.tenancy is not None:
+        yield from tenant_words.simulated(run.tenancy)
     yield "Seed", str(summary["seed"])
 
 
 def _reading(run: Run) -> Iterable[tuple[str, str]]:
-    yield "Availability", f"the mean over all minutes of min(ready workers, {run.target}) ÷ {run.target}"
-    yield "Cost", f"what was paid ÷ the price of {run.target} on-demand instances all the time"
+    aim = str(run.target) if run.load is None else "target"
+    yield "Availability", f"the mean over all minutes of min(ready workers, {aim}) ÷ {aim}"
+    yield "Cost", f"what was paid ÷ the price of {aim} on-demand instances all the time"
     yield "Ready", "the worker on the instance sends heartbeats; a booting instance is paid but not ready"
     yield "Interruption", "AWS takes a spot instance, announced by the two-minute notice or not"
     yield "Spot refused", "the times at which no pool had room for what was asked"
     if run.travels is not None:
         yield from ((f"Move: {part}", text) for part, text in PARTS.items())
         return
+    if run.tenancy is not None:
+        yield from tenant_words.reading()
     yield "On-demand start", "an instance of the fallback group, started to bridge missing spot"
     yield "On-demand supply", "on-demand launches always succeed here; AWS can run out of them, too"
 

@@ -116,13 +116,18 @@ def area(x: Sequence[int], y: Sequence[float], name: str, colour: str, shape: st
 
 def target(run: Run, value: float, name: str = "Target") -> Data:
     """Return the dashed line of what is aimed at or compared with."""
+    return aimed([ms(run, 0), ms(run, run.ticks)], [value, value], name)
+
+
+def aimed(x: Sequence[int], y: Sequence[float], name: str = "Target") -> Data:
+    """Return the dashed line of what is aimed at, where that changes."""
     return {
         "type": "scatter",
         "mode": "lines",
         "name": name,
-        "x": [ms(run, 0), ms(run, run.ticks)],
-        "y": [value, value],
-        "line": {"color": "var(--ink)", "width": 1.5, "dash": "dash"},
+        "x": x,
+        "y": y,
+        "line": {"color": "var(--ink)", "width": 1.5, "dash": "dash", "shape": "hv"},
         "hoverinfo": "skip",
     }
 

@@ -66,6 +66,8 @@ def _panel(points: Sequence[Mapping[str, Any]], load: str, offset: int) -> list[
         place = (
             f'x="{x - 6:.1f}" y="{y + 13:.1f}" text-anchor="end"'
             if is_ours
+            else f'x="{x - 6:.1f}" y="{y:.1f}" text-anchor="end"'
+            if x > (left + right) / 2
             else f'x="{x + 6:.1f}" y="{y:.1f}"'
         )
         parts.append(

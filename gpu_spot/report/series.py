@@ -23,12 +23,13 @@ _BIN_TICKS: Final = tuple(60 * hours for hours in (1, 2, 3, 6, 12, 24, 48, 168))
 
 @dataclass(frozen=True, slots=True)
 class TimelineStep:
-    """From ``tick`` to the next step: mean instances ready, paid on spot and paid on-demand."""
+    """From ``tick`` to the next step: mean instances ready, paid on spot, paid on-demand and aimed at."""
 
     tick: int
     ready: float
     spot: float
     on_demand: float
+    target: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def steps(run: Run, limit: int = STEPS) -> list[TimelineStep]:
     """Return the timeline of a run, closed by a step at its end."""
     spans, width = _distinct(run.ledger.spans), stretch(run, limit)
     if width == 1:
-        found = [TimelineStep(s.tick, s.ready, s.spot, s.on_demand) for s in spans]
+        found = [TimelineStep(s.tick, s.ready, s.spot, s.on_demand, s.target) for s in spans]
     else:
         found = [_mean(part) for _, part in _buckets(spans, width)]
     return [*found, replace(found[-1], tick=run.ticks)]
@@ -86,7 +87,7 @@ def shortages(run: Run) -> list[Shortage]:
         causes.setdefault(loss.tick, []).append(_cause(loss, run))
     found: list[Shortage] = []
     for span in run.ledger.since_warm_up():
-        missing = run.target - span.ready
+        missing = span.target - span.ready
         if missing <= 0:
             continue
         last = found[-1] if found else None
@@ -120,7 +121,7 @@ def money(run: Run) -> list[Money]:
                 end,
                 last.spot + sum((s.cost - s.on_demand) * s.ticks for s in part) / 60,
                 last.on_demand + sum(s.on_demand * s.ticks for s in part) / 60,
-                run.target * (end - warm_up) / 60,
+                last.all_on_demand + sum(s.target * s.ticks for s in part) / 60,
             )
         )
     return account
@@ -136,7 +137,7 @@ def spending(run: Run) -> list[tuple[int, int, float, float]]:
     found = []
     for _, part in _buckets(list(run.ledger.since_warm_up()), bin_ticks(run)):
         length = sum(s.ticks for s in part)
-        whole = run.target * length
+        whole = max(1, sum(s.target * s.ticks for s in part))
         spot = sum((s.cost - s.on_demand) * s.ticks for s in part) / whole
         found.append((part[0].tick, length, spot, sum(s.on_demand * s.ticks for s in part) / whole))
     return found
@@ -204,11 +205,15 @@ def _distinct(spans: Iterable[Span]) -> list[Span]:
     joined: list[Span] = []
     for span in spans:
         last = joined[-1] if joined else None
-        if last and (last.ready, last.spot, last.on_demand) == (span.ready, span.spot, span.on_demand):
+        if last and _shown(last) == _shown(span):
             joined[-1] = replace(last, ticks=last.ticks + span.ticks)
         else:
             joined.append(span)
     return joined
+
+
+def _shown(span: Span) -> tuple[int, int, int, int]:
+    return span.ready, span.spot, span.on_demand, span.target
 
 
 def _buckets(spans: Sequence[Span], width: int) -> Iterator[tuple[int, list[Span]]]:
@@ -231,11 +236,11 @@ def _buckets(spans: Sequence[Span], width: int) -> Iterator[tuple[int, list[Span
 
 def _mean(part: Sequence[Span]) -> TimelineStep:
     length = sum(s.ticks for s in part)
-    ready, spot, on_demand = (
+    ready, spot, on_demand, target = (
         round(sum(getattr(s, name) * s.ticks for s in part) / length, 3)
-        for name in ("ready", "spot", "on_demand")
+        for name in ("ready", "spot", "on_demand", "target")
     )
-    return TimelineStep(part[0].tick, ready, spot, on_demand)
+    return TimelineStep(part[0].tick, ready, spot, on_demand, target)
 
 
 def _cause(loss: Happening, run: Run) -> str:

@@ -13,6 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gpu_spot.report import serving
+from gpu_spot.report.load import words as load_words
+from gpu_spot.report.tenants import words as tenant_words
 from gpu_spot.report.text import counted, duration, number, percent
 
 
@@ -23,8 +25,12 @@ def headline(summary: Mapping[str, Any]) -> str:
             f"1 training job, at work {percent(summary['availability'], 2)} of the time, "
             f"for {percent(summary['cost_vs_on_demand'])} of the on-demand price"
         )
+    if "shared_host" in summary:
+        return tenant_words.headline(summary["shared_host"], summary)
     if "service" in summary:
         return serving.headline(summary["service"], summary["cost_vs_on_demand"])
+    if "load" in summary:
+        return load_words.headline(summary["load"])
     return (
         f"{counted(summary['target'], 'worker')}, {percent(summary['availability'], 2)} available, "
         f"for {percent(summary['cost_vs_on_demand'])} of the on-demand price"
@@ -74,6 +80,8 @@ def render_summary(summary: Mapping[str, Any]) -> RenderableType:
     is_well = summary["availability"] >= 0.999
     if "service" in summary:
         is_well = serving.is_whole(summary["service"])
+    if "load" in summary:
+        is_well = load_words.is_kept(summary["load"])
     title = Text.assemble((headline(summary), "bold green" if is_well else "bold yellow"))
     return Panel(
         Group(title, Text(), table),
@@ -117,6 +125,8 @@ def _rows(summary: Mapping[str, Any]) -> list[tuple[str, str, str]]:
         *([("moves", number(len(summary["moves"])), moved(summary["moves"]))] if "moves" in summary else []),
         *([("job", summary["job"]["state"], ended(summary["job"]))] if "job" in summary else []),
         *(serving.rows(summary["service"]) if "service" in summary else []),
+        *(load_words.rows(summary["load"]) if "load" in summary else []),
+        *(tenant_words.rows(summary["shared_host"]) if "shared_host" in summary else []),
         (
             "resources",
             number(summary["resources"]),

@@ -37,6 +37,8 @@ SHARED: Final = (
     "lambdas/core/names.py",
     "lambdas/core/pulse.py",
     "lambdas/core/registry_item.py",
+    "lambdas/core/rollout/__init__.py",
+    "lambdas/core/rollout/release.py",
 )
 """What the agent shares with the controller."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from infra.iam.statements import ANY_RESOURCE, Statement, keys_like, with_key
+from infra.iam.statements import ANY_RESOURCE, Statement, keys_like, read_groups, with_key
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -17,17 +17,15 @@ def health_checker(
     topic_arn: pulumi.Input[str],
 ) -> list[Statement]:
     """What the health checker may do beside writing its log."""
-    root = names.parameter_root(scope.stack)
     return [
-        Statement(
-            "ReadGroups",
-            ["ssm:GetParametersByPath"],
-            [scope.arn("ssm", f"parameter{root}"), scope.arn("ssm", f"parameter{root}/*")],
-        ),
+        read_groups(scope),
         Statement(
             "WriteWishes",
             ["ssm:PutParameter"],
-            [scope.arn("ssm", f"parameter{names.group_parameter(scope.stack, '*', names.PARAMETER_WISHES)}")],
+            [
+                scope.arn("ssm", f"parameter{names.group_parameter(scope.stack, '*', leaf)}")
+                for leaf in (names.PARAMETER_WISHES, names.PARAMETER_ROLLING)
+            ],
         ),
         # The controller's memory is read, too: whom it has released, what boots take.
         Statement("ReadMemory", ["dynamodb:GetItem"], [memory_arn]),
@@ -43,6 +41,12 @@ def health_checker(
             ["dynamodb:GetItem"],
             [registry_arn],
             keys_like(names.queue_partition("*")),
+        ),
+        Statement(
+            "SayWhatToStart",
+            ["dynamodb:PutItem"],
+            [registry_arn],
+            keys_like(names.release_partition("*")),
         ),
         Statement(
             "AskForRestarts",

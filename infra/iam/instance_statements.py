@@ -26,7 +26,7 @@ class InstanceAccess:
     training job's, empty without, and so are ``artifacts`` (likewise), ``secret``, a secret's name,
     ``prepared`` (``<name>@<version>``) and the group ``prepared_by``. ``queue`` names the secret of a
     service's queue, and ``sqs`` is one of SQS. Of the file system instances see what lies behind
-    ``access_points``.
+    ``access_points``. ``tenants`` is the list of a shared host's.
     """
 
     needs: frozenset[permissions.Need]
@@ -43,6 +43,7 @@ class InstanceAccess:
     artifacts: str = ""
     queue: pulumi.Input[str] | None = None
     sqs: SqsArns | None = None
+    tenants: pulumi.Input[str] = ""
     file_system: pulumi.Input[str] | None = None
     access_points: Sequence[pulumi.Input[str]] = ()
     buckets: Sequence[pulumi.Input[str]] = ()
@@ -132,6 +133,7 @@ def _of_agent(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Stat
         "registry_table": access.registry_table,
         "job_table": access.job_table,
         "queue": access.queue or "",
+        "tenants": access.tenants,
         "auto_scaling_group": f"{scope.prefix}{group}-*",
     }
     for statement in permissions.STATEMENTS:
@@ -160,7 +162,7 @@ def _filled(conditions: permissions.Conditions, words: Mapping[str, str]) -> dic
 def _key(scope: Scope, access: InstanceAccess) -> list[Statement]:
     services = ["dynamodb", "s3", *(["secretsmanager"] if access.secret or access.queue is not None else [])]
     services += ["sqs"] if access.sqs is not None else []
-    if "volume" in access.needs:
+    if not access.needs.isdisjoint({"volume", "tenants"}):
         return [*statements.with_key(scope, ["ec2", *services]), *statements.lend_key(scope)]
     return statements.with_key(scope, services)
 

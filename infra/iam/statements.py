@@ -178,11 +178,12 @@ def previews(
     brokers: bool,
     existing_network: bool,
     interfaces: bool,
+    cluster: str | None,
 ) -> list[Statement]:
     """What a preview needs: image parameters, what it looks up, the state if it is in a bucket.
 
-    ``images`` are parameters of this account. A preview takes no lock of the state: Pulumi's DIY backend
-    locks for what changes it alone.
+    ``images`` are parameters of this account, ``cluster`` is one of EKS that is there. A preview takes no
+    lock of the state: Pulumi's DIY backend locks for what changes it alone.
     """
     public = pulumi.Output.concat("arn:", scope.partition, ":ssm:", scope.region, "::parameter/aws/service/*")
     own = [scope.arn("ssm", f"parameter{path}") for path in images]
@@ -197,6 +198,9 @@ def previews(
         allowed.append(Statement("DrawPasswords", ["secretsmanager:GetRandomPassword"], ANY_RESOURCE))
     if interfaces:
         allowed.append(Statement("FindServices", ["ec2:DescribeVpcEndpointServices"], ANY_RESOURCE))
+    if cluster is not None:
+        found = [scope.arn("eks", f"cluster/{cluster}")]
+        allowed.append(Statement("FindCluster", ["eks:DescribeCluster"], found))
     if state_bucket is None:
         return allowed
     arn = pulumi.Output.concat("arn:", scope.partition, ":s3:::", state_bucket)
@@ -235,7 +239,6 @@ def controller(
     ``fleets``: whether some of the groups are Spot Fleets; ``blocks``: whether some have a Capacity Block;
     ``zones``: whether some are asked for on-demand in one zone.
     """
-    parameters = names.parameter_root(scope.stack)
     allowed = [
         write_log(log_group_arn),
         Statement(
@@ -249,12 +252,10 @@ def controller(
             [queue_arn],
         ),
         Statement("WakeItself", ["sqs:SendMessage"], [queue_arn]),
-        Statement(
-            "ReadGroups",
-            ["ssm:GetParametersByPath"],
-            [scope.arn("ssm", f"parameter{parameters}"), scope.arn("ssm", f"parameter{parameters}/*")],
-        ),
-        Statement("Remember", ["dynamodb:GetItem", "dynamodb:PutItem"], [memory_arn]),
+        read_groups(scope),
+        Statement("Remember", ["dynamodb:GetItem"], [memory_arn]),
+        # Beside its items lie those of the health checker and the scaler, `<group>@…`.
+        Statement("KeepMemory", ["dynamodb:PutItem"], [memory_arn], keys_unlike("*@*")),
         Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
         Statement(
             "Observe",
@@ -350,6 +351,21 @@ def keys_like(pattern: str) -> dict[str, dict[str, Any]]:
         # A request without a key would fit all values of none.
         "Null": {"dynamodb:LeadingKeys": "false"},
     }
+
+
+def keys_unlike(pattern: str) -> dict[str, dict[str, Any]]:
+    """Return the conditions of a statement on items whose partition key is not like that."""
+    return {
+        "ForAllValues:StringNotLike": {"dynamodb:LeadingKeys": [pattern]},
+        "Null": {"dynamodb:LeadingKeys": "false"},
+    }
+
+
+def read_groups(scope: Scope) -> Statement:
+    """What each function that looks after groups may read: all parameters of the stack's groups."""
+    root = names.parameter_root(scope.stack)
+    places = [scope.arn("ssm", f"parameter{root}"), scope.arn("ssm", f"parameter{root}/*")]
+    return Statement("ReadGroups", ["ssm:GetParametersByPath"], places)
 
 
 def write_log(log_group_arn: pulumi.Input[str]) -> Statement:

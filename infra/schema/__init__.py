@@ -12,12 +12,15 @@ from infra.schema.base import Model, Region, Retention, TagKey, TagValue, unique
 from infra.schema.builder import Builder, builders
 from infra.schema.capacity import Capacity
 from infra.schema.file_system_data import SLOW, data_on_file_system
+from infra.schema.kubernetes import Kubernetes, RunsOn
 from infra.schema.matrix import experiments
 from infra.schema.network import Network
 from infra.schema.on_premises import OnPremises
 from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repository, Storage
 from infra.schema.queue import Queue
+from infra.schema.scaling import Scaling
 from infra.schema.service import Service
+from infra.schema.shared_host import SharedHost
 from infra.schema.sqs_queue import SqsQueue
 from infra.schema.tensorboard import TensorBoard
 from infra.schema.training import ON_THE_VOLUME, Training
@@ -32,14 +35,17 @@ __all__ = (
     "Capacity",
     "Dataset",
     "Identity",
+    "Kubernetes",
     "Monitoring",
     "Network",
     "OnPremises",
     "Previews",
     "Queue",
     "Repository",
+    "Scaling",
     "Service",
     "Settings",
+    "SharedHost",
     "SqsQueue",
     "Storage",
     "TensorBoard",
@@ -56,25 +62,36 @@ _TAGS: Final = 50 - len((names.TAG_STACK, names.TAG_GROUP, names.TAG_SIDE, TAG_J
 
 
 class Settings(Model):
-    """Everything that a stack file says under ``gpu-spot:``, and the region.
-
-    With ``protect`` the engine refuses to delete what holds data, until a person lifts the protection.
-    ``training`` is as written, and what runs are its ``jobs``.
-    ``kms_key_arn`` is a key of one's own that encrypts all that the stack stores; its policy is its owner's.
-    """
+    """Everything that a stack file says under ``gpu-spot:``, and the region."""
 
     region: Region
+    """AWS's."""
     network: Network
+    """Where instances are."""
     services: tuple[Service, ...]
+    """GPU workers that serve requests."""
     storage: Storage = Field(default_factory=Storage)
+    """What outlives instances."""
     monitoring: Monitoring = Field(default_factory=Monitoring)
+    """Who hears alarms, and when."""
     identity: Identity = Field(default_factory=Identity)
+    """What bounds the roles, and who previews."""
     training: tuple[Training, ...] = ()
+    """Training jobs, as written; what runs are ``jobs``."""
+    shared_hosts: tuple[SharedHost, ...] = ()
+    """Machines divided between tenants."""
     tensorboard: TensorBoard | None = None
+    """Who shows the curves of all jobs."""
+    kubernetes: Kubernetes | None = None
+    """The EKS cluster that entries with ``runsOn: kubernetes`` run on."""
     protect: bool = False
+    """Whether the engine refuses to delete what holds data, until a person lifts the protection."""
     kms_key_arn: limits.KmsKeyArn | None = None
+    """A key of one's own that encrypts all that the stack stores; its policy is its owner's."""
     tags: dict[TagKey, TagValue] = Field(default_factory=dict)
+    """For every resource, instance and volume, beside gpu-spot's own."""
     log_retention_days: Retention = 30
+    """So long the functions' log groups keep their events."""
 
     @field_validator("kms_key_arn", mode="before")
     @classmethod
@@ -114,6 +131,7 @@ class Settings(Model):
         names = [service.name for service in services] + [one.name for one in jobs]
         unique(names, "services or training jobs")
         unique(names + [one.group for one in builders(jobs)], "groups, of datasets too,")
+        _check_prefixes(jobs, names)
         _check_requirements(training, info.data.get("network"))
         for one in training:
             zones = info.data["network"].zones if "network" in info.data else ()
@@ -133,10 +151,41 @@ class Settings(Model):
                     )
         return training
 
-    @field_validator("tensorboard", mode="before")
+    @field_validator("shared_hosts")
     @classmethod
-    def _none_is_no_key(cls, board: object) -> object:
-        return None if board == {} else board  # as with kms_key_arn
+    def _names_of_volumes(cls, hosts: tuple[SharedHost, ...], info: ValidationInfo) -> tuple[SharedHost, ...]:
+        jobs = _jobs(info.data.get("training", ()))
+        groups = [service.name for service in info.data.get("services", ())] + [job.name for job in jobs]
+        groups += [one.group for one in builders(jobs)]
+        unique(groups + [host.name for host in hosts], "services, training jobs or shared hosts")
+        # A host may touch volumes whose names begin with its own.
+        others = groups + [host.name for host in hosts]
+        for host in hosts:
+            if taken := [name for name in others if name.startswith(f"{host.name}-")]:
+                raise ValueError(
+                    f"{taken[0]!r} beside {host.name!r}, whose tenants' volumes begin so, allowed: "
+                    "other names"
+                )
+        return hosts
+
+    @field_validator("tensorboard", "kubernetes", mode="before")
+    @classmethod
+    def _none_is_no_key(cls, given: object) -> object:
+        return None if given == {} else given  # as with kms_key_arn
+
+    @field_validator("kubernetes")
+    @classmethod
+    def _has_what_runs_there(cls, given: Kubernetes | None, info: ValidationInfo) -> Kubernetes | None:
+        entries = (*info.data.get("services", ()), *info.data.get("training", ()))
+        there = [one.name for one in entries if one.runs_on == "kubernetes"]
+        if given is None and there:
+            raise ValueError(
+                f"missing, {there[0]!r} runs there, allowed: with cluster, nodeRole and nodeImage"
+            )
+        zones = list(info.data["network"].zones) if "network" in info.data else []
+        if given is not None and given.own is not None and len(zones) == 1:
+            raise ValueError(f"own with one zone ({zones[0]}), allowed: at least two in network (EKS asks)")
+        return given
 
     @field_validator("tensorboard")
     @classmethod
@@ -153,14 +202,37 @@ class Settings(Model):
         return board
 
     @property
+    def on_instances(self) -> Settings:
+        """The same without the entries that run on Kubernetes."""
+        return self._of("instances")
+
+    @property
+    def on_kubernetes(self) -> Settings:
+        """The same without the entries that run on instances."""
+        return self._of("kubernetes")
+
+    def _of(self, half: RunsOn) -> Settings:
+        return self.model_copy(
+            update={
+                "services": tuple(one for one in self.services if one.runs_on == half),
+                "training": tuple(one for one in self.training if one.runs_on == half),
+            }
+        )
+
+    @property
     def jobs(self) -> tuple[Training, ...]:
         """What ``training`` asks for, each experiment of a matrix as an entry of its own."""
         return _jobs(self.training)
 
     @property
     def capacities(self) -> dict[str, Capacity]:
-        """The capacity of each group: services first, then jobs, then who prepares datasets."""
-        entries = (*self.services, *self.jobs, *(one.entry for one in self.builders))
+        """The capacity of each group: services, jobs, who prepares datasets, shared hosts."""
+        entries: tuple[Work | SharedHost, ...] = (
+            *self.services,
+            *self.jobs,
+            *(one.entry for one in self.builders),
+            *self.shared_hosts,
+        )
         return {entry.name: entry.capacity for entry in entries}
 
     @property
@@ -194,7 +266,9 @@ class Settings(Model):
         """Yield what is allowed and rarely meant, one line each."""
         places = [f"services[{index}]" for index in range(len(self.services))]
         places += [f"training[{index}]" for index in range(len(self.training))]
-        for place, entry in zip(places, (*self.services, *self.training), strict=True):
+        places += [f"sharedHosts[{index}]" for index in range(len(self.shared_hosts))]
+        entries: tuple[Work | SharedHost, ...] = (*self.services, *self.training, *self.shared_hosts)
+        for place, entry in zip(places, entries, strict=True):
             capacity = entry.capacity
             if len(capacity.types) * len(self.network.zones) == 1:
                 yield (
@@ -202,13 +276,15 @@ class Settings(Model):
                     "capacity pool: when AWS takes it back, all spot instances go at once"
                 )
         for index, one in enumerate(self.training):
-            if one.checkpoints != ON_THE_VOLUME and any(
-                path.startswith("/aws/") for path in one.capacity.images
-            ):
+            aws_own = any(path.startswith("/aws/") for path in one.capacity.images)
+            if one.checkpoints != ON_THE_VOLUME and aws_own and one.runs_on == "instances":
                 yield (
                     f"gpu-spot:training[{index}].checkpoints: a file system needs amazon-efs-utils in the "
                     "image, and AWS's own is not known to have it: name one that does in capacity.ami"
                 )
+        for index, host in enumerate(self.shared_hosts):
+            for key, says in host.warnings():
+                yield f"gpu-spot:sharedHosts[{index}].{key}: {says}"
         for index, one in enumerate(self.training):
             for option, says in data_on_file_system(one):
                 yield f"gpu-spot:training[{index}].{option}: {says}: {SLOW}"
@@ -224,6 +300,16 @@ class Settings(Model):
 
 def _jobs(training: Iterable[Training]) -> tuple[Training, ...]:
     return tuple(job for entry in training for job in experiments(entry))
+
+
+def _check_prefixes(jobs: Iterable[Training], names: Iterable[str]) -> None:
+    """Raise ``ValueError`` where another's name could be that of an experiment of a group."""
+    for job in jobs:
+        taken = [name for name in names if job.shares_group and name.startswith(f"{job.name}-")]
+        if taken:
+            raise ValueError(
+                f"{taken[0]!r} beside {job.name!r}, whose experiments' names begin so, allowed: other names"
+            )
 
 
 def _check_requirements(entries: Sequence[Work], network: Network | None) -> None:

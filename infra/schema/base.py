@@ -18,7 +18,7 @@ def _number(value: object) -> object:
         return value  # pydantic says what is wrong with it
 
 
-Number: TypeAlias = Annotated[float, BeforeValidator(_number)]
+Number: TypeAlias = Annotated[float, BeforeValidator(_number, json_schema_input_type=float | str)]
 """Also as text: `pulumi config set --path` writes a number with a fraction so."""
 
 Count: TypeAlias = Annotated[int, Field(ge=0, le=5000)]
@@ -43,13 +43,18 @@ Retention: TypeAlias = Literal[
 
 
 class Model(BaseModel):
-    """Frozen, strict, camelCase in YAML, no unknown keys.
+    """Frozen, strict, camelCase in YAML, no unknown keys; what stands below a field describes its key.
 
     The order of a model's fields matters where a validator looks at an earlier one.
     """
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, alias_generator=to_camel, validate_default=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        alias_generator=to_camel,
+        validate_default=True,
+        use_attribute_docstrings=True,
     )
 
 

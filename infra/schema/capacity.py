@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from math import ceil
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -22,20 +22,25 @@ AllocationStrategy: TypeAlias = Literal[
 Unit: TypeAlias = Literal["instances", "gpus"]
 """What capacities count."""
 
+MOST_DRILLED: Final = 5
+"""Spot instances that one experiment takes where tags choose them: the default of the FIS quota "Target
+SpotInstances for aws:ec2:send-spot-instance-interruptions" (L-F3F4B54A), which an account may have raised."""
+
 
 class Fallback(Model):
-    """The on-demand group behind the primary one.
-
-    ``warm_instances`` stand by, stopped, less those that serve; left out, there are as many as spot can lose
-    where ``shortageCost`` makes it worth it.
-    What a ``reservation`` pays for anyway is held in place of spot.
-    """
+    """The on-demand group behind the primary one."""
 
     enabled: bool = True
+    """Whether there is an on-demand group at all."""
     reservation: Reservation | None = None
+    """What somebody pays for anyway: it is held in place of spot."""
     warm_instances: Count | None = None
+    """How many stand by, stopped, less those that serve; left out, as many as spot can lose where
+    ``shortageCost`` makes it worth it."""
     policy: str = policies.DEFAULT
+    """The rule that says how much on-demand is wanted; `gpu-spot replay --policy all` compares them."""
     knobs: dict[str, Number] = Field(default_factory=dict)
+    """The rule's numbers, such as ``shortageCost``."""
 
     @field_validator("warm_instances")
     @classmethod
@@ -78,32 +83,53 @@ class Capacity(Model):
 
     With GPUs a group may mix types of several sizes: one with four stands for four with one, and AWS, which
     launches whole instances, may hold up to the largest type's less one more than was asked for.
-    ``target`` is what is kept up, and ``max`` (by default twice the target) bounds primary and fallback
-    together. A fleet of ``fleet_type`` ``request`` asks once: nothing replaces what it loses, nothing moves
-    its capacity. ``on_demand_ceiling`` is for the alarm: how much on-demand is too much for long.
     """
 
     kind: GroupKind
+    """An Auto Scaling group with several types, or a Spot Fleet."""
     fleet_type: Literal["maintain", "request"] = "maintain"
+    """With ``request`` a fleet asks once: nothing replaces what it loses, nothing moves its capacity."""
     target: Count
+    """What is kept up."""
     fallback: Fallback = Field(default_factory=_default_fallback)
+    """The on-demand group behind the primary one."""
     on_demand_base: Count = 0
+    """What of the target is always on-demand."""
     spot_percentage: Annotated[int, Field(ge=0, le=100)] = 100
+    """Of what is above the base; the rest is on-demand."""
     on_demand_ceiling: Count | None = None
+    """For the alarm: how much on-demand is too much for long. Left out, what the mix itself asks for and half
+    of what should be spot."""
     ami: Image | None = None
+    """The image of every type: an AMI id, or the path of a parameter that holds one."""
     amis: dict[str, Image] = Field(default_factory=dict)
+    """Images by instance family, where they differ."""
     instance_types: Annotated[tuple[str, ...], Field(min_length=1, max_length=40)] | None = None
+    """The types that may be started, the first choice first."""
     instance_requirements: InstanceRequirements | None = None
+    """What types must have, in place of their names."""
     unit: Unit = "instances"
+    """What ``target``, ``max`` and ``onDemandBase`` count."""
     max: Annotated[int, Field(ge=1, le=10_000)] | None = None
+    """The most of primary and fallback together; left out, twice the target."""
     allocation_strategy: AllocationStrategy = "price-capacity-optimized"
+    """How AWS chooses among pools, in the group's words for the fleet, too."""
     max_price: Annotated[Decimal, Field(ge=Decimal("0.001"), le=1000)] | None = None
+    """The most for an hour of one spot instance, in US dollars; left out, the on-demand price."""
     root_volume_gib: Annotated[int, Field(alias="rootVolumeGiB", ge=75, le=16_384)] = 125
+    """GiB of each instance's root volume."""
+    drill: Annotated[int, Field(ge=0, le=MOST_DRILLED)] = 0
+    """How many of its spot instances `gpu-spot drill` takes at once, by AWS FIS; 0: it cannot be drilled."""
 
     @property
     def maximum(self) -> int:
         """The most of primary and fallback together."""
         return self.max if self.max is not None else max(1, 2 * self.target)
+
+    @property
+    def most_target(self) -> int:
+        """The highest target: with a fallback, a swap of spot for on-demand holds one more for a while."""
+        return self.maximum - (max(self.weights.values()) if self.fallback.enabled else 0)
 
     @property
     def is_kept(self) -> bool:
@@ -213,6 +239,13 @@ class Capacity(Model):
         if value != 100 and info.data.get("kind") == "spot-fleet":
             raise ValueError(f"{value} with kind 'spot-fleet', allowed: 100 (use onDemandBase)")
         return value
+
+    @field_validator("drill")
+    @classmethod
+    def _only_what_is_kept(cls, count: int, info: ValidationInfo) -> int:
+        if count and info.data.get("fleet_type") == "request":
+            raise ValueError(f"{count} with fleetType 'request', which replaces nobody, allowed: 0")
+        return count
 
     @field_validator("amis")
     @classmethod

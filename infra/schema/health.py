@@ -12,19 +12,17 @@ from lambdas.core.health.settings import HealthSettings
 
 
 class Health(Model):
-    """How a service's workers are watched.
-
-    An instance has ``grace_seconds`` after its launch until its workers report, and longer where boots take
-    long. A worker that finishes nothing for ``stuck_seconds`` while requests wait is restarted: longer than
-    the longest request. At most ``most_at_once`` percent of the instances are restarted or replaced at the
-    same time, and one at least; with 0 people are told and nothing is done. ``digest`` is the hour (UTC) of
-    the daily message, null for none.
-    """
+    """How a service's workers are watched."""
 
     grace_seconds: Annotated[int, Field(ge=60, le=7200)] = settings.GRACE_SECONDS
+    """From an instance's launch until its workers should report; longer where boots take long."""
     stuck_seconds: Annotated[int, Field(ge=60, le=86_400)] = settings.STUCK_SECONDS
+    """A worker that finishes nothing for so long while requests wait is restarted: longer than the longest
+    request."""
     most_at_once: Annotated[int, Field(ge=0, le=100)] = settings.MOST_AT_ONCE
+    """Percent of the instances under treatment, one at least; 0: people are told, nothing is done."""
     digest: Annotated[int, Field(ge=0, le=23)] | None = settings.DIGEST_HOUR
+    """The hour (UTC) of the daily message; null: none."""
 
     @property
     def told(self) -> HealthSettings:

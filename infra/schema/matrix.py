@@ -1,27 +1,28 @@
-"""The shape of ``training[].matrix``: one entry that stands for several experiments, a job each."""
+"""The shape of ``training[].matrix``: one entry that stands for several experiments.
+
+Up to ``MOST`` are a job and a group each. More share one group, whose instances run one after another.
+"""
 
 from __future__ import annotations
 
-import hashlib
-import itertools
 import json
 import math
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from infra.schema.work import check_text
+from userdata.agent.config import experiments as names
 from userdata.agent.config import limits
 
 if TYPE_CHECKING:
     from infra.schema.training import Training
 
 MOST: Final = 20
-"""Experiments of one entry: each has groups, a role, templates and alarms of its own."""
-_DIGITS: Final = 6
-_LONGEST_NAME: Final = 24 - len("-") - _DIGITS
+"""Experiments of one entry with groups, a role, templates and alarms each; more of them share a group."""
+MOST_SHARED: Final = 1000
+"""Experiments of one entry that share a group: each is an item that instances look at again and again."""
 
 
 def _as_text(value: object) -> str:
@@ -33,7 +34,10 @@ def _as_text(value: object) -> str:
     return str(value)
 
 
-Value: TypeAlias = Annotated[limits.EnvironmentValue, BeforeValidator(_as_text)]
+Value: TypeAlias = Annotated[
+    limits.EnvironmentValue,
+    BeforeValidator(_as_text, json_schema_input_type=limits.EnvironmentValue | int | float),
+]
 Matrix: TypeAlias = Annotated[
     dict[limits.EnvironmentName, Annotated[tuple[Value, ...], Field(min_length=1)]], Field(min_length=1)
 ]
@@ -47,36 +51,49 @@ def check(matrix: Matrix, name: str, environment: Mapping[str, str]) -> None:
             raise ValueError(f"{variable} has {twice[0]!r} twice, allowed: each value once")
         if variable in environment:
             raise ValueError(f"{variable} stands in environment, too, allowed: in one of them")
-    count = math.prod(map(len, matrix.values()))
-    if count > MOST:
-        raise ValueError(f"{count} experiments, allowed: at most {MOST} (each is a group of its own)")
-    if len(name) > _LONGEST_NAME:
+    if (found := count(matrix)) > MOST_SHARED:
+        raise ValueError(f"{found} experiments, allowed: at most {MOST_SHARED}")
+    if len(name) > names.LONGEST_NAME:
         raise ValueError(
-            f"beside the name {name!r}, allowed: a name of at most {_LONGEST_NAME} characters, "
+            f"beside the name {name!r}, allowed: a name of at most {names.LONGEST_NAME} characters, "
             "to which each experiment adds its own"
         )
 
 
+def count(matrix: Matrix) -> int:
+    """Return how many experiments a matrix has."""
+    return math.prod(map(len, matrix.values()))
+
+
+def check_shared(job: Training) -> None:
+    """Raise ``ValueError`` for what experiments cannot have that share a group."""
+    assert job.matrix is not None
+    told = f"matrix with {count(job.matrix)} experiments, which share one group"
+    if job.has_volume:
+        raise ValueError(f"{told}, beside volumeGiB {job.volume_gib}, allowed: 0 (checkpoints lie on EFS)")
+    for key in ("deadline", "budget"):
+        if getattr(job, key) is not None:
+            raise ValueError(f"{told}, beside {key}, allowed: with at most {MOST} experiments, a group each")
+    every = {variable: " ".join(values) for variable, values in job.matrix.items()}
+    try:
+        check_text(job.command, {**job.environment, **every})
+    except ValueError as error:
+        raise ValueError(f"{told}: {error}") from None
+
+
 def experiments(job: Training) -> tuple[Training, ...]:
-    """Return a job's experiments as entries of their own; the job itself where it has no matrix.
+    """Return a job's experiments as entries of their own; the job itself where it has none of those.
 
     ``matrix`` of an experiment are its own values. They, and nothing else, make its name, so that another
     value, or another order, renames nobody. All share the dataset that one of them prepares.
     """
-    if job.matrix is None:
+    if job.matrix is None or job.shares_group:
         return (job,)
-    return tuple(_experiment(job, chosen) for chosen in _combinations(job.matrix))
-
-
-def _combinations(matrix: Matrix) -> Iterator[dict[str, str]]:
-    # Whoever hands a mapping on may sort it.
-    names = sorted(matrix)
-    for values in itertools.product(*(matrix[name] for name in names)):
-        yield dict(zip(names, values, strict=True))
+    return tuple(_experiment(job, chosen) for chosen in names.combinations(job.matrix))
 
 
 def _experiment(job: Training, chosen: Mapping[str, str]) -> Training:
-    name = _name(job.name, chosen)
+    name = names.name_of(job.name, chosen)
     environment = {**job.environment, **chosen}
     check_text(job.command, environment)
     changes = {
@@ -87,13 +104,3 @@ def _experiment(job: Training, chosen: Mapping[str, str]) -> Training:
         "prepare": job.prepare and job.prepare.model_copy(update={"name": job.prepare.name or job.name}),
     }
     return job.model_copy(update=changes)
-
-
-def _name(job: str, chosen: Mapping[str, str]) -> str:
-    """Return ``<job>-<values, as far as there is room>-<digest of the values>``: at most 24 characters."""
-    digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:_DIGITS]
-    values = "-".join(
-        re.sub(r"[^a-z0-9]+", "-", value.lower().replace(".", "p")) for value in chosen.values()
-    )
-    readable = re.sub(r"-+", "-", values)[: max(0, _LONGEST_NAME - len(job) - 1)].strip("-")
-    return "-".join(part for part in (job, readable, digest) if part)

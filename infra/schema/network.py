@@ -23,35 +23,35 @@ EndpointService: TypeAlias = Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{1,2
 
 
 class Network(Model):
-    """The VPC: the stack's own, in ``cidr`` over ``zones``, or one that is there, ``vpc_id``.
-
-    Own: a zone's letter gives it one of eight fixed slots in ``cidr``: adding a zone moves none.
-    ``apart_from`` are networks that will be connected to it (offices, peered VPCs).
-
-    Existing: ``subnets`` are private ones of its, one for each zone, and instances also get its
-    ``security_groups``. Its ways out are its owner's.
-
-    ``endpoints`` says which AWS services are reached inside the VPC: S3 and DynamoDB, which is free, or all
-    that workers need, or, in an existing network, those that it has. ``extra_endpoints`` are services that
-    the work itself calls.
-    """
+    """The VPC: the stack's own, or one that is there, whose ways out are its owner's."""
 
     vpc_id: VpcId | None = None
+    """A VPC that is there; without it the stack has one of its own."""
     subnets: dict[str, SubnetId] = Field(default_factory=dict)
+    """Private subnets of an existing VPC, one for each zone."""
     security_groups: Annotated[tuple[SecurityGroupId, ...], Field(max_length=4)] = ()
+    """What instances get in an existing VPC beside the stack's own group."""
     apart_from: tuple[str, ...] = ()
+    """Networks that will be connected to it (offices, peered VPCs) and that ``cidr`` must not overlap."""
     cidr: str | None = None
+    """Of the stack's own VPC, in which each zone's letter has a fixed place. It cannot be changed."""
     zones: Annotated[tuple[str, ...], Field(min_length=1, max_length=6)] = Field(
         default_factory=lambda given: tuple(given.get("subnets", ()))
     )
+    """Where instances may be; needed but in an existing VPC, where they are those of ``subnets``."""
     egress: Literal["nat-gateway", "nat-gateway-per-zone", "none"] = Field(
         default_factory=lambda given: "none" if given.get("vpc_id") else "nat-gateway"
     )
+    """How instances of an own VPC reach the internet; left out, through one NAT gateway."""
     endpoints: Literal["gateway", "interface", "none"] = Field(
         default_factory=lambda given: "none" if given.get("vpc_id") else "gateway"
     )
+    """Which AWS services are reached inside the VPC: by ``gateway`` S3 and DynamoDB, which is free, by
+    ``interface`` all that workers need. Left out, ``gateway``, and in an existing VPC what it has."""
     extra_endpoints: Annotated[tuple[EndpointService, ...], Field(max_length=20)] = ()
+    """Services that the work itself calls, as AWS names them after the region."""
     flow_logs: Literal["none", "rejected", "all"] = "none"
+    """Which connections of an own VPC are logged."""
 
     @field_validator("subnets", "security_groups")
     @classmethod

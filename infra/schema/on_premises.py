@@ -18,16 +18,14 @@ Principal: TypeAlias = Annotated[
 
 
 class OnPremises(Model):
-    """Who may register workers that run elsewhere; without any key a policy is declared, and nobody has it.
-
-    ``trust_anchor`` is the ARN of a trust anchor of IAM Roles Anywhere: hosts whose certificates come from it
-    may take the role, or with ``organizational_unit`` only those whose subject has this OU. ``principals``
-    are roles and users who may take it.
-    """
+    """Who may register workers that run elsewhere; without a key a policy is declared, and nobody has it."""
 
     trust_anchor: TrustAnchor | None = None
+    """Of IAM Roles Anywhere: hosts whose certificates come from it may take the role."""
     organizational_unit: Annotated[str, Field(pattern=r"^[^\x00-\x1f*?$]+$", max_length=64)] | None = None
+    """Only those whose certificate's subject has this OU."""
     principals: Annotated[tuple[Principal, ...], Field(max_length=10)] = ()
+    """Roles and users who may take it."""
 
     @field_validator("organizational_unit")
     @classmethod

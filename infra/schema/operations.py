@@ -18,16 +18,22 @@ class AccessPoint(Model):
     """A folder of the file system that its clients see as the root, as one user."""
 
     name: Name
+    """Unique in the stack."""
     path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9_.-]+){1,4}$", max_length=100)]
+    """The folder."""
     user_id: UserId = 1000
+    """As whom clients write."""
     group_id: UserId = 1000
+    """Its group."""
 
 
 class FileSystem(Model):
-    """A shared file system (EFS). Files unread for ``infrequent_after_days`` move to cheaper storage."""
+    """A shared file system (EFS)."""
 
     infrequent_after_days: Literal[1, 7, 14, 30, 60, 90, 180, 270, 365] = 30
+    """Files unread for so long move to cheaper storage."""
     access_points: tuple[AccessPoint, ...] = ()
+    """Its folders for clients."""
 
     @field_validator("access_points")
     @classmethod
@@ -37,26 +43,34 @@ class FileSystem(Model):
 
 
 class Bucket(Model):
-    """A bucket. ``expire_days`` ends objects, ``old_version_days`` what was overwritten or deleted."""
+    """A bucket in S3."""
 
     name: Name
+    """Unique in the stack; AWS's has more in it."""
     expire_days: Days | None = None
+    """After so long objects are deleted; left out, never."""
     old_version_days: Days = 30
+    """So long stays what was overwritten or deleted."""
 
 
 class Repository(Model):
-    """A repository of worker images, of which the newest ``keep_images`` stay."""
+    """A repository of worker images in ECR."""
 
     name: Name
+    """Unique in the stack; AWS's has more in it."""
     keep_images: Annotated[int, Field(ge=1, le=1000)] = 20
+    """So many of the newest stay."""
 
 
 class Storage(Model):
     """What outlives instances. Nothing is made unless it stands here."""
 
     file_system: FileSystem | None = None
+    """A shared file system."""
     buckets: tuple[Bucket, ...] = ()
+    """In S3."""
     repositories: tuple[Repository, ...] = ()
+    """Of worker images, in ECR."""
 
     @field_validator("buckets")
     @classmethod
@@ -72,18 +86,18 @@ class Storage(Model):
 
 
 class Monitoring(Model):
-    """Alarms are always declared; ``email`` hears them. A budget is declared where it has an amount.
-
-    Before the alarm, ``shortage_minutes`` is for how long a service may lack ready instances,
-    ``standstill_minutes`` for how long a job may stand still (its volume moves, spot is awaited), and
-    ``on_demand_minutes`` for how long a group may pay on-demand above its ceiling.
-    """
+    """Alarms are always declared; somebody hears them where there is an address."""
 
     email: Email | None = None
+    """Who hears alarms; AWS asks them first."""
     shortage_minutes: Annotated[int, Field(ge=1, le=60)] = 10
+    """For so long a service may lack ready instances before the alarm."""
     standstill_minutes: Annotated[int, Field(ge=1, le=1440)] = 60
+    """For so long a job may stand still before the alarm: its volume moves, spot is awaited."""
     on_demand_minutes: Annotated[int, Field(ge=5, le=1440)] = 60
+    """For so long a group may pay on-demand above its ceiling before the alarm."""
     monthly_budget_usd: Annotated[Decimal, Field(ge=1, le=100_000_000)] | None = None
+    """Of all that carries the stack's tag; left out, no budget is declared."""
 
     @field_validator("on_demand_minutes")
     @classmethod
@@ -103,25 +117,25 @@ class Monitoring(Model):
 
 
 class Previews(Model):
-    """The role that GitHub Actions of ``repository`` assumes on pull requests to preview this stack.
-
-    ``repository`` is ``owner/name``, or with GitHub's ids ``owner@id/name@id``, which no other repository can
-    ever get. ``create_provider``: an account has one identity provider for GitHub; only one stack may declare
-    it. ``state_bucket`` holds Pulumi's state; leave it out with Pulumi Cloud.
-    """
+    """The role that GitHub Actions assume on pull requests to preview this stack."""
 
     repository: Annotated[
         str,
         Field(pattern=r"^([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+|[A-Za-z0-9_.-]+@\d+/[A-Za-z0-9_.-]+@\d+)$"),
     ]
+    """``owner/name``, or with GitHub's ids ``owner@id/name@id``, which no other repository can ever get."""
     create_provider: bool = False
+    """Whether this stack declares GitHub's identity provider, of which an account has one."""
     state_bucket: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$")] | None = None
+    """Holds Pulumi's state; left out with Pulumi Cloud."""
 
 
 class Identity(Model):
-    """``permissions_boundary`` is the ARN of a policy that bounds every role of the stack."""
+    """What bounds the roles, and who previews."""
 
     permissions_boundary: (
         Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+$")] | None
     ) = None
+    """The ARN of a policy that bounds every role of the stack."""
     previews: Previews | None = None
+    """The role for previews of pull requests."""

@@ -19,17 +19,18 @@ LONGEST_DATASET_NAME: Final = 24 - len(GROUP_SUFFIX)
 
 
 class Prepare(Model):
-    """What makes the dataset ``name`` (left out: the job's name) in this ``version``, once.
-
-    ``command`` runs in the job's checkout on an instance of ``instance_type``, with ``GPU_SPOT_DATASETS``
-    writable. ``size_gib`` is the volume's that it fills (left out: as large as the job's).
-    """
+    """What makes a dataset once, on an instance without GPUs."""
 
     name: limits.Name | None = None
+    """The dataset's; left out, the job's."""
     version: limits.DatasetVersion
+    """What is in it changes with this, and with nothing else."""
     command: limits.Command
+    """Fills ``$GPU_SPOT_DATASETS``, in the job's checkout."""
     instance_type: str
+    """Without accelerators, of the image's architecture."""
     size_gib: Annotated[limits.VolumeGib | None, Field(alias="sizeGiB")] = None
+    """GiB of the volume that it fills; left out, as many as the job's."""
 
     @field_validator("instance_type")
     @classmethod

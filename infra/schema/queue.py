@@ -24,7 +24,9 @@ class Maintenance(Model):
     """When AWS may restart the broker for a patch or a change of its own: a day and a time, UTC."""
 
     day: Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"] = "sunday"
+    """Of the week."""
     time: Annotated[str, Field(pattern=r"^([01][0-9]|2[0-3]):[0-5][0-9]$")] = "03:00"
+    """UTC."""
 
 
 class OwnBroker(NamedTuple):
@@ -38,43 +40,48 @@ class OwnBroker(NamedTuple):
 
 
 class ExistingBroker(Model):
-    """A broker that is there: ``secret`` names the secret with its URL, ``amqps://user:password@host:port``.
-
-    ``management_url`` is where its management API is: left out, port 443 of a broker of Amazon MQ, 15671 of
-    another.
-    """
+    """A broker that is there."""
 
     secret: limits.SecretName
+    """The secret with its URL, ``amqps://user:password@host:port``."""
     management_url: (
         Annotated[str, Field(pattern=r"^https://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[\w./-]*)?$")] | None
     ) = None
+    """Of its management API; left out, port 443 of a broker of Amazon MQ, 15671 of another."""
 
 
 class Queue(Model):
-    """The queue that a service's workers read, as ``spot_work`` declares it.
+    """The queue in RabbitMQ that a service's workers read, as ``spot_work`` declares it.
 
-    ``name`` is the service's where it is left out; ``tries`` and ``most`` are ``spot_work``'s: how often a
-    task may be begun, and how many may wait (0: no limit). An alarm rings when a task has waited for
-    ``oldest_seconds``.
-
-    With ``existing`` nothing is declared. Else the stack has a broker of Amazon MQ: private, reached by the
-    workers and by ``callers``. A cluster has three nodes in as many zones; a single one is away while AWS
-    restarts it.
+    With ``existing`` nothing is declared. Else the stack has a broker of Amazon MQ, private, reached by the
+    workers and by ``callers``.
     """
 
     kind: Literal["rabbitmq"]
+    """In RabbitMQ."""
     existing: ExistingBroker | None = None
+    """A broker that is there, in place of one of the stack's own."""
     name: limits.QueueName | None = None
+    """Left out, the service's."""
     tries: limits.Tries = 20
+    """How often a task may be begun; the loss of a worker counts."""
     most: limits.MostWaiting = 100_000
+    """How many may wait; 0: no limit."""
     oldest_seconds: OldestSeconds = 900
+    """An alarm rings when a task has waited for so long."""
     engine_version: EngineVersion | None = Field(default_factory=lambda given: _unless_existing(given, "4.2"))
+    """RabbitMQ's, of those that Amazon MQ has; left out, 4.2."""
     deployment: BrokerMode | None = Field(default_factory=lambda given: _unless_existing(given, "single"))
+    """A cluster has three nodes in as many zones; a single one is away while AWS restarts it. Left out,
+    ``single``."""
     instance_type: str | None = None
+    """The broker's; needed without ``existing``."""
     callers: Annotated[tuple[Caller, ...], Field(max_length=20)] = ()
+    """Security groups and private networks that may reach the broker, beside the workers."""
     maintenance: Maintenance | None = Field(
         default_factory=lambda given: _unless_existing(given, Maintenance())
     )
+    """When AWS may restart it; left out, on Sunday at 03:00 UTC."""
 
     @property
     def own(self) -> OwnBroker | None:

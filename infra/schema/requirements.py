@@ -16,7 +16,9 @@ class Range(Model):
     """Bounds, both included; no ``max`` means no upper bound."""
 
     min: Annotated[int, Field(ge=1, le=100_000)] = 1
+    """The least, included."""
     max: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """The most, included; left out, there is no upper bound."""
 
     @field_validator("max")
     @classmethod
@@ -37,11 +39,17 @@ class InstanceRequirements(Model):
     """
 
     architecture: Architecture = "x86_64"
+    """Of the processors."""
     accelerators: Range = Field(default_factory=Range)
+    """How many GPUs a type has."""
     accelerator_names: tuple[str, ...] = ()
+    """Which kinds, such as ``l4``; left out, all of the catalogue."""
     accelerator_memory_gib: Range = Field(default_factory=Range, alias="acceleratorMemoryGiB")
+    """GiB of memory on each GPU."""
     vcpus: Range = Field(default_factory=Range)
+    """How many vCPUs a type has."""
     memory_gib: Range = Field(default_factory=Range, alias="memoryGiB")
+    """GiB of main memory."""
 
     @field_validator("accelerator_names")
     @classmethod

@@ -10,10 +10,7 @@ from infra.schema.base import Model
 
 
 class Reservation(Model):
-    """On-Demand Capacity Reservations: ``source`` is the id of one, or the ARN of a resource group of them.
-
-    ``count`` is what of them this group may hold, in the units of its target.
-    """
+    """On-Demand Capacity Reservations."""
 
     source: Annotated[
         str,
@@ -24,7 +21,9 @@ class Reservation(Model):
             )
         ),
     ]
+    """The id of a reservation, or the ARN of a resource group of them."""
     count: Annotated[int, Field(ge=1, le=5000)]
+    """What of them this group may hold, in the units of its target."""
 
     @property
     def is_one(self) -> bool:
@@ -39,5 +38,8 @@ class CapacityBlock(Model):
     """
 
     reservation: Annotated[str, Field(pattern=r"^cr-[0-9a-f]{8,17}$")]
+    """The block's id."""
     instance_type: str
+    """What has been bought."""
     zone: str
+    """Where it is."""

@@ -4,46 +4,66 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from infra import accelerators as catalogue
 from infra.schema.capacity import Capacity
 from infra.schema.health import Health
+from infra.schema.kubernetes import check_service
 from infra.schema.on_premises import OnPremises
 from infra.schema.queue import Queue
+from infra.schema.scaling import Scaling
 from infra.schema.sqs_queue import SqsQueue
 from infra.schema.work import Work
+from lambdas.core.rollout import settings as releases
+from lambdas.core.rollout.release import WorkerRelease
 from userdata.agent.config import limits
 
 
 class Service(Work):
-    """GPU workers that serve requests: ``slots_per_gpu`` of them share each GPU.
+    """GPU workers that serve requests.
 
-    A worker is a container of ``image``, given ``command`` as arguments, or without an image ``command`` as a
-    process of the AMI. Without either it does nothing but report. An instance is ready when all its workers
-    are: at their start, or with ``says_ready`` when they say so themselves. An accelerator of another maker
-    than NVIDIA has no container toolkit here, and its whole instance counts as one GPU.
-
-    With ``queue`` every worker is told where it is, in ``SPOT_WORK_URL`` and what stands beside it. With
-    ``on_premises`` hosts elsewhere may run the same workers and report them.
+    Without image and command a worker does nothing but report. An instance is ready when all its workers
+    are. An accelerator of another maker than NVIDIA has no container toolkit here, and its whole instance
+    counts as one GPU.
     """
 
     slots_per_gpu: limits.SlotsPerGpu = 1
+    """Workers that share each GPU."""
     drain_seconds: limits.DrainSeconds = 0
+    """So long before AWS takes the instance its workers take no new request."""
     image: limits.ContainerImage | None = None
+    """The worker's container, by its digest."""
     command: limits.Arguments = ()
+    """The container's arguments, or without an image a process of the AMI."""
     says_ready: bool = False
+    """Whether a worker counts only once it has said so itself, and not from its start."""
     queue: Annotated[Queue | SqsQueue, Field(discriminator="kind")] | None = None
+    """What its workers read; each is told where it is, in ``SPOT_WORK_URL`` and what stands beside it."""
     health: Health = Field(default_factory=Health)
+    """How its workers are watched."""
     on_premises: OnPremises | None = None
+    """Who may run the same workers elsewhere."""
+    scaling: Scaling | None = None
+    """As many workers as the load needs."""
 
     @property
     def slots(self) -> dict[str, int]:
         """Worker slots by instance type."""
-        gpus = {
-            t: catalogue.lookup(t).accelerators if self.capacity.is_nvidia else 1 for t in self.capacity.types
-        }
-        return {kind: count * self.slots_per_gpu for kind, count in gpus.items()}
+        return {kind: count * self.slots_per_gpu for kind, count in _gpus(self.capacity).items()}
+
+    @property
+    def workers_per_slot(self) -> int:
+        """How many workers stand in for one of what ``capacity.target`` counts: an instance, or a GPU."""
+        return self.slots_per_gpu if self.capacity.unit == "gpus" else max(self.slots.values())
+
+    @property
+    def wanted(self) -> releases.Wanted | None:
+        """From what the workers are to be started, None where they only report."""
+        if self.image is None and not self.command:
+            return None
+        release = WorkerRelease(self.image or "", tuple(self.command), self.environment)
+        return releases.Wanted(release, self.workers_per_slot)
 
     @field_validator("image")
     @classmethod
@@ -61,6 +81,18 @@ class Service(Work):
         if value and info.data.get("image") is None and not info.data.get("command"):
             raise ValueError("true without an image or a command, which would say it, allowed: false")
         return value
+
+    @field_validator("command")
+    @classmethod
+    def _fits_a_parameter(cls, command: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        release = WorkerRelease(info.data.get("image") or "-", command, info.data.get("environment", {}))
+        size = len(releases.dumps(releases.Wanted(release, 9999)).encode())
+        if size > releases.MOST_BYTES:
+            raise ValueError(
+                f"image, command and environment have {size} bytes together, allowed: {releases.MOST_BYTES}, "
+                "which a parameter holds"
+            )
+        return command
 
     @field_validator("queue")
     @classmethod
@@ -92,3 +124,37 @@ class Service(Work):
                 "a queue of RabbitMQ, or a command alone"
             )
         return hosts
+
+    @field_validator("scaling")
+    @classmethod
+    def _can_scale(cls, scaling: Scaling | None, info: ValidationInfo) -> Scaling | None:
+        capacity: Capacity | None = info.data.get("capacity")
+        if scaling is None or capacity is None:
+            return scaling
+        if info.data.get("queue", "") is None:
+            raise ValueError("without a queue, which tells what comes, allowed: with one")
+        if not capacity.is_kept:
+            raise ValueError("beside fleetType 'request', which asks once, allowed: 'maintain'")
+        if capacity.unit == "instances" and len({*_gpus(capacity).values()}) > 1:
+            raise ValueError("instances with different numbers of GPUs, allowed: capacity.unit 'gpus'")
+        if scaling.min < capacity.on_demand_base:
+            base = capacity.on_demand_base
+            raise ValueError(f"min {scaling.min} is below capacity.onDemandBase, allowed: at least {base}")
+        most = capacity.most_target
+        if most < max(1, scaling.highest_floor):
+            raise ValueError(
+                f"capacity.max leaves room for a target of {most}, allowed: at least the highest of min and "
+                f"floors, {max(1, scaling.highest_floor)}"
+            )
+        return scaling
+
+    @model_validator(mode="after")
+    def _can_run_there(self) -> Service:
+        if self.runs_on == "kubernetes":
+            check_service(self)
+        return self
+
+
+def _gpus(capacity: Capacity) -> dict[str, int]:
+    """Return accelerators by instance type: of another maker than NVIDIA the instance counts as one."""
+    return {t: catalogue.lookup(t).accelerators if capacity.is_nvidia else 1 for t in capacity.types}

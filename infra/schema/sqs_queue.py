@@ -15,27 +15,32 @@ SqsName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,55}$")]
 
 
 class ExistingSqs(Model):
-    """Names of standard queues in this account and region; ``queue`` sends its dead letters to the other."""
+    """Standard queues in this account and region."""
 
     queue: SqsName
+    """A standard queue of this account and region."""
     dead_letters: SqsName
+    """Where it sends its dead letters."""
 
 
 class SqsQueue(Model):
     """The queue of SQS that a service's workers read, with a dead-letter queue behind it.
 
-    ``tries`` is how often a task may be begun. A task of a lost worker is seen by others after
-    ``visibility_seconds``; whoever works on it extends that. It is kept for ``retention_days``, as a dead one
-    for 14. An alarm rings when a task has waited for ``oldest_seconds``. SQS refuses nothing because it is
-    full. With ``existing`` no queue is declared.
+    SQS refuses nothing because it is full. With ``existing`` no queue is declared.
     """
 
     kind: Literal["sqs"]
+    """Amazon SQS."""
     existing: ExistingSqs | None = None
+    """Queues that are there, in place of the stack's own."""
     tries: limits.Tries = 20
+    """How often a task may be begun; the loss of a worker counts."""
     visibility_seconds: Annotated[int, Field(ge=10, le=43_200)] = 60
+    """After so long others see what a lost worker had; a living one extends it."""
     retention_days: Annotated[int, Field(ge=1, le=14)] = 4
+    """So long a task is kept; a dead one 14 days."""
     oldest_seconds: OldestSeconds = 900
+    """An alarm rings when a task has waited for so long."""
 
     @field_validator("tries", "visibility_seconds", "retention_days")
     @classmethod

@@ -11,13 +11,15 @@ from userdata.agent.config import limits
 
 
 class TensorBoard(Model):
-    """A launch template for a CPU instance that sees ``access_point`` of the file system, and only reads it.
+    """A launch template for a CPU instance that sees the jobs' folder of the file system, and only reads it.
 
     Nothing runs, and nothing is paid, until ``gpu-spot tensorboard`` starts it.
     """
 
     access_point: limits.Name
+    """Of ``storage.fileSystem``, where the jobs' checkpoints lie."""
     instance_type: str = "t4g.small"
+    """Without accelerators."""
 
     @property
     def architecture(self) -> Architecture:

@@ -13,6 +13,7 @@ from infra.on_demand_prices import price
 from infra.schema import matrix as several
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
+from infra.schema.kubernetes import check_training
 from infra.schema.prepare import LONGEST_DATASET_NAME, Prepare
 from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Work, check_names, check_text
@@ -37,57 +38,68 @@ _OF_A_VOLUME: Final = (
 
 
 class Python(Model):
-    """A Python of the job's own, built from ``requirements``, a file of the repository."""
+    """A Python of the job's own, built once from a file of the repository."""
 
     version: limits.PythonVersion
+    """Such as ``3.12``."""
     requirements: limits.RequirementsFile
+    """A file of the repository: pip's, or a lock as PEP 751 has it."""
 
 
 class Training(Work):
     """A training job on one instance, which its data volume follows from zone to zone.
 
-    ``revision`` is a commit. ``dataset`` is copied to the volume when that is new; ``datasets`` are shared
-    and only read. ``checkpoints`` names the access point of the file system where they lie. With
-    ``volume_gib`` 0 the job has no volume: its checkpoints are there, and it runs in any zone at once.
-    Between the dates of a ``capacity_block`` the job runs there. It stands in the place of on-demand: outside
-    of them the job has what the primary side buys, and no fallback.
-    ``initialization_rate_mib`` and ``throughput_mib`` are the volume's. While the job trains a snapshot of it
-    is taken every ``snapshot_every_minutes``, if there is a new checkpoint; 0: only at moves.
-    ``max_restarts`` failures in a row without a new checkpoint end the job as failed.
-    ``stalled_after_minutes`` without a new checkpoint, output or work on a GPU count as such a failure, 0:
-    none do. ``repository_secret`` names the secret with the token of a private repository; with
-    ``submodules`` they are fetched, too. The command runs in the container ``image``, or with a ``python``
-    that is built once, or with what the machine image has. ``prepare`` makes the dataset before any GPU is
-    paid; the job's volume is then made from its snapshot.
-    What the command leaves in ``$GPU_SPOT_ARTIFACTS`` goes to ``artifacts``. ``matrix`` makes the entry
-    several experiments, which ``Settings.jobs`` has one by one.
-    By ``deadline`` (ISO 8601 with a zone) the job is to be done: on-demand is then bought by that, not by
-    ``fallback.policy``, and the command must tell its steps in ``$GPU_SPOT_TELL``.
-    Once the run's instances have cost ``budget`` (US dollars) it saves and is held, until the budget is
-    higher; each experiment of a ``matrix`` has one of its own.
+    The command runs in a container, or with a Python that is built once, or with what the machine image has.
     """
 
     capacity_block: CapacityBlock | None = None
+    """What has been bought in advance: between its dates the job runs there, and it has no other fallback."""
     repository: limits.CodeRepository
+    """The code, by its https address."""
     revision: limits.Revision
+    """The commit that runs; another one is another run."""
     command: limits.Command
+    """The program and its arguments, in the checkout."""
     dataset: limits.DatasetFolder | None = None
+    """A folder in S3 that is copied to the volume when that is new."""
     volume_gib: Annotated[limits.VolumeGibOrNone, Field(alias="volumeGiB")] = 100
+    """GiB of the data volume. With 0 there is none: checkpoints lie on EFS, and the job runs in any zone at
+    once."""
     initialization_rate_mib: limits.InitializationRateMib | None = None
+    """As of a dataset, for the job's own volume."""
     throughput_mib: limits.ThroughputMib = 125
+    """The volume's, MiB/s."""
     snapshot_every_minutes: limits.SnapshotEveryMinutes = 30
+    """A snapshot of the volume while the job trains, where there is a new checkpoint; 0: only at moves."""
     checkpoints: limits.Name = ON_THE_VOLUME
+    """Where they lie: beside the dataset on the volume, or an access point of ``storage.fileSystem``."""
     max_restarts: limits.MaxRestarts = 5
+    """Failures in a row without a new checkpoint after which the job has failed."""
     stalled_after_minutes: limits.StalledAfterMinutes = 60
+    """So long without a new checkpoint, output or work on a GPU counts as a failure; 0: nothing does."""
     image: limits.ContainerImage | None = None
+    """The container that the command runs in, by its digest."""
     python: Python | None = None
+    """A Python of the job's own, in place of a container."""
     artifacts: limits.ArtifactsFolder | None = None
+    """A folder in S3 for what the command leaves in ``$GPU_SPOT_ARTIFACTS``."""
     repository_secret: limits.SecretName | None = None
+    """The secret with the token of a private repository."""
     submodules: bool = False
+    """Whether they are fetched, too."""
     prepare: Prepare | None = None
+    """What makes the dataset once, before any GPU is paid; the volume is made from its snapshot."""
     matrix: several.Matrix | None = None
+    """Values by environment variable: an experiment for each combination. Up to 20 are a job each; more share
+    one group, whose instances take them one after another."""
+    nodes: Annotated[int, Field(ge=1, le=64)] = 1
+    """Machines that train together; more than one do so on Kubernetes only."""
     deadline: str | None = None
+    """When the job is to be done, ISO 8601 with a zone: on-demand is then bought by that. The command must
+    tell its steps in ``$GPU_SPOT_TELL``."""
     budget: Annotated[float, Field(ge=0.01, le=1_000_000)] | None = None
+    """US dollars that the run's instances may cost: once they have, it saves and is held. Each experiment of
+    a ``matrix`` has one of its own."""
 
     @property
     def deadline_at(self) -> float:
@@ -136,8 +148,6 @@ class Training(Work):
     @field_validator("capacity")
     @classmethod
     def _one_instance(cls, capacity: Capacity) -> Capacity:
-        if capacity.target != 1:
-            raise ValueError(f"target {capacity.target}, allowed: 1 (a volume is in one place at a time)")
         if capacity.unit != "instances":
             raise ValueError(f"unit {capacity.unit!r}, allowed: 'instances' (a job has one, of any size)")
         if not capacity.is_kept:
@@ -151,6 +161,11 @@ class Training(Work):
         capacity = capacity.model_copy(update={"fallback": fallback})
         catalogue.check_volumes(capacity.types)
         return capacity
+
+    @property
+    def shares_group(self) -> bool:
+        """Whether this is one job with several experiments, which its instances take one after another."""
+        return self.matrix is not None and several.count(self.matrix) > several.MOST
 
     @property
     def has_volume(self) -> bool:
@@ -241,6 +256,17 @@ class Training(Work):
         return matrix
 
     @model_validator(mode="after")
+    def _several_instances_for_several_experiments(self) -> Training:
+        if self.shares_group:
+            several.check_shared(self)
+        elif self.capacity.target != 1:
+            raise ValueError(
+                f"capacity.target {self.capacity.target}, allowed: 1 (a volume is in one place at a time); "
+                f"more with a matrix of more than {several.MOST} experiments"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _nothing_on_no_volume(self) -> Training:
         if self.has_volume:
             return self
@@ -254,6 +280,16 @@ class Training(Work):
             raise ValueError(
                 f"checkpoints {ON_THE_VOLUME!r} beside volumeGiB 0, allowed: an access point of "
                 "storage.fileSystem"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _can_run_there(self) -> Training:
+        if self.runs_on == "kubernetes":
+            check_training(self)
+        elif self.nodes > 1:
+            raise ValueError(
+                f"nodes {self.nodes} beside runsOn {self.runs_on!r}, allowed: 1, or 'kubernetes'"
             )
         return self
 

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from infra import accelerators as catalogue
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
+from infra.schema.kubernetes import RunsOn
 from userdata.agent.config import limits
 from userdata.agent.config.model import check_places
 from userdata.agent.config.names import DATASET_DEVICES
@@ -20,21 +21,31 @@ _TEXT_BYTES: Final = 4096
 
 
 class Dataset(Model):
-    """A snapshot that each instance gets a volume of, mounted read-only at ``path``."""
+    """A snapshot that each instance gets a volume of, mounted read-only."""
 
     snapshot: limits.SnapshotId
+    """Its id."""
     path: limits.DatasetPath
+    """Where it is mounted."""
     initialization_rate_mib: limits.InitializationRateMib | None = None
+    """MiB/s at which AWS fills the volume ahead of reads, which is paid; left out, at the reads."""
     throughput_mib: limits.ThroughputMib = 125
+    """The volume's, MiB/s."""
 
 
 class Work(Model):
-    """Work on a group of instances. ``environment`` is no place for secrets: it stands in the boot data."""
+    """Work on a group of instances, or on Kubernetes as pods of the cluster in ``kubernetes``."""
 
     name: limits.Name
+    """Of the group; unique in the stack."""
+    runs_on: RunsOn = "instances"
+    """On a group of instances, or as pods of the cluster in ``kubernetes``."""
     capacity: Capacity
+    """How much of what, and how it is paid for."""
     datasets: Annotated[tuple[Dataset, ...], Field(max_length=len(DATASET_DEVICES))] = ()
+    """Snapshots that each instance gets a volume of."""
     environment: limits.Environment = Field(default_factory=dict)
+    """Of the command. No place for secrets: it stands in the boot data."""
 
     @property
     def fallback_capacity(self) -> Capacity:

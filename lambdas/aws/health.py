@@ -15,14 +15,18 @@ from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import GroupSettings, ParameterError
 from lambdas.aws.treat import Doctor
-from lambdas.core import memory as controllers
 from lambdas.core import names
 from lambdas.core.health import judge, settings, words
 from lambdas.core.health.judge import HealthDecision
 from lambdas.core.health.memory import HealthMemory
 from lambdas.core.health.model import Sight
 from lambdas.core.health.settings import HealthSettings
-from lambdas.core.model import Market, Mode
+from lambdas.core.model import Mode
+from lambdas.core.rollout import settings as releases
+from lambdas.core.rollout.course import RolloutDemand
+from lambdas.core.rollout.memory import Rollout
+from lambdas.core.rollout.settings import Wanted
+from lambdas.core.rollout.step import RolloutStep, unasked
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
@@ -64,6 +68,7 @@ class _Seen:
 
     group: GroupSettings
     health: HealthSettings
+    wanted: Wanted | None
     leaves: Mapping[str, str]
     rows: Rows
     instances: tuple[InstanceTypeDef, ...]
@@ -71,6 +76,12 @@ class _Seen:
     @property
     def name(self) -> str:
         return self.group.group.name
+
+    @property
+    def demand(self) -> RolloutDemand:
+        """What the group is to hold."""
+        per_slot = self.wanted.per_slot if self.wanted is not None else 1
+        return RolloutDemand(self.group.group.target, self.group.group.maximum, per_slot)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,13 +125,17 @@ class HealthChecker:
     def _see(
         self, group: str, leaves: Mapping[str, str], instances: list[InstanceTypeDef], budget: Budget
     ) -> _Seen:
+        leaf = names.PARAMETER_HEALTH
         try:
-            own = settings.parse(leaves[names.PARAMETER_HEALTH])
+            own = settings.parse(leaves[leaf])
+            leaf, wanted = names.PARAMETER_RELEASE, None
+            if leaf in leaves:
+                wanted = releases.parse(leaves[leaf])
         except ValueError as error:
-            raise ParameterError(f"parameter {group}/{names.PARAMETER_HEALTH}: {error}") from None
+            raise ParameterError(f"parameter {group}/{leaf}: {error}") from None
         group_settings = parameters.parse(group, leaves)
         rows = self.reader.rows(group, budget)
-        return _Seen(group_settings, own, leaves, rows, tuple(instances))
+        return _Seen(group_settings, own, wanted, leaves, rows, tuple(instances))
 
     def _outcome(self, seen: _Seen, now: float, *, silent: bool) -> HealthOutcome:
         try:
@@ -159,11 +174,11 @@ class HealthChecker:
                 now,
                 hosts(seen.group, seen.instances, seen.rows, known, now, unfit),
                 seen.rows.backlog,
-                _boot_seconds(known),
+                known.slowest_boot(0.0),
                 silent,
                 seen.group.group.control.mode in _ACTING,
             )
-            return judge.decide(sight, seen.health, remembered.memory)
+            return judge.decide(sight, seen.health, remembered.memory, seen.wanted, seen.demand)
 
         decision = decide({})
         unfit: dict[str, str] = {}
@@ -188,6 +203,9 @@ class HealthChecker:
         for host, failure in self.doctor.restart(decision.restarts, now).items():
             memory = judge.unasked(memory, host)
             errors.append(failure)
+        rollout, failures = self._roll(seen, decision.rollout, now)
+        memory = replace(memory, rollout=rollout)
+        errors += failures
         try:
             for one in decision.begun:
                 self.doctor.tell(words.incident(self.stack, seen.name, one))
@@ -198,6 +216,16 @@ class HealthChecker:
         else:
             memory = judge.told(memory)
         return memory, errors
+
+    def _roll(self, seen: _Seen, step: RolloutStep, now: float) -> tuple[Rollout, list[Exception]]:
+        """Carry a step of a roll-out out; whom it could not ask it asks again."""
+        asked = [one.instance for one in step.restarts]
+        try:
+            memory = self.doctor.roll(seen.name, step, seen.leaves)
+        except Exception as error:  # written in the next pass, and nobody asked before
+            return unasked(step.memory, asked), [error]
+        failed = self.doctor.restart(step.restarts, now)
+        return unasked(memory, failed), list(failed.values())
 
     def _digest(self, outcomes: list[HealthOutcome], now: float) -> list[HealthOutcome]:
         """Send the daily message of all groups that are due, as one."""
@@ -222,11 +250,6 @@ class HealthChecker:
         except Exception as error:  # it is sent once more
             return replace(outcome, errors=(*outcome.errors, error))
         return replace(outcome, decision=replace(decision, memory=memory), version=version)
-
-
-def _boot_seconds(memory: controllers.Memory) -> float:
-    """Return what a boot takes on the slower market, of those on which one was seen."""
-    return max((memory.boot_seconds(market) for market in Market if memory.boots.get(market)), default=0.0)
 
 
 def build(client: Callable[[str], Any], place: HealthPlace, clock: Callable[[], float]) -> HealthChecker:

@@ -86,6 +86,7 @@ class Observer:
             unread=unread,
             suspended={s: view.suspended for s, view in sides.items() if view.suspended},
             wishes=wishes,
+            rolling=settings.rolling,
             elsewhere=elsewhere,
             troubles=(*skipped, *failed),
             is_partial=bool(failed),

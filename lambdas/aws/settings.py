@@ -13,6 +13,8 @@ from lambdas.core.model import Allowance, Control, Group, Mode, Side
 from lambdas.core.plan import Policy
 from lambdas.core.policies import build
 from lambdas.core.policies.by_deadline import ByDeadline
+from lambdas.core.rollout import rolling
+from lambdas.core.rollout.rolling import Rolling
 from lambdas.core.wishes import Wish
 
 if TYPE_CHECKING:
@@ -43,8 +45,9 @@ class GroupSettings:
 
     ``sides`` has no fallback where none stands behind the primary; ``slots`` are the worker slots that an
     instance of a type must show to be ready, 1 where the type is not named; ``zones``, ``on_demand_prices``,
-    ``block`` and ``on_premises`` as in ``GroupConfig``. ``wishes`` are the health checker's as it wrote them,
-    ``troubles`` what in the parameters makes no sense and does not keep the group from being looked after.
+    ``block`` and ``on_premises`` as in ``GroupConfig``. ``wishes`` and ``rolling`` are the health checker's
+    as it wrote them, ``troubles`` what in the parameters makes no sense and does not keep the group from
+    being looked after.
     """
 
     group: Group
@@ -56,6 +59,7 @@ class GroupSettings:
     block: str
     on_premises: int = 0
     wishes: tuple[Wish, ...] = ()
+    rolling: Rolling | None = None
     troubles: tuple[str, ...] = ()
 
 
@@ -118,6 +122,7 @@ def parse(
         budget=budget(name, leaves, config),
     )
     wished, troubles = _wishes(name, leaves)
+    rolls, more = _rolling(name, leaves)
     return GroupSettings(
         group=group,
         policy=policy,
@@ -128,7 +133,8 @@ def parse(
         block=config.block,
         on_premises=config.on_premises,
         wishes=wished,
-        troubles=troubles,
+        rolling=rolls,
+        troubles=(*troubles, *more),
     )
 
 
@@ -168,6 +174,15 @@ def _wishes(name: str, leaves: Mapping[str, str]) -> tuple[tuple[Wish, ...], tup
     except ValueError as error:
         told = str(error)[: group_config.MOST_TOLD]
         return (), (f"parameter {name}/{names.PARAMETER_WISHES}: {told}",)
+
+
+def _rolling(name: str, leaves: Mapping[str, str]) -> tuple[Rolling | None, tuple[str, ...]]:
+    """Return the roll-out, or that it cannot be read."""
+    try:
+        return rolling.parse(leaves.get(names.PARAMETER_ROLLING, rolling.NONE)), ()
+    except ValueError as error:
+        told = str(error)[: group_config.MOST_TOLD]
+        return None, (f"parameter {name}/{names.PARAMETER_ROLLING}: {told}",)
 
 
 def _control(name: str, leaves: Mapping[str, str]) -> Control:

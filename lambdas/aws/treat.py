@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -11,6 +13,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from lambdas.core import names, registry_item, wishes
 from lambdas.core.health.judge import HealthDecision
 from lambdas.core.health.model import Restart
+from lambdas.core.rollout import release, rolling
+from lambdas.core.rollout.memory import Rollout
+from lambdas.core.rollout.step import RolloutStep
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -35,6 +40,24 @@ class Doctor:
         if leaves.get(names.PARAMETER_WISHES, "{}") != text:
             name = names.group_parameter(self.stack, group, names.PARAMETER_WISHES)
             self.ssm.put_parameter(Name=name, Value=text, Type="String", Overwrite=True)
+
+    def roll(self, group: str, step: RolloutStep, leaves: Mapping[str, str]) -> Rollout:
+        """Write from what workers start, and what the controller is asked; return what is remembered since.
+
+        The one first: whoever is then asked to start anew finds it.
+        """
+        memory = step.memory
+        if step.releases is not None:
+            row = release.dump(group, step.releases)
+            text = hashlib.sha256(json.dumps(row, sort_keys=True).encode()).hexdigest()
+            if text != memory.written:
+                self.dynamodb.put_item(TableName=self.registry_table, Item=row)
+                memory = replace(memory, written=text)
+        asked = rolling.dump(step.rolling)
+        if leaves.get(names.PARAMETER_ROLLING, rolling.NONE) != asked:
+            name = names.group_parameter(self.stack, group, names.PARAMETER_ROLLING)
+            self.ssm.put_parameter(Name=name, Value=asked, Type="String", Overwrite=True)
+        return memory
 
     def restart(self, restarts: Iterable[Restart], now: float) -> dict[str, Exception]:
         """Ask workers to start anew; return the hosts of which one could not be asked, and why.

@@ -27,6 +27,8 @@ def alarms(observation: Observation, situation: Situation) -> tuple[tuple[Alarm,
             causes[f"{_SUSPENDED}:{side}"] = Alarm(f"{side}-{_SUSPENDED}", told)
     if situation.silent:
         names = ", ".join(ids(situation.silent))
-        causes[_SILENT] = Alarm(_SILENT, f"no worker reports for {LONGEST_BOOT / 60:.0f} minutes: {names}")
+        held = "" if situation.mute else ", most of the group or all of it: nobody is replaced for it"
+        told = f"no worker reports for {LONGEST_BOOT / 60:.0f} minutes: {names}{held}"
+        causes[_SILENT] = Alarm(_SILENT, told)
     new = tuple(alarm for cause, alarm in causes.items() if cause not in heard)
     return new, frozenset(known | causes.keys())

@@ -25,6 +25,7 @@ from lambdas.core.model import (
     slots,
 )
 from lambdas.core.plan import Plan, Policy
+from lambdas.core.rollout import easing
 from lambdas.core.situation import Situation
 
 
@@ -46,7 +47,8 @@ class Decision:
 def decide(observation: Observation, policy: Policy, memory: Memory, now: float) -> Decision:
     """Return what to do about one group now. Pure; carried out and seen, it wants nothing more."""
     memory = learn(memory, observation, now)
-    observation = on_premises.relieved(_held(observation, memory, now), memory.stand_ins.slots)
+    observation = easing.eased(_held(observation, memory, now), now)
+    observation = on_premises.relieved(observation, memory.stand_ins.slots)
     situation = Situation.of(observation, memory, now)
     control = observation.group.control
     if control.mode is Mode.PAUSED:
@@ -60,7 +62,7 @@ def decide(observation: Observation, policy: Policy, memory: Memory, now: float)
     actions = (*told, *moves)
     memory = replace(memory, alarmed=alarmed)
     if control.mode is not Mode.DRY_RUN:
-        memory = ask(memory, observation, moves, now)
+        memory = ask(memory, observation, moves, now, situation.wished.keys())
     return Decision(actions, memory, plan.reason, situation, _wake_at(situation, plan))
 
 
@@ -113,11 +115,11 @@ def _moves(situation: Situation, policy: Policy, blocked: bool) -> tuple[Plan, l
 
 
 def _unfit(situation: Situation) -> list[Instance]:
-    """Return who is replaced whatever the plan: the silent, the wished, and those that AWS retires.
+    """Return who is replaced whatever the plan: the mute, the wished, and those that AWS retires.
 
     An on-demand instance of the base that is silent stays, and people hear of it: the base is always kept.
     """
-    silent = [i for i in situation.silent if i.side is Side.FALLBACK or i.market is Market.SPOT]
+    silent = [i for i in situation.mute if i.side is Side.FALLBACK or i.market is Market.SPOT]
     failed = situation.failed
     served = [i for i in situation.retiring if i not in failed]
     return [*silent, *failed, *served]

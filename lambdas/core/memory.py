@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -90,13 +90,22 @@ class Memory:
         boots = self.boots.get(market, ())
         return sum(boots) / len(boots) if boots else UNKNOWN_BOOT
 
+    def slowest_boot(self, unknown: float) -> float:
+        """Return what a boot takes on the slower market of those on which one was seen."""
+        return max(
+            (self.boot_seconds(market) for market in Market if self.boots.get(market)), default=unknown
+        )
+
 
 def ask(
-    memory: Memory, observation: Observation, moves: Iterable[SetDesired | Release], now: float
+    memory: Memory,
+    observation: Observation,
+    moves: Iterable[SetDesired | Release],
+    now: float,
+    wished: Set[str],
 ) -> Memory:
-    """Return the memory once these moves are asked of AWS."""
+    """Return the memory once these moves are asked of AWS; ``wished`` are those let go for a wish."""
     released, replaced, asked = dict(memory.released), dict(memory.replaced), dict(memory.asked)
-    wished = {wish.instance for wish in observation.wishes}
     capacity = {side: observation.desired(side) for side in Side}
     for move in moves:
         if isinstance(move, SetDesired):
@@ -104,7 +113,7 @@ def ask(
         else:
             capacity[move.side] -= move.slots
             released |= dict.fromkeys(move.instance_ids, now)
-            replaced |= dict.fromkeys(wished.intersection(move.instance_ids), now)
+            replaced |= dict.fromkeys((i for i in move.instance_ids if i in wished), now)
         asked[move.side] = (capacity[move.side], now)
     return replace(
         memory,

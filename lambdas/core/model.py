@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
 from lambdas.core.registry_item import Progress
+from lambdas.core.rollout.rolling import Rolling
 from lambdas.core.wishes import Wish
 
 
@@ -82,6 +83,15 @@ class Instance:
     def is_heard(self) -> bool:
         """Whether its workers report: they work, or wait for their job."""
         return self.ready_since is not None or self.standing_by
+
+
+FEWEST_OF_ONE_CAUSE: Final = 2
+"""Instances or hosts that must show the same: one alone is no common cause."""
+
+
+def is_one_cause(ill: int, population: int) -> bool:
+    """Say whether it is one cause, and not each of them, that so many of a population are ill: most are."""
+    return ill >= FEWEST_OF_ONE_CAUSE and 2 * ill > population
 
 
 class RefusalKind(StrEnum):
@@ -169,9 +179,10 @@ class Observation:
     known says nothing there. ``suspended`` are a side's processes that somebody has suspended, or AWS after a
     day of launches in vain. ``spot_prices`` are what spot costs now by pool (its text), as a fraction of the
     on-demand that stands in for it; empty where nobody knows. ``wishes`` are whom of the live instances the
-    health checker wants replaced, the oldest wish first; ``elsewhere`` for how many slots workers on premises
-    serve now, ``None`` where they could not be read. ``troubles`` are what could not be read or made
-    no sense, a line each; ``is_partial`` says that a read failed, which the next one may not.
+    health checker wants replaced, the oldest wish first, and ``rolling`` what it asks while it rolls a
+    release out; ``elsewhere`` for how many slots workers on premises serve now, ``None`` where they could not
+    be read. ``troubles`` are what could not be read or made no sense, a line each; ``is_partial`` says that a
+    read failed, which the next one may not.
     """
 
     group: Group
@@ -186,6 +197,7 @@ class Observation:
     suspended: Mapping[Side, frozenset[str]] = field(default_factory=dict)
     spot_prices: Mapping[str, float] = field(default_factory=dict)
     wishes: tuple[Wish, ...] = ()
+    rolling: Rolling | None = None
     elsewhere: int | None = 0
     troubles: tuple[str, ...] = ()
     is_partial: bool = False

@@ -48,6 +48,25 @@ METRIC_HEALTH_FINDINGS: Final = "HealthFindings"
 """The same of hosts under a verdict; what is done about most of them is done by itself."""
 METRIC_HEALTH_ERRORS: Final = "HealthErrors"
 """1 where the health checker could not look after a group."""
+METRIC_SCALING_TARGET: Final = "ScalingTarget"
+METRIC_SCALING_WANTED: Final = "ScalingWanted"
+"""The scaler's, in slots of the group: the target it decided on, and what the load alone asks, where that is
+known."""
+METRIC_SCALING_BLIND: Final = "ScalingBlind"
+METRIC_SCALING_STALE: Final = "ScalingStale"
+METRIC_SCALING_CEILING: Final = "ScalingCeiling"
+"""1 where the load is not known, where nobody knows what workers do, where more is wanted than is allowed."""
+METRIC_SCALING_ERRORS: Final = "ScalingErrors"
+"""1 where the scaler could not look after a group."""
+METRIC_TENANT_CPU_SECONDS: Final = "TenantCpuSeconds"
+METRIC_TENANT_CPU_BORROWED: Final = "TenantCpuBorrowedSeconds"
+METRIC_TENANT_CPU_LENT: Final = "TenantCpuLentSeconds"
+METRIC_TENANT_MEMORY: Final = "TenantMemory"
+METRIC_TENANT_RESTARTS: Final = "TenantRestarts"
+"""A shared host's, by tenant, once a minute: seconds of CPU in use, those of them that were others', its own
+that others used, memory in MB, ends of its container that nobody asked for."""
+TENANT: Final = "tenant"
+"""The dimension, beside ``group`` and ``stack``."""
 METRIC_HOURLY_COST: Final = "HourlyCost"
 METRIC_HOURLY_COST_ON_DEMAND: Final = "HourlyCostOnDemand"
 """The controller's: US dollars an hour of a group's instances, and what they would cost on-demand."""
@@ -55,6 +74,7 @@ METRIC_HOURLY_COST_ON_DEMAND: Final = "HourlyCostOnDemand"
 SERVICE_CONTROLLER: Final = "controller"
 SERVICE_HEALTH: Final = "health"
 SERVICE_QUEUES: Final = "queues"
+SERVICE_SCALER: Final = "scaler"
 """What the functions call themselves in logs and, as the dimension ``service``, in metrics."""
 
 TAG_STACK: Final = "gpu-spot:stack"
@@ -72,6 +92,7 @@ ENV_QUEUES: Final = "GPU_SPOT_QUEUES"
 CONTROLLER_HANDLER: Final = "lambdas.handlers.controller.handler"
 HEALTH_HANDLER: Final = "lambdas.handlers.health.handler"
 QUEUES_HANDLER: Final = "lambdas.handlers.queues.handler"
+SCALER_HANDLER: Final = "lambdas.handlers.scaler.handler"
 
 MEMORY_KEY: Final = "group"
 REGISTRY_KEY: Final = "group"
@@ -86,8 +107,14 @@ PARAMETER_PREPARED: Final = "prepared"
 """Of a group that prepares a dataset: the one of which a snapshot is there."""
 PARAMETER_HEALTH: Final = "health"
 """A service's settings for the health checker."""
+PARAMETER_SCALING: Final = "scaling"
+"""Of a service that scales: its settings for the scaler, which then alone writes ``target``."""
 PARAMETER_WISHES: Final = "wishes"
 """Which instances the health checker wants replaced."""
+PARAMETER_RELEASE: Final = "release"
+"""From what a service's workers are to be started, as the program wants it."""
+PARAMETER_ROLLING: Final = "rolling"
+"""What the health checker asks of the controller while it rolls a release out."""
 
 SUSPENDED_BY_US: Final = ("AZRebalance",)
 """Processes of our Auto Scaling groups that the program suspends; another that is suspended is an alarm."""
@@ -118,6 +145,16 @@ def health_memory(group: str) -> str:
     return f"{group}@health"
 
 
+def scaling_memory(group: str) -> str:
+    """Return the key of the memory table under which the scaler remembers a group."""
+    return f"{group}@scaling"
+
+
 def queue_partition(group: str) -> str:
     """Return the registry's partition for how a group's queue stands."""
     return f"{group}@queue"
+
+
+def release_partition(group: str) -> str:
+    """Return the registry's partition for what a group's workers are started from."""
+    return f"{group}@release"

@@ -18,7 +18,8 @@ class Pulse:
     ``version`` says what runs: an image's digest, or a hash of the command. ``gpu`` is the UUID of its GPU,
     empty without one. ``at`` (epoch seconds) is when the worker last said how many requests it has ended
     since its start, ``done``, and how many of these ended with an error, ``failed``; 0 where it says nothing.
-    ``rate`` are requests a second over the last minutes. ``gpu_use`` is the share of the last minute in which
+    ``rate`` are requests a second over the last minutes, ``busy`` the share of these in which it had any,
+    None where it does not say. ``gpu_use`` is the share of the last minute in which
     its GPU was busy, in percent, None where nobody knows. ``xid`` is the last Xid of that GPU after which
     it needs a reset or worse, 0 for none; ``starts`` counts the worker's starts. Both begin with the agent's
     unit.
@@ -30,6 +31,7 @@ class Pulse:
     done: int = 0
     failed: int = 0
     rate: float = 0.0
+    busy: float | None = None
     gpu_use: float | None = None
     xid: int = 0
     starts: int = 1
@@ -38,9 +40,11 @@ class Pulse:
         """Raise ``ValueError`` for what no worker can tell."""
         if len(self.version) > MOST_VERSION or len(self.gpu) > MOST_VERSION:
             raise ValueError(f"version and gpu have at most {MOST_VERSION} characters")
-        numbers = (self.at, self.rate, 0.0 if self.gpu_use is None else self.gpu_use)
+        numbers = (self.at, self.rate, self.gpu_use or 0.0, self.busy or 0.0)
         if not all(math.isfinite(number) and number >= 0 for number in numbers):
             raise ValueError("times, rates and shares must be finite, 0 or more")
+        if self.busy is not None and self.busy > 1:
+            raise ValueError(f"busy for {self.busy} of the time, at most 1 is allowed")
         if not 0 <= self.failed <= self.done or self.xid < 0 or self.starts < 0:
             raise ValueError(f"{self.failed} of {self.done} failed, Xid {self.xid}, {self.starts} starts")
 
@@ -52,6 +56,8 @@ def dump(pulse: Pulse) -> dict[str, Any]:
         told[field] = {"N": repr(getattr(pulse, field))}
     if pulse.gpu_use is not None:
         told["gpuUse"] = {"N": repr(pulse.gpu_use)}
+    if pulse.busy is not None:
+        told["busy"] = {"N": repr(pulse.busy)}
     return {"M": told}
 
 
@@ -65,6 +71,7 @@ def parse(item: Mapping[str, Any]) -> Pulse | None:
             at=float(told["at"]["N"]),
             rate=float(told["rate"]["N"]),
             gpu_use=float(told["gpuUse"]["N"]) if "gpuUse" in told else None,
+            busy=float(told["busy"]["N"]) if "busy" in told else None,
             **{field: int(told[field]["N"]) for field in ("done", "failed", "xid", "starts")},
         )
     except (KeyError, TypeError, ValueError, AttributeError):

@@ -8,7 +8,7 @@ from typing import Final
 
 from lambdas.core.events import NOTICE_SECONDS
 from lambdas.core.memory import LONGEST_BOOT, Memory
-from lambdas.core.model import Group, Instance, Market, Observation, Side, slots
+from lambdas.core.model import Group, Instance, Market, Observation, Side, is_one_cause, slots
 from lambdas.core.replacements import followed
 from lambdas.core.wishes import NOT_SERVING
 
@@ -157,15 +157,29 @@ class Situation:
 
     @property
     def silent(self) -> tuple[Instance, ...]:
-        """Who has not reported for longer than any boot takes, while others of the group do.
+        """Who has not reported for longer than any boot takes.
 
-        Nobody else can tell: to AWS it runs. Where all are silent it is rather the registry that is.
+        Nobody else can tell: to AWS it runs.
         """
         overdue = {i for i, since in self.memory.silent.items() if self.now - since >= LONGEST_BOOT}
         live = (*self.primary, *self.fallback) if overdue else ()
-        if not any(i.is_heard for i in live):
-            return ()
         return tuple(i for i in live if i.id in overdue and i.described and not self.is_doomed(i))
+
+    @property
+    def mute(self) -> tuple[Instance, ...]:
+        """Who of the silent is let go for it: nobody while most are, or none is heard.
+
+        Then it is rather the registry or the network that is silent. Who fell silent a moment ago counts,
+        too: who breaks together does not break at once. Who still boots tells nothing.
+        """
+        overdue = self.silent
+        if not overdue:
+            return ()
+        live = [i for i in (*self.primary, *self.fallback) if i.described and not self.is_doomed(i)]
+        heard = sum(i.is_heard for i in live)
+        fell = {i.id for i in live if not i.is_heard and i.id in self.memory.booted}
+        ill = len(fell.union(i.id for i in overdue))
+        return overdue if heard and not is_one_cause(ill, heard + ill) else ()
 
     def served(self, going: Iterable[Instance]) -> list[Instance]:
         """Return whom of these the others can do without, taken one after the other."""

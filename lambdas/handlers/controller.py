@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final
 
-import boto3
 from aws_lambda_powertools import Logger
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -21,10 +20,10 @@ from lambdas.core.events import Event, Wake, parse
 from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.model import Action, Alarm, Market, SetDesired, Side
 from lambdas.core.policies import by_deadline
+from lambdas.handlers.clients import PATIENT, client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
-_CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10)
 _QUEUE = Config(retries={"mode": "standard", "total_max_attempts": 2}, connect_timeout=1, read_timeout=2)
 """The wake-up is sent before capacity is moved: a queue that hangs must not hold that up."""
 _MINUTE: Final = Wake("Scheduled Event")
@@ -91,13 +90,7 @@ def _controller() -> Controller:
         registry_table=os.environ[names.ENV_REGISTRY_TABLE],
         queue_url=os.environ[names.ENV_QUEUE_URL],
     )
-
-    make: Callable[..., Any] = boto3.client
-
-    def client(service: str) -> Any:
-        return make(service, config=_QUEUE if service == "sqs" else _CLIENT)
-
-    return build(client, place, time.time)
+    return build(lambda service: client(service, _QUEUE if service == "sqs" else PATIENT), place, time.time)
 
 
 def _report(outcome: GroupOutcome) -> None:

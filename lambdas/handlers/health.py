@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
-import boto3
 from aws_lambda_powertools import Logger
-from botocore.config import Config
 
 from lambdas.aws.health import HealthChecker, HealthOutcome, HealthPlace, build
 from lambdas.core import names
 from lambdas.core.health.judge import HealthDecision
 from lambdas.core.health.model import ORIGINS, Facts
+from lambdas.handlers.clients import client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
-_CLIENT = Config(retries={"mode": "standard", "total_max_attempts": 3}, connect_timeout=2, read_timeout=10)
 _SPARE_SECONDS: Final = 10.0
 """Of the function's time, for what is done once all is read."""
 _MOST_LOGGED: Final = 50
@@ -42,8 +39,7 @@ def _checker() -> HealthChecker:
         registry_table=os.environ[names.ENV_REGISTRY_TABLE],
         topic=os.environ[names.ENV_TOPIC],
     )
-    make: Callable[..., Any] = boto3.client
-    return build(lambda service: make(service, config=_CLIENT), place, time.time)
+    return build(client, place, time.time)
 
 
 def _report(outcome: HealthOutcome) -> None:

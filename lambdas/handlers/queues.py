@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
-import boto3
 from aws_lambda_powertools import Logger
 from botocore.config import Config
 
 from lambdas.aws.queues import QueueOutcome, QueueWatcher, build
 from lambdas.core import names, watched_queue
 from lambdas.core.backlog import Backlog
+from lambdas.handlers.clients import client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit
 
@@ -33,9 +32,8 @@ def handler(event: object, context: LambdaContext) -> None:
 
 @cache
 def _watcher() -> QueueWatcher:
-    make: Callable[..., Any] = boto3.client
     return build(
-        lambda service: make(service, config=_CLIENT),
+        lambda service: client(service, _CLIENT),
         watched_queue.parse(os.environ[names.ENV_QUEUES]),
         os.environ[names.ENV_REGISTRY_TABLE],
         time.time,

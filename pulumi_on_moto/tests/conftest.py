@@ -16,11 +16,12 @@ from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.sandbox import ACCOUNT
 
 START = 1_700_000_000.0
+_WITH_THEIR_OWN = {"test_speedups.py", "test_experiments.py"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Let those be first that open sandboxes of their own: the sample's stays open to the end."""
-    items.sort(key=lambda item: item.path.name != "test_speedups.py")
+    items.sort(key=lambda item: item.path.name not in _WITH_THEIR_OWN)
 
 
 @pytest.fixture(scope="session")

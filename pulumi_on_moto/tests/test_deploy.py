@@ -10,7 +10,7 @@ import pytest
 from botocore.exceptions import ClientError, ParamValidationError
 from rich.console import Console
 
-from pulumi_on_moto import Deployment, LocalCloudError, sandbox, tree
+from pulumi_on_moto import Deployment, LocalCloudError, outline, sandbox, tree
 
 
 def test_network_is_there(deployment: Deployment) -> None:
@@ -90,6 +90,16 @@ def test_secrets_are_unwrapped_for_resources_and_hidden_in_the_tree(deployment: 
     assert "hush" not in text
     assert "[secret]" in text
     assert "aws:autoscaling:Group  inference-fallback" in text
+
+
+def test_an_outline_counts_what_stands_below_each_component(deployment: Deployment) -> None:
+    console = Console(width=160)
+    with console.capture() as shown:
+        console.print(outline(deployment))
+    component = deployment.resource("sample:index:Network", "sample")
+    below = [one for one in deployment.resources if one.parent == component.urn and not one.is_component]
+    assert f"sample:index:Network  sample  {len(below)} resources" in shown.get()
+    assert "aws:ec2:Vpc  sample" not in shown.get()
 
 
 def test_requests_are_validated_and_unknown_services_stay_inside(deployment: Deployment) -> None:

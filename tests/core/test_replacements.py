@@ -98,7 +98,31 @@ def test_a_boot_has_the_time_that_a_boot_may_take() -> None:
 def test_where_all_are_silent_nobody_is_let_go() -> None:
     state = observe(*(spot(name, ready=False) for name in "abcd"), fallback_desired=4)
     decision = run(state, Memory(silent=dict.fromkeys("abcd", NOW - 2 * LONGEST_BOOT)))
-    assert decision.actions == ()
+    told = "no worker reports for 30 minutes: a, b, c, d, most of the group or all of it"
+    assert decision.actions == (Alarm("silent", f"{told}: nobody is replaced for it"),)
+
+
+@pytest.mark.parametrize(("mutes", "going"), [(1, 1), (2, 2), (3, 0), (4, 0)])
+def test_while_most_are_silent_it_is_one_cause_and_nobody_is_let_go(mutes: int, going: int) -> None:
+    names = "abcd"
+    state = observe(*(spot(name, ready=name not in names[:mutes]) for name in names), fallback_desired=4)
+    decision = run(state, Memory(silent=dict.fromkeys(names[:mutes], NOW - LONGEST_BOOT)))
+    assert len(released(decision.actions)) == going
+    assert [action.kind for action in decision.actions if isinstance(action, Alarm)] == ["silent"]
+
+
+@pytest.mark.parametrize(("others", "going"), [("fell silent", 0), ("boot", 1), ("serve", 1)])
+def test_who_fell_silent_a_moment_ago_counts_for_the_cause_and_who_boots_does_not(
+    others: str, going: int
+) -> None:
+    """One of four is overdue; two more are silent for a minute, or were never heard yet."""
+    mute, more = spot("m", ready=False), [spot(name, ready=others == "serve") for name in "ab"]
+    memory = Memory(
+        silent={"m": NOW - LONGEST_BOOT} | ({} if others == "serve" else dict.fromkeys("ab", NOW - 60)),
+        booted=frozenset("ab") if others == "fell silent" else frozenset(),
+    )
+    decision = run(observe(mute, *more, spot("c"), fallback_desired=4), memory)
+    assert len(released(decision.actions)) == going
 
 
 @pytest.mark.parametrize("falls", [True, False])

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from pulumi_on_moto import Deployment
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 from tests.iam import Request
@@ -161,6 +162,14 @@ def _requested(tags: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
 
 def _specified(params: Mapping[str, Any]) -> list[Mapping[str, str]]:
     return [tag for made in params["TagSpecifications"] for tag in made["Tags"]]
+
+
+def of_function(deployment: Deployment, name: str) -> list[dict[str, Any]]:
+    """Return the policy documents of the role of the one function whose name has ``name`` in it."""
+    [function] = [
+        one for one in deployment.of_type("aws:lambda/function:Function") if name in one.outputs["name"]
+    ]
+    return documents(deployment.clients, function.inputs["role"].rpartition("/")[2])
 
 
 def documents(clients: AwsClients, role: str) -> list[dict[str, Any]]:

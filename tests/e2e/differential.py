@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from gpu_spot.live.fleets import told
+from gpu_spot.facts.decisions import told
 from gpu_spot.market.replay.engine import Replay
 from lambdas.core.memory import Memory
 from tests.e2e.doubts import HOSTILE_AWS, Doubt

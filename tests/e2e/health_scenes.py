@@ -19,7 +19,7 @@ from lambdas.core.pulse import Pulse
 from lambdas.core.registry_item import Worker
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
-from tests.e2e.calls import Authorisation, documents
+from tests.e2e.calls import Authorisation, of_function
 from tests.e2e.world import START, World, living, load, small
 from tests.iam import Request
 
@@ -47,6 +47,7 @@ class Stage:
         self.world, self.cloud, self.group = world, world.cloud, world.view.name
         self.now = START + 24 * 3600.0
         self.silent: set[str] = set()
+        self.since: dict[str, float] = {}
         self.registry: str = world.deployment.outputs["registryTable"]
         self.dynamodb = world.clients("dynamodb")
         self._told = 0
@@ -66,24 +67,22 @@ class Stage:
 
     def role(self) -> list[dict[str, Any]]:
         """Return the policies of the health checker's role."""
-        [function] = [
-            one
-            for one in self.world.deployment.of_type("aws:lambda/function:Function")
-            if "health-checker" in one.outputs["name"]
-        ]
-        return documents(self.world.clients, function.inputs["role"].rpartition("/")[2])
+        return of_function(self.world.deployment, "health-checker")
 
     def fill(self) -> None:
         """Launch what the group lacks, long enough ago for any grace."""
         view = self.world.view
         missing = SIZE - len(self.cloud.alive(self.group, Side.PRIMARY))
         for _ in range(missing):
-            self.cloud.launch(self.group, Side.PRIMARY, view.instance_types[0], view.zones[0], Market.SPOT)
+            kind, zone = view.instance_types[0], view.zones[0]
+            self.since[self.cloud.launch(self.group, Side.PRIMARY, kind, zone, Market.SPOT)] = self.now
         if missing > 0:
             self.play(120, 1800)  # their boot, and some time
 
     def well(self, count: int = 1) -> list[str]:
-        return sorted(self.cloud.alive(self.group, Side.PRIMARY))[:count]
+        """Return the oldest: of the newest three in a day would be ill in vain."""
+        alive = self.cloud.alive(self.group, Side.PRIMARY)
+        return sorted(alive, key=lambda one: (self.since.setdefault(one, self.now), one))[:count]
 
     def play(self, *gaps: float, seen: Seen | None = None) -> Seen:
         """Look after each of these seconds."""

@@ -130,7 +130,7 @@ def run(args):
     finally:
         print("tidied up")
 
-cli.parser = lambda: SimpleNamespace(parse_args=lambda _: SimpleNamespace(run=run))
+cli.parser = lambda _: SimpleNamespace(parse_args=lambda _: SimpleNamespace(run=run))
 sys.exit(cli.main([]))
 """
 
@@ -138,6 +138,13 @@ sys.exit(cli.main([]))
 def test_a_command_that_is_terminated_ends_what_it_has_begun() -> None:
     done = subprocess.run([sys.executable, "-c", TERMINATED], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (128 + signal.SIGTERM, "tidied up\n")
+
+
+@pytest.mark.parametrize("named", ["replay", "replay-deadline", "review", "schema"])
+def test_a_command_without_a_local_cloud_imports_none(named: str) -> None:
+    program = f"import sys; from gpu_spot import cli; cli.parser({named!r}); print('moto' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
 
 
 def desired_capacities(endpoint: str) -> list[int]:

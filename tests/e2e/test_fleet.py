@@ -20,4 +20,4 @@ def test_the_demo_keeps_a_fleets_workers_alive(tmp_path: Path, traces: Path | No
     assert summary["on_demand_starts"] > 0
     assert summary["availability"] >= 0.9985
     assert summary["cost_vs_on_demand"] <= (0.34 if files else 0.6)
-    assert "aws:ec2:SpotFleetRequest" in done.stdout
+    assert "gpu-spot:infra:CapacityGroup" in done.stdout

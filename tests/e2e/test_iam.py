@@ -11,7 +11,7 @@ from lambdas.core.model import Market, Side
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.apart import apart
-from tests.e2e.calls import Authorisation, documents
+from tests.e2e.calls import Authorisation, of_function
 from tests.e2e.world import World, living, load, small
 from tests.iam import Request, allowed_actions, allows
 
@@ -30,12 +30,7 @@ NOT_ITS_OWN_CALLS: Final = {
 
 def policies(world: World) -> list[dict[str, Any]]:
     """Return the documents of the controller's role."""
-    (function,) = (
-        function
-        for function in world.deployment.of_type("aws:lambda/function:Function")
-        if function.outputs["name"] == world.deployment.outputs["controllerFunction"]
-    )
-    return documents(world.clients, function.inputs["role"].rpartition("/")[2])
+    return of_function(world.deployment, world.deployment.outputs["controllerFunction"])
 
 
 def recorded(stack: str) -> tuple[list[dict[str, Any]], list[Request]]:

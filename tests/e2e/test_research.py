@@ -41,6 +41,8 @@ def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
         (["--job", "examples/moon"], "--job is examples/moon, allowed: a folder of"),
         (["--job", "examples/training", "--group", "resnet"], "--job beside --group, allowed: --job alone"),
         (["--python", "venv"], "--python is venv, allowed: with --job"),
+        (["--load"], "the first group of stack research does not scale, allowed with --load"),
+        (["--job", "examples/training", "--load"], "--job beside --load, allowed: --job alone"),
     ],
 )
 def test_bad_input_is_told_in_one_line(arguments: list[str], message: str) -> None:

@@ -32,12 +32,17 @@ LOOKUPS = {
         "state": "completed",
         "encrypted": True,
         "storageTier": "standard",
+        "volumeSize": 40,
     },
     "aws:ec2/getVpc:getVpc": {"enableDnsSupport": True, "enableDnsHostnames": True},
     "aws:ec2/getSubnet:getSubnet": {"vpcId": "vpc-0000000a", "mapPublicIpOnLaunch": False},
     "aws:ec2/getSecurityGroup:getSecurityGroup": {"vpcId": "vpc-0000000a"},
     "aws:ec2/getVpcEndpointService:getVpcEndpointService": {},
     "aws:ssm/getParameter:getParameter": {"insecureValue": "ami-0123456789abcdef0", "name": "image"},
+    "aws:eks/getCluster:getCluster": {
+        "endpoint": "https://cluster.example.com",
+        "certificateAuthorities": [{"data": "Y2E="}],
+    },
     "aws:ec2/getVpcs:getVpcs": {"ids": []},
     "aws:secretsmanager/getRandomPassword:getRandomPassword": {"randomPassword": "drawn"},
 }
@@ -95,6 +100,8 @@ class Recorder(mocks.Mocks):
         if args.typ == "aws:mq/broker:Broker":
             # AWS tells no users of RabbitMQ, so the provider forgets them.
             computed |= {"instances": [BROKER], "brokerName": f"{args.name}-0123456", "users": []}
+        if args.typ == "aws:eks/cluster:Cluster":
+            computed |= LOOKUPS["aws:eks/getCluster:getCluster"] | {"certificateAuthority": {"data": "Y2E="}}
         if args.typ == "aws:secretsmanager/secretVersion:SecretVersion":
             computed["versionId"] = "v"
         identity = IDS.get(args.typ, f"{args.name}-id")
@@ -126,7 +133,7 @@ class Monitor(mocks.MockMonitor):
         return super().RegisterResource(request)
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
-        if "pulumi:pulumi:Stack" in request.urn:
+        if request.urn.split("::")[2] == "pulumi:pulumi:Stack":
             self.exports = plain(rpc.deserialize_properties(request.outputs))
         return super().RegisterResourceOutputs(request)
 

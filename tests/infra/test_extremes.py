@@ -60,6 +60,11 @@ HOSTS = {
     "organizationalUnit": "u",
     "principals": ["arn:aws:iam::123456789012:role/p"],
 }
+TENANT = {
+    **{"name": "t", "uid": 2001, "cpus": 2, "memoryGiB": 4, "image": f"worker@sha256:{'0' * 64}"},
+    **{"hostPort": 8001, "containerPort": 80, "datasetGiB": 1, "environment": {"A": "b"}},
+}
+WHOLE = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["p6-b300.48xlarge"]}
 JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
 PYTHON = {"version": "3.12", "requirements": "r.txt"}
 IMAGE = f"worker@sha256:{'0' * 64}"
@@ -79,6 +84,7 @@ BASE: dict[str, Any] = {
         {
             **{"name": "told", "capacity": DATED, "command": ["x"], "queue": EXISTING_QUEUE},
             "onPremises": HOSTS,
+            "scaling": {"floors": [{"least": 1, "from": "08:00", "to": "18:00", "days": ["mon"]}]},
         },
         {"name": "sqs", "capacity": DATED, "command": ["x"], "queue": {"kind": "sqs"}},
         {"name": "known", "capacity": DATED, "command": ["x"], "queue": EXISTING_SQS},
@@ -91,12 +97,24 @@ BASE: dict[str, Any] = {
         {"name": "choosy", "capacity": CHOSEN, **JOB, "python": PYTHON, "matrix": {"B": ["c"]}},
         {"name": "dated", "capacity": DATED, **JOB, "capacityBlock": BLOCK},
     ],
+    "gpu-spot:sharedHosts": [
+        {
+            **{"name": "host", "capacity": {**WHOLE, "fallback": {"warmInstances": 0}}},
+            **{"callers": ["10.0.0.0/8"], "tenants": [TENANT]},
+        }
+    ],
     "gpu-spot:storage": {
         "fileSystem": {"accessPoints": [{"name": "a", "path": "/a"}]},
         "buckets": [{"name": "a", "expireDays": 1}],
         "repositories": [{"name": "a"}],
     },
     "gpu-spot:tensorboard": {"accessPoint": "a"},
+    "gpu-spot:kubernetes": {
+        "cluster": "c",
+        "nodeRole": "r",
+        "nodeImage": "al2023@v1",
+        "checkoutImage": IMAGE,
+    },
     "gpu-spot:monitoring": {"email": "a@b.c", "monthlyBudgetUsd": 1},
     "gpu-spot:identity": {
         "permissionsBoundary": "arn:aws:iam::123456789012:policy/p",
@@ -132,7 +150,14 @@ APART: dict[tuple[str, Extreme], str] = {
         ("training[0].budget", extreme): "not every type has a known price; tests/infra/test_budget.py has it"
         for extreme in ("least", "most")
     },
+    ("services[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
+    ("training[0].runsOn", "most"): "no group; tests/kubernetes/test_stack.py has it",
+    ("training[0].nodes", "most"): "on Kubernetes only; tests/kubernetes/test_objects.py has several",
     ("training[0].volumeGiB", "least"): "a job without a volume prepares nothing; research-efs has one",
+    **{
+        (f"sharedHosts[0].tenants[0].{key}", "most"): "no type has so much for one tenant"
+        for key in ("cpus", "memoryGiB")
+    },
     ("services[0].capacity.unit", "most"): "stands in services[1], which has no warm pool",
     ("training[0].capacity.fleetType", "most"): "a job's fleet is kept",
     ("services[0].capacity.fleetType", "most"): "stands in services[1], whose fleet asks once",
@@ -167,7 +192,7 @@ def steps(path: str) -> list[str | int]:
         path = path.replace("[0]", "[2]", 1)
     if "<sqs>" in path:
         path = path.replace("<sqs>", "").replace("[0]", "[5]" if "existing" in path else "[4]", 1)
-    elif "queue" in path or "onPremises" in path:
+    elif "queue" in path or "onPremises" in path or "scaling" in path:
         path = path.replace("[0]", "[2]" if "queue" in path and "existing" not in path else "[3]", 1)
     if "python" in path or "matrix" in path:  # beside no image, no block
         path = path.replace("[0]", "[1]", 1)

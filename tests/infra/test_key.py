@@ -51,6 +51,7 @@ OTHERS = {
     "aws:ec2/internetGateway:InternetGateway": "passes on",
     "aws:ec2/natGateway:NatGateway": "passes on",
     "aws:ec2/route:Route": "settings",
+    "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": "settings",
     "aws:lambda/permission:Permission": "settings",
     "aws:ec2/routeTable:RouteTable": "settings",
     "aws:ec2/routeTableAssociation:RouteTableAssociation": "settings",

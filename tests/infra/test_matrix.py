@@ -10,21 +10,32 @@ import pytest
 
 from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
+from tests.iam import Request, allows
 from tests.infra import training
 from tests.infra.declared import Run, run, variant
 from tests.infra.test_ownership import differences
+from userdata.agent.config.experiments import by_name, run_of
 
 MATRIX: dict[str, list[Any]] = {"LR": [0.1, 0.01], "SEED": [1, 2, 3]}
 NAME = training.job()["name"]
+SHARED: dict[str, Any] = {
+    "matrix": {"SEED": list(range(30))},
+    "volumeGiB": 0,
+    "checkpoints": "checkpoints",
+    "dataset": None,
+}
+"""More than 20 experiments, which share a group."""
+FILES = {"fileSystem": {"accessPoints": [{"name": "checkpoints", "path": "/checkpoints"}]}}
 
 
-def settings(**changes: Any) -> Settings:
+def settings(others: tuple[dict[str, Any], ...] = (), **changes: Any) -> Settings:
     return load_settings(
         {
             "aws:region": "us-west-2",
+            "gpu-spot:storage": FILES,
             "gpu-spot:network": {"cidr": "10.20.0.0/16", "zones": ["us-west-2a", "us-west-2b"]},
             "gpu-spot:services": [],
-            "gpu-spot:training": [training.job(**changes)],
+            "gpu-spot:training": [training.job(**changes), *others],
         }
     )
 
@@ -85,8 +96,15 @@ def test_they_share_what_is_made_once_and_nothing_else(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"matrix": {"LR": list(range(21))}}, "matrix: 21 experiments, allowed: at most 20"),
-        ({"matrix": {"A": list(range(10)), "B": [1, 2, 3]}}, "matrix: 30 experiments, allowed: at most 20"),
+        ({"matrix": {"A": list(range(101)), "B": list(range(10))}}, "matrix: 1010 experiments, allowed: at"),
+        (
+            {"matrix": {"LR": list(range(21))}, "dataset": None},
+            "matrix with 21 experiments, which share one group, beside volumeGiB 500, allowed: 0",
+        ),
+        ({**SHARED, "budget": 5}, "which share one group, beside budget, allowed: with at most 20"),
+        ({**SHARED, "deadline": "2099-01-01T00:00:00Z"}, "beside deadline, allowed: with at most 20"),
+        ({**SHARED, "matrix": {"A": ["x" * 150 + str(n) for n in range(30)]}}, "boot data"),
+        ({"capacity": {**training.job()["capacity"], "target": 2}}, "capacity.target 2, allowed: 1"),
         ({"matrix": {"LR": [1, 1.0]}}, "matrix: LR has '1' twice, allowed: each value once"),
         ({"matrix": {"LR": [True]}}, "matrix.LR[0]: true, allowed: text and numbers"),
         ({"matrix": {"LR": []}}, "matrix.LR: [], allowed: at least 1"),
@@ -109,12 +127,11 @@ def test_what_cannot_be_is_refused_by_its_key(changes: dict[str, Any], says: str
     assert says in line
 
 
-def declared(folder: Path, matrix: dict[str, list[Any]]) -> Run:
+def declared(folder: Path, matrix: dict[str, list[Any]], **changes: Any) -> Run:
     def change(config: dict[str, Any]) -> None:
-        config["gpu-spot:storage"] = {
-            "fileSystem": {"accessPoints": [{"name": "checkpoints", "path": "/checkpoints"}]}
-        }
-        config["gpu-spot:training"] = [training.job(checkpoints="checkpoints", dataset=None, matrix=matrix)]
+        config["gpu-spot:storage"] = FILES
+        job = training.job(**{"checkpoints": "checkpoints", "dataset": None, "matrix": matrix, **changes})
+        config["gpu-spot:training"] = [job]
 
     folder.mkdir(exist_ok=True)
     return run("known", variant(folder, change))
@@ -139,3 +156,41 @@ def test_every_experiment_has_its_own_of_everything(tmp_path: Path) -> None:
     assert not {name for _, name in one.identities() if jobs[0] in name}
     changed = differences(both, one, shared_only=True)
     assert not {resource for resource in changed if jobs[1] in resource}
+
+
+def test_more_than_twenty_are_one_job() -> None:
+    [job] = settings(**SHARED).jobs
+    assert (job.name, job.shares_group, job.environment) == (NAME, True, {})
+    with pytest.raises(SettingsError, match="'resnet-x' beside 'resnet', whose experiments' names begin so"):
+        settings(others=(training.job(name="resnet-x"),), **SHARED)
+
+
+def test_they_share_one_group_of_several_instances(tmp_path: Path) -> None:
+    capacity = {**training.job()["capacity"], "target": 4}
+    capacity["max"] = 8
+    found = declared(tmp_path, **SHARED, capacity=capacity)
+    told = found.agent(f"{NAME}-primary")
+    assert told["training"]["experiments"] == {"SEED": [str(number) for number in range(30)]}
+    config = json.loads(found.the("Parameter", f"{NAME}-config")["insecureValue"])
+    # Instances do not wait for each other, and another value is another run of the group.
+    assert not config["breakBeforeMake"]
+    assert config["run"] == run_of(told["training"]["revision"], told["training"]["experiments"])
+    assert run_of("r", {"A": ["1", "2"]}) == run_of("r", {"A": ["2", "1"]}) != run_of("r", {"A": ["1"]})
+    assert {name for name in found.exports["groups"] if name.startswith(NAME)} == {NAME}
+    policy = json.loads(found.the("RolePolicy", f"{NAME}-instance")["policy"])["Statement"]
+    table = next(one for one in policy if one["Sid"] == "KeepExperiments")["Resource"][0]
+
+    def may(action: str, *keys: str) -> bool:
+        asked = Request(f"dynamodb:{action}", table, {"dynamodb:LeadingKeys": keys} if keys else {})
+        return allows([{"Statement": policy}], asked)
+
+    one, other = list(by_name(NAME, told["training"]["experiments"]))[:2]
+    assert may("BatchGetItem", one, other)
+    assert may("UpdateItem", one)
+    assert may("UpdateItem", NAME)
+    assert may("PutItem", f"{one}#07")
+    # Neither somebody else's, nor an item anew in the place of a lease.
+    assert not may("BatchGetItem", one, "bert")
+    assert not may("UpdateItem", f"{NAME}50-a")
+    assert not may("PutItem", one)
+    assert not may("BatchGetItem")

@@ -32,6 +32,7 @@ UNTAGGED = {  # these have no tags of their own in AWS
     "aws:efs/mountTarget:MountTarget",
     "aws:iam/rolePolicy:RolePolicy",
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment",
+    "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig",
     "aws:lambda/permission:Permission",
     "aws:s3/bucketLifecycleConfiguration:BucketLifecycleConfiguration",
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls",
@@ -101,6 +102,7 @@ def test_ignored_changes_are_exactly_what_others_than_pulumi_set() -> None:
         "gpu-spot-dev-inference-primary": ["desiredCapacity"],
         "gpu-spot-dev-inference-fallback": ["desiredCapacity"],
         "gpu-spot-dev-inference-control": ["insecureValue"],
+        "gpu-spot-dev-inference-rolling": ["insecureValue"],
         "gpu-spot-dev-inference-wishes": ["insecureValue"],
     }
 

@@ -110,6 +110,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", capacity(onDemandCeiling=-1), "services[0].capacity.onDemandCeiling", "at least 0"),
     ("dev", capacity(maxPrice=0), "services[0].capacity.maxPrice", "at least 0.001"),
     ("dev", capacity(maxPrice=1001), "services[0].capacity.maxPrice", "at most 1000"),
+    ("dev", capacity(drill=6), "services[0].capacity.drill", "at most 5"),
     ("dev", capacity(rootVolumeGiB=30), "services[0].capacity.rootVolumeGiB", "at least 75"),
     ("dev", capacity(rootVolumeGiB=20_000), "services[0].capacity.rootVolumeGiB", "at most 16384"),
     ("dev", {f"{SERVICE}/slotsPerGpu": 0}, "services[0].slotsPerGpu", "at least 1"),
@@ -348,7 +349,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", training(checkpoints="efs"), "training", "allowed: 'volume'"),
     ("prod", training(checkpoints="checkpoint"), "training", "'volume', 'checkpoints', 'artifacts'"),
     ("dev", training(name="inference"), "training", "two services or training jobs are named 'inference'"),
-    ("dev", training(capacity=ONE | {"target": 2}), "training[0].capacity", "target 2, allowed: 1"),
+    ("dev", training(capacity=ONE | {"target": 2}), "training[0]", "capacity.target 2, allowed: 1"),
     (
         "dev",
         training(capacity=ONE | {"kind": "spot-fleet", "fleetType": "request"}),

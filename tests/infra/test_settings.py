@@ -92,7 +92,7 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
         (
             f"{CAPACITY}/spotPercentage",
             "70",
-            'gpu-spot:services[0].capacity.spotPercentage: "70", allowed: a valid integer',
+            'gpu-spot:services[0].capacity.spotPercentage: "70", allowed: a whole number',
         ),
         (
             f"{CAPACITY}/kind",
@@ -191,8 +191,8 @@ def test_the_engines_json_text_reads_like_the_stack_file() -> None:
             "gpu-spot:servces",
             [],
             "gpu-spot:servces: unknown key, did you mean services? "
-            "allowed: identity, kmsKeyArn, logRetentionDays, monitoring, network, protect, services, "
-            "storage, tags, tensorboard, training",
+            "allowed: identity, kmsKeyArn, kubernetes, logRetentionDays, monitoring, network, protect, "
+            "services, sharedHosts, storage, tags, tensorboard, training",
         ),
         ("gpu-spot:network", None, "gpu-spot:network: missing, it has no default"),
         ("aws:region", None, "aws:region: missing, it has no default"),

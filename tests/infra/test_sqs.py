@@ -13,6 +13,7 @@ from pulumi_on_moto import changes, deploy, load, sandbox
 from tests.apart import apart
 from tests.infra.declared import ROOT, Run
 from tests.infra.queues import stack
+from tests.infra.runbook import heading
 from tests.infra.test_queue import KEY
 from tests.infra.test_statements import OF_SQS
 
@@ -99,14 +100,13 @@ def test_the_watcher_may_see_it(existing: Run) -> None:
     assert "ReadQueueSecrets" not in statements
 
 
-def test_a_dead_letter_rings_and_every_alarm_has_a_line_in_the_runbook(own: Run) -> None:
+def test_a_dead_letter_rings_and_every_alarm_has_a_heading_in_the_runbook(own: Run) -> None:
     found = {name: one for name, one in own.of("MetricAlarm").items() if "-queue-" in name}
     dead = found["gpu-spot-prod-inference-queue-dead"]
     assert (dead["metricName"], dead["threshold"]) == ("ApproximateNumberOfMessagesVisible", 1)
     assert "gpu-spot-prod-inference-queue-deep" not in found
-    page = (ROOT / "docs" / "operations.md").read_text("utf-8").split("## Alarms\n")[1]
     for name in found:
-        assert f"| `<group>{name.partition('inference')[2]}` |" in page, name
+        assert heading(name) == f"<group>{name.partition('inference')[2]}"
 
 
 def test_containers_have_the_instances_role_and_elsewhere_none() -> None:

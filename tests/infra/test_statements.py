@@ -199,8 +199,11 @@ def test_the_health_checker_remembers_under_its_own_keys_and_asks_for_restarts_o
     # A key that is not there satisfies ForAllValues (IAM user guide, "Set operators").
     assert remembers["Condition"]["Null"] == {"dynamodb:LeadingKeys": "false"}
     assert asks["Condition"]["Null"] == {"dynamodb:Attributes": "false"}
-    [wishes] = the("WriteWishes")["Resource"]
-    assert wishes.endswith("parameter/gpu-spot/dev/groups/*/wishes")
+    leaves = [one.partition("parameter")[2] for one in the("WriteWishes")["Resource"]]
+    assert leaves == [f"/gpu-spot/dev/groups/*/{leaf}" for leaf in ("wishes", "rolling")]
+    says = the("SayWhatToStart")
+    assert says["Action"] == ["dynamodb:PutItem"]
+    assert says["Condition"]["ForAllValues:StringLike"] == {"dynamodb:LeadingKeys": ["*@release"]}
 
 
 def test_a_fleet_hands_out_no_role_but_its_instances() -> None:
@@ -313,7 +316,8 @@ def test_every_permission_beside_the_functions_has_a_user() -> None:
     }
     # tests/node/test_permissions.py compares what instances may do with what they ask.
     of_agent = {action for statement in permissions.STATEMENTS for action in statement.actions}
-    assert granted == set(USES) | of_agent
+    # Groups of experiments are none of these stacks: tests/infra/test_matrix.py has their role.
+    assert granted == (set(USES) | of_agent) - {"dynamodb:BatchGetItem"}
 
 
 def role_of(group: str, stack: str) -> list[dict[str, Any]]:
@@ -330,9 +334,9 @@ EVERY_INSTANCE = {"FetchAgent", "SessionManager", "ConfigureMetrics", "SendMetri
 @pytest.mark.parametrize(
     ("group", "stack", "needs"),
     [
-        ("inference", "dev", ("work", "hooks")),
-        ("inference", "fleet", ("work", "hooks")),  # those of its fallback
-        ("inference", TRAINING, ("work", "hooks", "image", "pull")),
+        ("inference", "dev", ("work", "release", "hooks")),
+        ("inference", "fleet", ("work", "release", "hooks")),  # those of its fallback
+        ("inference", TRAINING, ("work", "release", "hooks", "image", "pull")),
         ("resnet", TRAINING, ("run", "hooks", "volume", "dataset", "secret", "image", "pull", "artifacts")),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from gpu_spot.commands.tensorboard import forwarding, running, stop, wait
+from gpu_spot.commands.deployed.tensorboard import forwarding, running, stop, wait
 from lambdas.core import names
 from tests.models import moto
 

@@ -16,10 +16,10 @@ from tests.lambdas import walk
 
 def test_nothing_breaks_on_a_hostile_aws(tmp_path: Path) -> None:
     out = tmp_path / "walk.json"
-    assert main(["--out", str(out), "--steps", "20000", "--seed", "1000"]) == 0
+    assert main(["--out", str(out), "--steps", "4000", "--seed", "1000"]) == 0
     found = json.loads(out.read_text())
     assert found["violations"] == []
-    assert found["passes"] > 3_000
+    assert found["passes"] > 1_200
 
 
 def test_nothing_breaks_for_a_job_with_a_deadline_whatever_it_tells() -> None:

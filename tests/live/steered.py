@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from gpu_spot import cli
-from gpu_spot.commands import jobs
+from gpu_spot.commands.deployed import jobs
 from gpu_spot.market.replay.ledger import Span
 from gpu_spot.market.rules import Rules
 from gpu_spot.nodes.process import TrainingProfile
@@ -46,9 +46,9 @@ def steered() -> dict[str, Any]:
         }
 
 
-def told(world: World, *words: str) -> str:
+def told(world: World, *words: str, stack: str = "research") -> str:
     """What the command prints."""
-    args = cli.parser().parse_args(["jobs", "--stack", "research", *words])
+    args = cli.parser().parse_args(["jobs", "--stack", stack, *words])
     with contextlib.redirect_stdout(io.StringIO()) as out:
         assert jobs.act(args, world.clients, world.clients.region) == 0
     return out.getvalue()

@@ -108,6 +108,28 @@ def test_a_dying_instance_keeps_its_volume_for_a_while(world: World) -> None:
     assert world.state(volume) == ("available", [])
 
 
+def test_an_instance_that_ends_while_a_volume_comes_never_has_it(world: World) -> None:
+    instance, volume = world.launch(A), world.create(A)
+    world.after(10)
+    world.attach(volume, instance)
+    world.after(1)
+    world.cloud.kill([instance])
+    world.after(6)  # it would have been attached by now
+    assert world.disks.holder(volume) is None
+    assert world.state(volume) == ("in-use", ["detaching"])
+    world.after(54)
+    assert world.state(volume) == ("available", [])
+
+
+def test_no_volume_attaches_to_an_instance_that_has_ended(world: World) -> None:
+    instance, volume = world.launch(A), world.create(A)
+    world.after(10)
+    world.cloud.kill([instance])
+    with refused("IncorrectState"):
+        world.attach(volume, instance)
+    assert world.state(volume) == ("available", [])
+
+
 def test_a_snapshot_holds_what_was_written_when_it_was_begun(world: World) -> None:
     volume = world.create(A)
     world.after(10)

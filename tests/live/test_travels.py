@@ -77,6 +77,18 @@ def test_a_loss_without_notice_begins_with_the_end_of_the_instance() -> None:
     assert (move.steps_lost, move.intact) == (3, False)
 
 
+def test_a_volume_that_is_free_before_its_loss_is_noted_was_released_in_no_time() -> None:
+    lost = [
+        Entry(98, "stopped", "A", step=4),
+        Entry(98, "unmounted", "A", "v1", contents=OLD),
+        Entry(98, "free", "A", "v1", "a"),
+        Entry(100, "gone", "A"),
+    ]
+    [move] = travels([*FIRST, *lost, *ARRIVED], PROFILE, 1000).moves
+    assert (move.cause, move.lost) == ("loss", 98)
+    assert next(iter(move.parts.values())) == 0
+
+
 def test_a_hand_over_begins_with_the_release() -> None:
     released = [Entry(90, "released", "A"), *LEFT[1:]]
     [move] = travels([*FIRST, *released, *ARRIVED], PROFILE, 1000).moves

@@ -18,7 +18,7 @@ def test_the_frontier_is_at_least_as_good_as_the_baselines(tmp_path: Path, trace
         "expected-cost@10,expected-cost@250"
     )
     options = ["--out", str(out), "--seeds", "1", "--policy", policies, "--docs", str(tmp_path / "docs")]
-    capacity.main([*options, *([] if traces else ["--scenarios", "2"])])
+    capacity.main([*options, *([] if traces else ["--scenarios", "1"])])
     result = json.loads(out.read_text())
     assert result["source"] == ("traces" if traces else "model")
     usual = result["summary"]["expected-cost"]

@@ -77,11 +77,11 @@ def _terms(condition: str) -> tuple[tuple[str, ...], ...]:
 def _holds(term: str, item: Attributes, values: Mapping[str, Value]) -> bool:
     if found := re.fullmatch(r"attribute_(not_)?exists\((\w+)\)", term):
         return (found[2] in item) != bool(found[1])
-    found = re.fullmatch(r"(\w+) (=|<) (:\w+)", term)
+    found = re.fullmatch(r"(\w+) (=|<|<>) (:\w+)", term)
     assert found, f"condition {term!r}: not of the subset that is played"
     one, other = item.get(found[1]), values[found[3]]
-    if one is None:
-        return False
+    if one is None or found[2] == "<>":
+        return found[2] == "<>" and one != other
     return one == other if found[2] == "=" else float(one["N"]) < float(other["N"])
 
 

@@ -34,13 +34,15 @@ from tests.infra.booting import Machine
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
+from tests.tenants.docker_double import DockerDouble
 from userdata.agent import tasks
 from userdata.agent.aws import clients
-from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
+from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, PRIVATE_ADDRESS
 from userdata.agent.config import model as config
 from userdata.agent.config.names import SNAPSHOT_NAME
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume import prepared
+from userdata.agent.tenants import codec
 
 _AGENTS_CLIENTS: Final = (
     *("autoscaling", "cloudwatch", "dynamodb", "ec2"),
@@ -77,6 +79,28 @@ class NodeHost(DiskHost):
 
     def signal(self, pid: int, number: signal.Signals) -> None:
         SystemHost().signal(pid, number)
+
+
+class TenantHost(DiskHost):
+    """Disks as EC2 has them, each mounted at a place of its own; Docker in memory."""
+
+    def __init__(self, ec2: Any) -> None:
+        super().__init__(ec2)
+        self.docker = DockerDouble()
+        self.places: dict[Path, str] = {}
+
+    def run(self, argv: Any, stdin: str = "", environment: Any = None) -> str:
+        is_tenants = argv[0] in ("docker", "nft", "install", "chown")
+        return self.docker.run(argv, stdin, environment) if is_tenants else ""
+
+    def mounted(self, path: Path) -> str | None:
+        return self.places.get(path)
+
+    def mount(self, device: str, path: Path) -> None:
+        self.places[path] = device
+
+    def unmount(self, path: Path) -> None:
+        self.places.pop(path, None)
 
 
 class Group:
@@ -143,6 +167,7 @@ class Group:
                 }
             ),
             GROUP_TAG: self.view.side(side),
+            PRIVATE_ADDRESS: "10.0.1.5",
         }
         return self._node(config.parse(self.told(side)), number, **changes)
 
@@ -160,7 +185,7 @@ class Group:
         if told.prepared and not told.prepares:  # what the snapshot holds, of which no disk here has a copy
             prepared.complete(told.prepared.dataset, made.data / "datasets")
         made.aside = lambda work: work()
-        made.gpus, made.root = None, self.folder
+        made.nvml, made.root = None, self.folder
         made.host = NodeHost(self.world.clients("ec2"), told.training.revision if told.training else "")
         return made
 
@@ -271,6 +296,39 @@ def train_and_move(group: Group) -> None:
     assert finished["Parameter"]["Value"] == told.revision + made
 
 
+def share(group: Group) -> None:
+    """A shared host that is taken in one zone; its tenant's volume follows to the next."""
+    first = group.node(Side.PRIMARY, 0, 0)
+    first.host = TenantHost(group.world.clients("ec2"))
+    group.play("landlord", first, until=60.0)
+    assert first.host.docker.pids()
+    group.play("metrics", first, until=70.0)
+    group.play("doctor", first)
+    group.server.documents[LIFECYCLE_STATE] = "Terminated"
+    group.play("watch", first, until=30.0)
+    group.play("landlord", first, until=200.0)
+    assert not first.host.places
+    del group.server.documents[LIFECYCLE_STATE]
+    _leave_old_snapshot(group, f"{group.name}-ada")
+    second = group.node(Side.FALLBACK, 1, 1)
+    second.host = TenantHost(group.world.clients("ec2"))
+    group.play("prepare", second)
+    group.play("landlord", second, until=900.0)
+    assert second.host.docker.pids()
+    _ask_for_more(group, second)
+    group.play("landlord", second, until=60.0)
+
+
+def _ask_for_more(group: Group, node: tasks.Node) -> None:
+    """The stack file asks for larger volumes of the tenants by now."""
+    assert node.config.shared_host is not None
+    s3 = group.world.clients("s3")
+    place = {"Bucket": node.config.shared_host.bucket, "Key": codec.key_of(group.name)}
+    listed = codec.decode(s3.get_object(**place)["Body"].read().decode())
+    larger = [replace(tenant, data_gib=tenant.data_gib + 1) for tenant in listed]
+    s3.put_object(**place, Body=codec.encode(larger))
+
+
 def _grow(group: Group, before: NodeHost) -> None:
     """The stack file asks for a larger volume by now."""
     node = group.node(Side.PRIMARY, 0, 3)
@@ -285,10 +343,10 @@ def _grow(group: Group, before: NodeHost) -> None:
     group.play("volume", node, "down")
 
 
-def _leave_old_snapshot(group: Group) -> None:
+def _leave_old_snapshot(group: Group, job: str = "") -> None:
     """One more of the job's snapshots than are kept, as a crash leaves it: the next instance deletes it."""
     ec2 = group.world.clients("ec2")
-    ours = [{"Name": "tag:gpu-spot:job", "Values": [group.name]}]
+    ours = [{"Name": "tag:gpu-spot:job", "Values": [job or group.name]}]
     [home] = ec2.describe_volumes(Filters=ours)["Volumes"]
     tags = [*(t for t in home["Tags"] if t["Key"] != "Name"), {"Key": "Name", "Value": SNAPSHOT_NAME}]
     ec2.create_snapshot(
@@ -352,8 +410,8 @@ def _elsewhere(world: World, name: str, told: str, folder: Path) -> Role:
 def _played(world: World, name: str, folder: Path) -> Role:
     group = Group(world, name, folder)
     with _docker(folder):
-        is_training = config.parse(group.told(Side.PRIMARY)).training is not None
-        (train_and_move if is_training else serve)(group)
+        told = config.parse(group.told(Side.PRIMARY))
+        (train_and_move if told.training else share if told.shared_host else serve)(group)
     group.boot(Side.PRIMARY)
     group.boot(Side.FALLBACK)
     return group.role()

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -36,7 +36,7 @@ def test_a_training_configuration_is_read() -> None:
         ({"volume": {"sizeGib": "100"}}, "volume.sizeGib: '100' is not of type int"),
         ({"volume": {"dataset": "datasets"}}, "volume.dataset: 'datasets'; allowed: what matches ^s3://"),
         ({"volume": {"initializationRateMib": 50}}, "volume.initializationRateMib: 50; allowed: 100 to 300"),
-        ({"service": {"command": ["x"]}}, "exactly one of training and service"),
+        ({"service": {"command": ["x"]}}, "exactly one of training, service and sharedHost"),
         ({"hooks": {"autoScalingGroup": "a", "terminateSeconds": 5}}, "allowed: 30 to 7200"),
         (
             {"efs": [{"fileSystem": "fs-1", "accessPoint": "nope", "path": "/x"}]},
@@ -114,6 +114,7 @@ def within(kind: Any, bounds: tuple[limits.Bound, ...]) -> st.SearchStrategy[Any
 
 HINTS = get_type_hints(config.Config, include_extras=True)
 COMMON = ("region", "stack", "group", "side", "registry_table", "drain_seconds", "hooks", "metrics")
+ALONE = of_type(config.Training).map(lambda drawn: replace(drawn, experiments={}))
 PARTS = (config.Service, config.Training, config.Volume, config.Dataset, config.EfsMount, config.Hooks)
 
 
@@ -127,7 +128,7 @@ def test_what_is_dumped_is_parsed_again(part: type[Any], data: st.DataObject) ->
 @given(
     common=st.fixed_dictionaries({name: of_type(HINTS[name]) for name in COMMON}),
     work=st.fixed_dictionaries({"service": of_type(config.Service)})
-    | st.fixed_dictionaries({"training": of_type(config.Training), "volume": of_type(config.Volume)})
+    | st.fixed_dictionaries({"training": ALONE, "volume": of_type(config.Volume)})
     | st.fixed_dictionaries(
         {"training": of_type(config.Training), "efs": st.tuples(of_type(config.EfsMount))}
     ),

@@ -14,7 +14,7 @@ from tests.node.metadata import MetadataServer
 from userdata.agent.config import names
 from userdata.agent.config.model import Config, Training
 from userdata.agent.tasks import recording
-from userdata.agent.work import faults, job_container, notice, process, train
+from userdata.agent.work import containers, faults, job_container, notice, process, train
 from userdata.agent.work.train import Trainer
 
 ROOT = Path(__file__).parents[2]
@@ -100,7 +100,7 @@ def test_the_limits_on_the_page_are_the_units() -> None:
 
 def test_a_container_has_the_same_limits_and_the_shares_on_the_page() -> None:
     [files] = re.findall(r"^LimitNOFILE=(\d+)$", UNIT, re.M)
-    assert set(job_container.LIMITS) == {f"nofile={files}:{files}", "memlock=-1:-1", "core=0"}
+    assert set(containers.LIMITS) == {f"nofile={files}:{files}", "memlock=-1:-1", "core=0"}
     assert job_container._SHARED_SHARE == 0.5
     assert f"capped at {job_container._MEMORY_SHARE:.0%}".replace("%", " %") in PAGE
     assert {"PATH", "USER"} <= set(job_container._OF_THE_HOST)

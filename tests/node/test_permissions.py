@@ -20,6 +20,7 @@ from userdata.agent import cli
 from userdata.agent.aws import permissions
 
 CAPACITY: Final = {"kind": "mixed-asg", "target": 1, "max": 2, "instanceTypes": ["g5.xlarge"]}
+HOST: Final = {**CAPACITY, "instanceTypes": ["g5.12xlarge"], "fallback": {"warmInstances": 0}}
 WORKERS_TWO: Final = {"inference", "inference@on-premises"}
 DATASETS_TWO: Final = {"vit", "atlas-data"}
 ATLAS: Final = {"name": "atlas", "version": "1", "command": ["true"], "instanceType": "m7i.large"}
@@ -57,6 +58,14 @@ STACKS: Final[dict[str, tuple[dict[str, Any], dict[str, str]]]] = {
             "training": [
                 training.job(capacity=CAPACITY, dataset=None, checkpoints="checkpoints"),
                 training.job(capacity=CAPACITY, name="vit", dataset="s3://datasets/atlas/", prepare=ATLAS),
+            ],
+            "sharedHosts": [
+                {
+                    **{"name": "shared", "capacity": HOST},
+                    "tenants": [
+                        {"name": "ada", "uid": 2001, "cpus": 1, "memoryGiB": 1, "image": training.IMAGE}
+                    ],
+                }
             ],
         },
         {"atlas/a": "1"},

@@ -39,7 +39,7 @@ class Bench:
 
     def make(self, aside: Aside) -> Pulses:
         looks = Beside(Gpus(self.nvml, 2).look, aside)
-        return Pulses("v1", {0: 0, 1: 0, 2: 1}, looks, self.clock, self.tmp)
+        return Pulses({0: 0, 1: 0, 2: 1}, looks, self.clock, self.tmp)
 
     def tell(self, told: Any, slot: int = 0, at: float | None = None) -> None:
         file = tell.tell_file(self.tmp, slot)
@@ -58,7 +58,7 @@ def bench(tmp_path: Path, clock: FakeClock) -> Bench:
 
 
 def test_a_worker_tells_what_it_has_done_and_how_fast(bench: Bench) -> None:
-    bench.pulses.started(0)
+    bench.pulses.started(0, "v1")
     rates = []
     for minute in range(12):
         bench.tell({"done": 120 * minute, "failed": minute})
@@ -73,27 +73,47 @@ def test_the_rate_is_that_of_the_last_minutes() -> None:
     rate = RequestRate()
     for minute in range(30):
         rate.see(600 * minute, 60.0 * minute)
-    rates = [rate.see(600 * 29, 60.0 * minute) for minute in range(30, 36)]
+    rates = [rate.see(600 * 29, 60.0 * minute)[0] for minute in range(30, 36)]
     assert rates == pytest.approx([8.0, 6.0, 4.0, 2.0, 0.0, 0.0])
 
 
 def test_a_worker_that_tells_seldom_has_a_rate_too() -> None:
     rate = RequestRate()
-    assert [rate.see(n * 600, n * 600.0) for n in range(4)] == [0.0, 1.0, 1.0, 1.0]
+    assert [rate.see(n * 600, n * 600.0)[0] for n in range(4)] == [0.0, 1.0, 1.0, 1.0]
+
+
+def test_who_says_for_how_long_it_had_work_is_known_by_its_pace(bench: Bench) -> None:
+    bench.pulses.started(0, "v1")
+    shares = []
+    for minute in range(8):
+        bench.tell({"done": 60 * minute, "busy": 15.0 * min(minute, 4)})
+        shares.append(bench.pulses.of(0).busy)
+        bench.clock.advance(60)
+    assert shares[:5] == [None, *[0.25] * 4]  # a rate of 1 in a quarter of the time: four a second
+    assert shares[-1] == pytest.approx(30 / 300)
+    bench.tell({"done": 480})
+    assert (bench.pulses.of(0).busy, bench.pulses.of(0).rate) == (None, 0.0)  # another process counts
+
+
+def test_nobody_works_for_more_than_all_of_the_time() -> None:
+    rate = RequestRate()
+    rate.see(0, 0.0, 0.0)
+    assert rate.see(60, 60.0, 240.0) == (1.0, 1.0)
 
 
 def test_another_start_counts_anew(bench: Bench) -> None:
-    bench.pulses.started(0)
+    bench.pulses.started(0, "v1")
     bench.tell({"done": 900})
     bench.pulses.of(0)
     bench.clock.advance(60)
-    bench.pulses.started(0)
+    bench.pulses.started(0, "v1")
     bench.tell({"done": 30})
     told = bench.pulses.of(0)
     assert (told.done, told.rate, told.starts) == (30, 0.0, 2)
 
 
 def test_a_worker_that_tells_nothing_is_not_asked_for_it(bench: Bench) -> None:
+    bench.pulses.started(1, "v1")
     told = bench.pulses.of(1)
     assert (told.version, told.at, told.done, told.rate) == ("v1", 0.0, 0, 0.0)
     bench.tell({"queueDepth": 3})
@@ -106,6 +126,12 @@ def test_a_worker_that_tells_nothing_is_not_asked_for_it(bench: Bench) -> None:
         *("", "{", "[" * 4000, '"done"', "[1]", " " * 5000, '{"done": NaN}', '{"done": 1e999}'),
         *({"done": -1}, {"done": 1, "failed": 2}, {"done": True}, {"done": "7"}, {"done": 2**53 + 1}),
         {"done": 1, "failed": None},
+        *(
+            {"done": 1, "busy": -1},
+            {"done": 1, "busy": "7"},
+            {"done": 1, "busy": True},
+            '{"done":1,"busy":1e999}',
+        ),
     ],
 )
 def test_nonsense_is_left_out_and_complained_of_once(
@@ -202,7 +228,7 @@ def test_a_driver_that_hangs_keeps_nobody_waiting(bench: Bench) -> None:
         threads.append(threading.Thread(target=work))
         threads[-1].start()
 
-    hung = Pulses("v1", {0: 0}, Beside(look, aside), bench.clock, bench.tmp)
+    hung = Pulses({0: 0}, Beside(look, aside), bench.clock, bench.tmp)
     for _ in range(100):
         bench.clock.advance(1)
         hung.look()

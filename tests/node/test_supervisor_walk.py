@@ -194,6 +194,7 @@ class Life:
         node: Any = SimpleNamespace(
             config=SimpleNamespace(training=told, volume="dl"),
             gate=lambda stop: None,
+            heart=lambda: heart,
             is_taken=lambda: self.is_taken,
             on_sigterm=self.on_sigterm,
             host=host,

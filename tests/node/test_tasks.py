@@ -6,6 +6,7 @@ import json
 import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -139,6 +140,16 @@ class DockerHost(UnitHost):
 IMAGE = f"example.com/worker@sha256:{'0' * 64}"
 
 
+class NothingReleased:
+    """The agent's clients where workers start from what is declared."""
+
+    def dynamodb(self, region: str) -> Any:
+        return SimpleNamespace(get_item=lambda **asked: {})
+
+    def __getattr__(self, service: str) -> Any:
+        return getattr(clients, service)
+
+
 def launching(
     server: MetadataServer,
     clock: FakeClock,
@@ -154,7 +165,7 @@ def launching(
     work = {"image": image, "gpus": 1} if image else {"command": ["sleep", "infinity"], "gpus": 1}
     config = configs.load(configs.service(hooks=hooks, service=work))
     made, host = tasks.Node(config, directory, server.url), DockerHost()
-    made.clock, made.host = clock, host
+    made.clock, made.host, made.clients = clock, host, NothingReleased()
     return made, host
 
 

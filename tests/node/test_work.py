@@ -62,7 +62,7 @@ class Bench:
             self.tmp,
             spawn=spawn,
             secrets=lambda: self.secrets(),
-            pulses=Pulses("v1", dict.fromkeys(range(count), 0), None, self.clock, self.tmp),
+            pulses=Pulses(dict.fromkeys(range(count), 0), None, self.clock, self.tmp),
             aside=lambda work: self.aside(work),
         )
 

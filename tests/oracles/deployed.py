@@ -24,6 +24,7 @@ _TYPES = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g5.xlarge", "g6.x
 _NEEDS = {
     "target": 2,
     "instanceRequirements": {
+        "accelerators": {"min": 1, "max": 1},
         "acceleratorMemoryGiB": {"min": 16, "max": 48},
         "vcpus": {"min": 4, "max": 32},
         "memoryGiB": {"min": 16, "max": 256},
@@ -36,6 +37,19 @@ _MORE: dict[str, Any] = {
     "training": [
         training.job(capacity=_TYPES, checkpoints="checkpoints"),
         training.job(capacity=_TYPES, name="bert", dataset="s3://books/"),
+    ],
+    "sharedHosts": [
+        {
+            "name": "lab",
+            "capacity": {**_TYPES, "instanceTypes": ["g5.12xlarge"], "fallback": {"warmInstances": 0}},
+            "callers": ["10.30.0.0/16"],
+            "tenants": [
+                {
+                    **{"name": "a", "uid": 2001, "cpus": 2, "memoryGiB": 4, "image": training.IMAGE},
+                    **{"hostPort": 8001, "containerPort": 80},
+                }
+            ],
+        }
     ],
     "services": [
         {
@@ -55,6 +69,7 @@ _MORE: dict[str, Any] = {
             "capacity": {"kind": "spot-fleet", **_NEEDS},
             "command": ["serve"],
             "queue": {"kind": "rabbitmq", "existing": {"secret": "queues/batch"}},
+            "scaling": {"min": 0},
             "onPremises": {
                 "trustAnchor": "arn:aws:rolesanywhere:us-west-2:123456789012:trust-anchor/"
                 "00000000-0000-0000-0000-000000000000",

@@ -275,6 +275,9 @@ TYPES: Final[dict[str, As | Part]] = {
     ),
     "aws:lambda/eventSourceMapping:EventSourceMapping": As("AWS::Lambda::EventSourceMapping"),
     "aws:lambda/function:Function": As("AWS::Lambda::Function", "FunctionName", shape=_function),
+    "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": As(
+        "AWS::Lambda::EventInvokeConfig", shape=lambda _: {"Qualifier": "$LATEST"}, tags=""
+    ),
     "aws:lambda/permission:Permission": As(
         "AWS::Lambda::Permission", rename={"function": "FunctionName"}, tags=""
     ),
@@ -318,6 +321,7 @@ TYPES: Final[dict[str, As | Part]] = {
     "aws:sqs/queuePolicy:QueuePolicy": As(
         "AWS::SQS::QueuePolicy", shape=lambda inputs: {"Queues": [inputs.pop("queueUrl")]}, **_POLICY
     ),
+    "aws:ssm/document:Document": As("AWS::SSM::Document", "Name", parsed=("content",)),
     "aws:ssm/parameter:Parameter": As(
         "AWS::SSM::Parameter", rename={"insecureValue": "Value"}, tagged=lambda tags: dict(tags)
     ),

@@ -31,7 +31,7 @@ INTERPRETER: Final = Path(sys.executable).resolve()
 METADATA: Final = "169.254.169.254"
 CDI: Final = Path("/var/run/cdi/gpu-spot-test.json")
 GPU: Final = Path("/dev/gpu-spot-test0")
-_APPLETS: Final = "sh id sleep cat ls touch test df dd env grep stat mkdir rm kill wc date pwd echo"
+_APPLETS: Final = "sh id sleep timeout cat ls touch test df dd env grep stat mkdir rm kill wc date pwd echo"
 
 
 class LackingError(Exception):
@@ -117,15 +117,22 @@ def take_in(packed: bytes, name: str) -> None:
 
 
 class DockerHost(SystemHost):
-    """Rules of the firewall are those of the daemon's namespace."""
+    """Rules of the firewall are those of the daemon's namespace.
+
+    Containers lock no memory and open no million files: such a machine grants that to nobody, not even root.
+    """
 
     def __init__(self, daemon: int) -> None:
         super().__init__()
-        self._inside = ["nsenter", f"--net=/proc/{daemon}/ns/net", "--"]
+        self.inside = ["nsenter", f"--net=/proc/{daemon}/ns/net", "--"]
 
     def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
-        inside = self._inside if argv[0] == "iptables" else []
-        return super().run([*inside, *argv], stdin, environment)
+        inside = self.inside if argv[0] in ("iptables", "nft") else []
+        granted = list(argv)
+        for limit in {"memlock=-1:-1", "nofile=1048576:1048576"}.intersection(granted):
+            at = granted.index(limit)
+            del granted[at - 1 : at + 1]
+        return super().run([*inside, *granted], stdin, environment)
 
 
 def _metadata(place: Path, daemon: int) -> subprocess.Popen[bytes]:
@@ -219,12 +226,17 @@ def podman(place: Path) -> Iterator[SystemHost]:
         "containerPath": "/bin/nvidia-smi",
         "options": ["ro", "bind"],
     }
-    edits = {
-        "deviceNodes": [{"path": "/dev/nvidia0", "hostPath": str(GPU)}],
-        "env": ["GPU_OF=the specification"],
-        "mounts": [smi],
-    }
-    devices = [{"name": name, "containerEdits": edits} for name in ("all", "0")]
+    devices = [
+        {
+            "name": name,
+            "containerEdits": {
+                "deviceNodes": [{"path": path, "hostPath": str(GPU)}],
+                "env": ["GPU_OF=the specification"],
+                "mounts": [smi],
+            },
+        }
+        for name, path in (("all", "/dev/nvidia0"), ("0", "/dev/nvidia0"), ("1", "/dev/nvidia1"))
+    ]
     CDI.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}))
     try:
         take_in(image(place), IMAGE)

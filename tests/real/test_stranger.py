@@ -1,4 +1,4 @@
-"""A stranger installs pulumi_on_moto from its wheel into a fresh environment and runs its example's test."""
+"""A stranger installs our distributions from their wheels into a fresh environment, and uses them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,34 @@ import shutil
 import subprocess
 import sys
 import venv
+import zipfile
+from email import message_from_string
 from pathlib import Path
 
+import pytest
+
+from tests.real.environments import environment
+
 ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "pulumi_on_moto"
+DISTRIBUTIONS = ("pulumi_on_moto", "spot_training", "spot_work")
+SURVIVES = """
+from spot_training import Checkpointer
+kept = Checkpointer("kept")
+for step in (1, 2):
+    kept.save(step, lambda folder: (folder / "model").write_text(str(step)))
+saved = kept.restore()
+print(saved.step, (saved.part() / "model").read_text())
+"""
+ASKS = """
+import time
+from spot_work import Client, ExpiredError
+begun = time.monotonic()
+with Client("amqp://127.0.0.1:9", "pages") as pages:
+    try:
+        pages.request(b"a page", timeout=1)
+    except ExpiredError:
+        print("expired", time.monotonic() - begun >= 1)
+"""
 
 
 def run(*command: object, cwd: Path) -> str:
@@ -27,21 +51,70 @@ def constraints() -> str:
     return "".join(f"{pin}\n" for pin in re.findall(r"^([a-z0-9][^\\\n]*==[^\\\n]*?) *\\?$", lock, re.M))
 
 
-def test_the_example_runs_from_the_wheel_alone(tmp_path: Path) -> None:
-    # A copy is built, so that the checkout gets no build folder.
-    shutil.copytree(PACKAGE, tmp_path / "source", ignore=shutil.ignore_patterns("*.egg-info", "build"))
-    build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", tmp_path]
-    run(sys.executable, *build, tmp_path / "source", cwd=tmp_path)
-    [wheel] = tmp_path.glob("*.whl")
-    (tmp_path / "constraints.txt").write_text(constraints(), "utf-8")
-    venv.create(tmp_path / "venv", with_pip=True)
-    python = tmp_path / "venv/bin/python"
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    made = {}
+    for name in DISTRIBUTIONS:
+        # A copy is built, so that the checkout gets no build folder.
+        folder = tmp_path_factory.mktemp(name)
+        shutil.copytree(
+            ROOT / name,
+            folder / "source",
+            ignore=shutil.ignore_patterns("*.egg-info", "build", "__pycache__"),
+        )
+        build = ["-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", folder]
+        run(sys.executable, *build, folder / "source", cwd=folder)
+        [made[name]] = folder.glob("*.whl")
+    return made
+
+
+def installed(folder: Path, wheel: Path, *beside: str) -> Path:
+    """Return the Python of a new environment with a wheel, what that needs, and nothing of the checkout."""
+    (folder / "constraints.txt").write_text(constraints(), "utf-8")
+    venv.create(folder / "venv", with_pip=True)
+    python = folder / "venv/bin/python"
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    run(python, *install, "--constraint", tmp_path / "constraints.txt", wheel, "pytest", cwd=tmp_path)
-    shutil.copytree(PACKAGE / "example", tmp_path / "example")
-    where = run(python, "-I", "-c", "import pulumi_on_moto; print(pulumi_on_moto.__file__)", cwd=tmp_path)
-    assert Path(where.strip()).is_relative_to(tmp_path / "venv")
+    run(python, *install, "--constraint", folder / "constraints.txt", wheel, *beside, cwd=folder)
+    package = wheel.name.partition("-")[0]
+    where = run(python, "-I", "-c", f"import {package}; print({package}.__file__)", cwd=folder)
+    assert Path(where.strip()).is_relative_to(folder / "venv")
+    return python
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_an_index_would_show_the_wheel_well(name: str, wheels: dict[str, Path], tmp_path: Path) -> None:
+    told = run(environment("wheels") / "twine", "check", "--strict", wheels[name], cwd=tmp_path)
+    assert "PASSED" in told
+    with zipfile.ZipFile(wheels[name]) as wheel:
+        files = wheel.namelist()
+        [metadata] = [one for one in files if one.endswith(".dist-info/METADATA")]
+        shown = message_from_string(wheel.read(metadata).decode())
+    assert f"{name}/py.typed" in files
+    assert any(one.endswith("/licenses/LICENSE") for one in files)
+    assert not [one for one in files if "test" in one.split("/")[0]] or name == "pulumi_on_moto"
+    assert "Typing :: Typed" in shown.get_all("Classifier", [])
+    assert (shown["License-Expression"], shown["Requires-Python"]) == ("Apache-2.0", ">=3.11")
+    # Where only the page is shown, a link to a file of the checkout leads nowhere.
+    assert not re.findall(r"\]\((?!https://|#)[^)]*\)", str(shown.get_payload()))
+
+
+def test_the_example_runs_from_the_wheel_alone(wheels: dict[str, Path], tmp_path: Path) -> None:
+    python = installed(tmp_path, wheels["pulumi_on_moto"], "pytest")
+    shutil.copytree(ROOT / "pulumi_on_moto" / "example", tmp_path / "example")
     told = run(
         python, "-I", "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "example", cwd=tmp_path
     )
     assert "4 passed" in told
+
+
+def test_a_checkpoint_survives_in_a_script_with_the_wheel_alone(
+    wheels: dict[str, Path], tmp_path: Path
+) -> None:
+    python = installed(tmp_path, wheels["spot_training"])
+    assert run(python, "-I", "-c", SURVIVES, cwd=tmp_path).split() == ["2", "2"]
+
+
+def test_a_caller_with_the_wheel_alone_gets_an_error_in_time(wheels: dict[str, Path], tmp_path: Path) -> None:
+    python = installed(tmp_path, wheels["spot_work"])
+    assert run(python, "-I", "-c", ASKS, cwd=tmp_path).split() == ["expired", "True"]
+    assert "MODULE:FUNCTION" in run(python.with_name("spot-work"), "--help", cwd=tmp_path)

@@ -50,11 +50,15 @@ addEventListener("load", async () => {
       drawn: figure.querySelectorAll(".trace, .hm image").length,
     };
   }
+  const ranges = () => [...document.querySelectorAll(".plot")].map((plot) => plot.layout.xaxis)
+    .filter((axis) => axis.type === "date").map((axis) => axis.range.map(Number));
+  found.whole = ranges();
   document.querySelector("#decisions button.time").click();
   for (let i = 0; i < 20; i++) await pause();
-  const ranges = [...document.querySelectorAll(".plot")].map((plot) => plot.layout.xaxis)
-    .filter((axis) => axis.type === "date").map((axis) => axis.range.map(Number));
-  found.ranges = ranges;
+  found.ranges = ranges();
+  document.body.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+  for (let i = 0; i < 20; i++) await pause();
+  found.returned = ranges();
   found.clicked = Number(document.querySelector("#decisions button.time").value);
   const search = document.getElementById("search");
   search.value = "RELEASE";
@@ -109,6 +113,10 @@ def test_every_plot_is_drawn_without_an_error_or_a_request(found: dict[str, Any]
 def test_a_click_on_a_decision_zooms_every_timeline_to_it(found: dict[str, Any]) -> None:
     hour = 3_600_000
     assert found["ranges"] == [[found["clicked"] - hour, found["clicked"] + hour]] * 6
+
+
+def test_the_keyboard_returns_from_a_zoom(found: dict[str, Any]) -> None:
+    assert found["returned"] == found["whole"] != found["ranges"]
 
 
 def test_the_search_leaves_the_matching_decisions(found: dict[str, Any]) -> None:

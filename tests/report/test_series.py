@@ -47,7 +47,9 @@ def test_shortages_lose_exactly_what_the_availability_lacks(run: Run) -> None:
 def test_a_shortage_that_deepens_is_one_shortage_with_the_cause_of_its_beginning(run: Run) -> None:
     ledger = Ledger(run.target, warm_up=0)
     for tick, ticks, ready in ((0, 5, 4), (5, 2, 3), (7, 1, 1), (8, 4, 4)):
-        ledger.add(Span(tick, ticks, ready, spot=4, on_demand=0, cost=1.2, refused=False), useless=0)
+        ledger.add(
+            Span(tick, ticks, run.target, ready, spot=4, on_demand=0, cost=1.2, refused=False), useless=0
+        )
     for kind in ("unannounced", "interruption"):
         ledger.happened(Happening(5, kind, 1, "us-west-2b"))
     made = replace(run, ledger=ledger, hours=0.2)

@@ -14,6 +14,7 @@ from lambdas.core.scaling import decide
 from lambdas.core.scaling.decide import ScalingDecision
 from lambdas.core.scaling.memory import COOLDOWN, ScalingMemory, dump, parse
 from lambdas.core.scaling.model import Bounds, Floor, LoadObservation, Reason, WorkDone
+from lambdas.core.scaling.staffed_wait import StaffedWait
 
 MONDAY = 4 * 86400.0
 BOUNDS = Bounds(wait_seconds=60, minimum=1, maximum=50)
@@ -28,7 +29,6 @@ def seen(now: float, target: int = 20, rate: float | None = 4.0, **changes: obje
     usual = LoadObservation(
         now=now,
         target=target,
-        arrivals=rate,
         queue=queue(now, arriving=rate or 0.0),
         ready={"g6.xlarge": target},
         booting=0,
@@ -101,12 +101,10 @@ def test_fewer_only_after_the_whole_cooldown() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"arrivals": None}, Reason.LOG_MISSING),
         ({"queue": None}, Reason.QUEUE_UNKNOWN),
         ({"queue": queue(MONDAY)}, Reason.QUEUE_UNKNOWN),
-        ({"arrivals": None, "queue": None}, Reason.LOAD_UNKNOWN),
     ],
-    ids=["no log", "broker down", "an old row", "both"],
+    ids=["broker down", "an old row"],
 )
 def test_what_is_missing_holds_the_target_and_rings(changes: dict[str, object], reason: Reason) -> None:
     calm, now = after(30)
@@ -133,16 +131,13 @@ def test_a_memory_that_is_lost_lets_nobody_go_for_nearly_a_cooldown() -> None:
     assert after(int(COOLDOWN / 60) + 2, rate=0.5)[0].target < 20
 
 
-@pytest.mark.parametrize(("by_log", "by_queue"), [(0.0, 4.0), (4.0, 0.0)])
-def test_neither_log_nor_queue_alone_says_silence(by_log: float, by_queue: float) -> None:
-    calm, now = after(30)
-    memory = calm.memory
-    for minute in range(1, 40):
-        at = now + minute * 60
-        told = seen(at, calm.target, arrivals=by_log, queue=queue(at, arriving=by_queue))
-        decision = decide(told, BOUNDS, memory)
-        memory = decision.memory
-        assert decision.target == calm.target
+@pytest.mark.parametrize(("ended", "coming"), [(60.0, 0.0), (0.0, 4.0)])
+def test_neither_workers_nor_queue_alone_say_silence(ended: float, coming: float) -> None:
+    allowed = replace(BOUNDS, minimum=0)
+    calm, now = after(30, allowed)
+    served = {"g6.xlarge": WorkDone(ended, 4 * ended)}
+    alone, _ = after(60, allowed, calm.memory, now + 60, target=calm.target, rate=coming, served=served)
+    assert alone.target > 0
 
 
 def test_a_request_that_is_still_with_a_worker_keeps_one() -> None:
@@ -167,12 +162,6 @@ def test_what_workers_do_is_learned_anew_within_hours() -> None:
     day, now = after(600)
     slower, _ = after(360, memory=day.memory, begin=now + 60, served={"g6.xlarge": WorkDone(60, 480.0)})
     assert slower.each == pytest.approx(0.125, rel=0.1)
-
-
-def test_a_load_that_rises_is_answered_though_the_log_is_missing() -> None:
-    calm, now = after(30)
-    loud = seen(now + 60, calm.target, arrivals=None, queue=queue(now + 60, arriving=9.0, ready=300))
-    assert decide(loud, BOUNDS, calm.memory).target > calm.target
 
 
 def test_to_zero_only_where_allowed_and_after_long_silence_and_back_at_once() -> None:
@@ -244,11 +233,12 @@ def test_the_same_minute_again_says_the_same() -> None:
 def test_the_memory_survives_as_text_and_stays_small() -> None:
     memory = ScalingMemory()
     for minute in range(8 * 1440):
-        memory = memory.seen(seen(MONDAY + minute * 60), 4.0).ordered(MONDAY + minute * 60, 20)
+        memory = memory.seen(one := seen(MONDAY + minute * 60), one.queue, 60).ordered(one.now, 20)
     text = dump(memory)
     assert len(text) < 10_000
     read = parse(text)
     assert read.arrivals == memory.arrivals
+    assert read.staffed == memory.staffed
     assert read.wanted == memory.wanted
     assert read.profile.rates == pytest.approx(memory.profile.rates, rel=1e-3)
     assert dump(read) == text
@@ -287,7 +277,6 @@ def test_whatever_is_seen_the_target_is_within_its_bounds_and_never_lower_for_wh
             LoadObservation(
                 now=now,
                 target=target,
-                arrivals=arrivals,  # type: ignore[arg-type]
                 queue=told,
                 ready={"g6.xlarge": int(one["ready"])},  # type: ignore[call-overload]
                 booting=int(one["booting"]),  # type: ignore[call-overload]
@@ -308,3 +297,16 @@ def test_whatever_is_seen_the_target_is_within_its_bounds_and_never_lower_for_wh
         if decision.target > target:
             up = minute
         target, memory = decision.target, decision.memory
+
+
+def test_requests_that_were_late_are_answered_with_more_workers_and_punctual_ones_with_fewer() -> None:
+    calm, now = after(30)
+    late = replace(queue(now + 60, ready=1), oldest=90.0)
+    told = [decide(seen(now + 60, queue=q), BOUNDS, calm.memory) for q in (late, replace(late, oldest=30.0))]
+    shorter, longer = (one.memory.staffed.log - calm.memory.staffed.log for one in told)
+    assert shorter < 0 < longer
+    learned = [replace(calm.memory, staffed=StaffedWait(log, 4.0)) for log in (-1.5, 1.5)]
+    more, fewer = (decide(seen(now + 60), BOUNDS, memory).wanted for memory in learned)
+    assert more is not None
+    assert fewer is not None
+    assert more > fewer

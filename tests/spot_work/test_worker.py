@@ -166,7 +166,8 @@ def test_it_says_to_the_agent_that_it_is_ready_and_what_it_has_done(tmp_path: Pa
     seen: list[bool] = []
     Bench(request("a"), request("b")).run(lambda given: seen.append(ready.exists()), agent=agent)
     assert ready.exists()
-    assert json.loads(tell.read_text()) == {"done": 1, "failed": 0}
+    told = json.loads(tell.read_text())
+    assert (told["done"], told["failed"]) == (1, 0)
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
@@ -203,3 +204,9 @@ def test_a_coroutine_is_refused() -> None:
 
     with pytest.raises(TypeError, match="later is a coroutine"):
         serve(later, "ocr", "amqp://localhost")
+
+
+def test_it_counts_the_seconds_in_which_it_had_work_and_no_others() -> None:
+    worked = Bench(request("a"), request("b"), request("c")).run(lambda _: time.sleep(0.05))
+    assert worked.busy >= 0.15
+    assert Bench().run(lambda _: None).busy == 0.0

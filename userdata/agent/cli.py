@@ -45,6 +45,7 @@ def parser() -> argparse.ArgumentParser:
     add("run", lambda node, _: tasks.run(node), "run the training job")
     add("prepare", lambda node, _: tasks.prepare(node), "make ready what a launch waits for")
     add("work", lambda node, _: tasks.work(node), "run the service's workers")
+    add("landlord", lambda node, _: tasks.landlord(node), "look after a shared host's tenants")
     add("metrics", lambda node, _: tasks.metrics(node), "send GPU metrics")
     hook = add("hook", lambda node, a: tasks.hook(node, a.which, a.result), "complete a lifecycle hook")
     hook.add_argument("which", choices=("launch", "terminate"))

@@ -34,7 +34,6 @@ class Ours:
         observation = LoadObservation(
             now=view.now,
             target=view.target,
-            arrivals=view.arriving,
             queue=queue,
             ready=view.ready,
             booting=view.booting,

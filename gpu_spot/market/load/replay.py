@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -20,7 +20,7 @@ from gpu_spot.market.rules import TICK_SECONDS, Rules
 from gpu_spot.market.supply import placement
 from gpu_spot.market.supply.spot import SpotMarket
 from lambdas.core import policies
-from lambdas.core.model import Group, Market, Pool, Side
+from lambdas.core.model import Group, Instance, Market, Pool, Side
 
 MONDAY: Final = 4 * 86400.0
 """The first Monday of the epoch: a replay begins there, as a load does."""
@@ -36,6 +36,7 @@ class ScaledFleet(LightFleet):
     begin: float = field(kw_only=True)
     most: int = field(kw_only=True)
     targets: list[int] = field(default_factory=list)
+    seen: View | None = None
     _orders: Orders | None = None
     _stirred: bool = True
 
@@ -43,7 +44,8 @@ class ScaledFleet(LightFleet):
         """See ``Fleet``: the minute that has passed is played, and the rule sets the target."""
         LightFleet.tick(self, now)
         if now > self.begin:
-            target = min(self.most, max(0, self.rule.target(self.passed(now))))
+            self.seen = self.passed(now)
+            target = min(self.most, max(0, self.rule.target(self.seen)))
             if target != self.group.target:
                 self.group = replace(self.group, target=target)
                 self._stirred = True
@@ -83,23 +85,24 @@ class ScaledFleet(LightFleet):
 
     def passed(self, now: float) -> View:
         """Play the minute that has passed with whom is ready, and return what a rule sees of it."""
-        held = self._instances.values()
-        ready = Counter(i.pool.instance_type for i in held if i.ready_since is not None)
+        heard = [one for one in self._instances.values() if one.ready_since is not None]
+        ready = Counter(one.pool.instance_type for one in heard)
+        working = Counter(one.pool.instance_type for one in heard if self.works(one))
         workers: Counter[float] = Counter()
-        for name, count in ready.items():
+        for name, count in working.items():
             workers[self.speeds[name]] += count
         minute = self.queue.minute(workers)
-        total = sum(ready.values())
-        speed = sum(self.speeds[name] * count for name, count in ready.items())
+        total = sum(working.values())
+        speed = sum(self.speeds[name] * count for name, count in working.items())
         served = {
             name: (minute.ended * self.speeds[name] * count / speed, minute.busy_seconds * count / total)
-            for name, count in ready.items()
+            for name, count in working.items()
         }
         return View(
             now=now,
             target=self.group.target,
             ready=dict(ready),
-            booting=len(self._instances) - total,
+            booting=len(self._instances) - len(heard),
             arriving=minute.arrived / TICK_SECONDS,
             leaving=minute.ended / TICK_SECONDS,
             waiting=minute.waiting,
@@ -108,6 +111,10 @@ class ScaledFleet(LightFleet):
             busy=minute.busy_seconds / TICK_SECONDS / total if total else 0.0,
             served=served,
         )
+
+    def works(self, instance: Instance) -> bool:
+        """Say whether who is heard of ends requests, too."""
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +141,16 @@ def play(
     arrivals: NDArray[np.int64],
     speeds: Mapping[str, float],
     most: int,
+    build: Callable[..., ScaledFleet] = ScaledFleet,
 ) -> Played:
     """Replay a load on a market with a rule that may ask for at most so many workers.
 
     The group behind it is as a stack has it by default; ``market`` is as long as the load or longer.
+    ``build`` makes the fleet.
     """
     pools = placement.named(market.names)
     policy = policies.build(policies.DEFAULT)
-    fleet = ScaledFleet(
+    fleet = build(
         Group("replay", 1, int(rules.ceiling * most)),
         policy,
         rule=rule,

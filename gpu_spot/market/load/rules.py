@@ -27,6 +27,11 @@ class View:
     busy: float
     served: dict[str, tuple[float, float]]
 
+    @property
+    def each(self) -> float:
+        """Requests a second that a ready worker ended, in the mean."""
+        return self.leaving / max(1, sum(self.ready.values()))
+
 
 class Rule(Protocol):
     """A rule of scaling; it may remember what it saw."""

@@ -96,6 +96,9 @@ class LoadShape:
         return np.repeat(self.drift * values, 60)
 
 
+DAY_WITH_A_BURST: Final = LoadShape("day", daily=0.8, bursts=1.0, silences=0)
+"""One to be looked at: quiet at 3:00, busy at 15:00, with a sudden half hour at 6:00."""
+
 SHAPES: Final = (
     LoadShape("conversation"),
     LoadShape("coding", night=0.03, weekend=0.15, office=True),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from gpu_spot.market.replay.fleet import ByZone, Fleet, Orders, Rebalanced, SelfReporting
 from gpu_spot.market.replay.groups import (
@@ -61,8 +61,11 @@ class Replay:
         self._primary = PrimaryGroup(shape, market, rules)
         self._warm = WarmPool(rules)
         self._unseen = False
+        self._wanted: set[str] = set()
         self._tick = 0
         self.played = 0
+        # Asked once: to compare with a protocol is slow.
+        self._reporting = fleet if isinstance(fleet, SelfReporting) else None
         if isinstance(fleet, ByZone):
             fleet.ask(self._sold_in)
 
@@ -83,12 +86,21 @@ class Replay:
             following = min(end, tick + 1 if changed else self._next(tick))
             span = self._span(tick, following - tick)
             booting = sum(h.slots for h in self.held if not h.ready)
-            self.ledger.add(span, booting + max(0, span.ready - self.ledger.target))
+            self.ledger.add(span, booting + max(0, span.ready - span.target))
             if on_tick is not None:
                 on_tick(tick, span)
             self.played += 1
             tick = following
         return self.ledger
+
+    def visit(self, moments: Iterable[int]) -> None:
+        """Have these ticks played even where nothing of the market's lies in them."""
+        for tick in moments:
+            heapq.heappush(self._agenda, tick)
+
+    def interrupt(self, instance_ids: Iterable[str]) -> None:
+        """Have spot instances taken by somebody's wish: recommended and noticed at the next tick played."""
+        self._wanted.update(instance_ids)
 
     def _play(self, tick: int) -> bool:
         self._tick, now = tick, self.start + tick * TICK_SECONDS
@@ -157,6 +169,12 @@ class Replay:
                     instance.deadline = self.start + drop.tick * TICK_SECONDS
                 self._warn(tick, (drop.tick - tick) * TICK_SECONDS)
                 doomed.extend(chosen)
+        for instance in [h for h in self.held if h.id in self._wanted and h.deadline is None]:
+            instance.deadline = now + NOTICE_SECONDS
+            self._warn(tick, NOTICE_SECONDS)
+            self.fleet.recommended([instance.id])
+            doomed.append(instance)
+        self._wanted.clear()
         if not doomed:
             return False
         self._note(tick, "notice", len(doomed), "")
@@ -191,8 +209,8 @@ class Replay:
         heapq.heappush(self._agenda, tick + max(0, ticks(seconds - self.rules.drain_seconds)))
 
     def _ripen(self, tick: int) -> bool:
-        if isinstance(self.fleet, SelfReporting):
-            return self._hear(self.fleet.working())
+        if self._reporting is not None:
+            return self._hear(self._reporting.working())
         ripe = [h for h in self.held if not h.ready and h.ready_tick <= tick]
         for instance in ripe:
             instance.ready = True
@@ -324,6 +342,7 @@ class Replay:
         return Span(
             tick=tick,
             ticks=length,
+            target=self.ledger.target if self._orders.target is None else self._orders.target,
             ready=sum(h.slots for h in self.held if self._serves(h, now)),
             spot=spot,
             on_demand=on_demand,

@@ -23,6 +23,8 @@ from lambdas.core.model import (
 )
 from lambdas.core.plan import Policy
 from lambdas.core.refusals import REFUSAL_SECONDS, classify
+from lambdas.core.rollout.rolling import Rolling
+from lambdas.core.wishes import Wish
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +32,14 @@ class Orders:
     """What the controller asked for after a look, whom it let go, and when to look again.
 
     ``placed`` are on-demand instances that it had launched in a zone of its choice while it looked.
+    ``target`` is what the group is to hold from now on, None where that never changes.
     """
 
     desired: Mapping[Side, int]
     released: tuple[str, ...] = ()
     wake_at: float | None = None
     placed: tuple[tuple[str, Pool], ...] = ()
+    target: int | None = None
 
 
 class Fleet(Protocol):
@@ -120,13 +124,15 @@ class SelfReporting(Protocol):
 class LightFleet:
     """A fleet in memory that asks ``decide()`` directly: thousands of looks a second.
 
-    ``weights`` as in ``GroupShape``.
+    ``weights`` as in ``GroupShape``; ``wishes`` and ``rolling`` are the health checker's, where one looks.
     """
 
     group: Group
     policy: Policy
     memory: Memory = field(default_factory=Memory)
     weights: Mapping[str, int] = field(default_factory=dict)
+    wishes: tuple[Wish, ...] = ()
+    rolling: Rolling | None = None
     _now: float = 0.0
     _instances: dict[str, Instance] = field(default_factory=dict)
     _desired: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
@@ -240,6 +246,8 @@ class LightFleet:
             instances=tuple(self._instances.values()),
             refusals=tuple(r for r in self._refusals.values() if r.at > self._now - REFUSAL_SECONDS),
             spot_prices=self.memory.spot_prices,
+            wishes=tuple(wish for wish in self.wishes if wish.instance in self._instances),
+            rolling=self.rolling,
         )
         decision = decide(observation, self.policy, self.memory, self._now)
         self.memory = decision.memory

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from gpu_spot.market.rules import TICK_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """A run of equal ticks: who served, and who was paid for, in slots.
 
-    ``cost`` and ``standby`` are in on-demand slots a tick; ``standby``, the warm pool's, is no part of
-    ``cost``.
+    ``target`` is what was aimed at. ``cost`` and ``standby`` are in on-demand slots a tick; ``standby``, the
+    warm pool's, is no part of ``cost``.
     """
 
     tick: int
     ticks: int
+    target: int
     ready: int
     spot: int
     on_demand: int
@@ -38,7 +41,8 @@ class Happening:
 class Ledger:
     """The account of one replay. Ticks before ``warm_up`` are seen in ``spans`` but not counted.
 
-    ``keep_spans`` false keeps the sums alone.
+    ``target`` is that of the beginning; a span has its own, by which it is counted. ``keep_spans`` false
+    keeps the sums alone.
     """
 
     target: int
@@ -48,6 +52,7 @@ class Ledger:
     happenings: list[Happening] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
     counted: int = 0
+    _wanted: int = 0
     _served: int = 0
     _full: int = 0
     _paid: float = 0.0
@@ -62,10 +67,11 @@ class Ledger:
         counted = span.tick + span.ticks - max(span.tick, self.warm_up)
         if counted <= 0:
             return
-        served = min(span.ready, self.target)
+        served = min(span.ready, span.target)
         self.counted += counted
+        self._wanted += span.target * counted
         self._served += served * counted
-        self._full += counted if served == self.target else 0
+        self._full += counted if served == span.target else 0
         self._paid += span.cost * counted
         self._standby += span.standby * counted
         self._paid_ticks += (span.spot + span.on_demand) * counted
@@ -81,7 +87,7 @@ class Ledger:
     @property
     def availability(self) -> float:
         """Mean over counted ticks of min(ready, target) ÷ target."""
-        return self._served / (self.target * self.counted) if self.counted else 0.0
+        return self._served / self._wanted if self._wanted else 0.0
 
     @property
     def full_fraction(self) -> float:
@@ -91,12 +97,17 @@ class Ledger:
     @property
     def cost(self) -> float:
         """Money paid ÷ (target on-demand instances all the time)."""
-        return self._paid / (self.target * self.counted) if self.counted else 0.0
+        return self._paid / self._wanted if self._wanted else 0.0
 
     @property
     def standby_cost(self) -> float:
         """What the warm pool costs on top, in the same unit."""
-        return self._standby / (self.target * self.counted) if self.counted else 0.0
+        return self._standby / self._wanted if self._wanted else 0.0
+
+    @property
+    def standby_hours(self) -> float:
+        """What the warm pool costs, in hours of an on-demand slot."""
+        return self._standby * TICK_SECONDS / 3600
 
     @property
     def cost_with_everything(self) -> float:

@@ -16,7 +16,7 @@ NAME: Final = "money a month"
 def look(stack: Stack, account: Account) -> Iterator[Remark]:
     """Add up what is paid all the time; a budget below that is a warning."""
     total = 0.0
-    for subject, count, price in _lines(stack):
+    for subject, count, price in lines(stack):
         if count:
             total += count * price
             yield Remark(subject, "ok", f"{count} × ${price:.2f} = ${count * price:.2f}")
@@ -38,7 +38,7 @@ def look(stack: Stack, account: Account) -> Iterator[Remark]:
         yield Remark("total", "ok", told)
 
 
-def _lines(stack: Stack) -> Iterator[tuple[str, int, float]]:
+def lines(stack: Stack) -> Iterator[tuple[str, int, float]]:
     """Yield what, how many, and dollars a month for one."""
     hours = prices.HOURS
     yield "NAT gateways", _count(stack, "aws:ec2/natGateway:NatGateway"), prices.NAT_GATEWAY_HOUR * hours

@@ -35,10 +35,11 @@ class CapacityGroupArgs:
 
     ``subnet_ids`` are by zone, ``slots`` workers on an instance by its type, ``instance_role_arn`` is the
     role that instances take.
-    ``follows_volume``: its work has a volume that is in one zone at a time.
+    ``follows_volume``: its work has a volume that is in one zone at a time. ``break_before_make``: its work's
+    lease is with one instance at a time.
     With ``run`` the target counts until the work itself says that this run has ended. With a ``block`` the
     fallback is what was bought there, and no other on-demand. ``dataset``, ``prepared_by``, ``deadline``,
-    ``budget`` and ``on_premises`` as in ``GroupConfig``.
+    ``budget`` and ``on_premises`` as in ``GroupConfig``. With ``scales`` the target is the scaler's.
     """
 
     scope: Scope
@@ -53,11 +54,13 @@ class CapacityGroupArgs:
     run: str | None = None
     block: CapacityBlock | None = None
     follows_volume: bool = False
+    break_before_make: bool = False
     dataset: str = ""
     prepared_by: str = ""
     deadline: float = 0.0
     budget: float = 0.0
     on_premises: int = 0
+    scales: bool = False
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 
@@ -266,7 +269,10 @@ class CapacityGroup(pulumi.ComponentResource):
             sides.apply(lambda known: group_config.dumps(self._config(*known))),
         )
         self._parameter(
-            names.PARAMETER_TARGET, f"How many {args.capacity.unit} to keep up", str(capacity.target)
+            names.PARAMETER_TARGET,
+            f"How many {args.capacity.unit} to keep up",
+            str(capacity.target),
+            owned_by_others=args.scales,
         )
         if args.run is not None:
             self._parameter(names.PARAMETER_FINISHED, "The run that has ended", "none", owned_by_others=True)
@@ -289,8 +295,7 @@ class CapacityGroup(pulumi.ComponentResource):
             maximum=capacity.maximum,
             slots=args.slots,
             drain_seconds=args.drain_seconds,
-            # A job's lease is with one instance at a time, and its volume, if it has one.
-            break_before_make=args.run is not None,
+            break_before_make=args.break_before_make,
             policy=capacity.fallback.policy,
             knobs=capacity.fallback.knobs,
             # Written after both sides, whose names stand here: from then on every launch starts this run.

@@ -91,7 +91,7 @@ class LaunchTemplate(pulumi.ComponentResource):
                         delete_on_termination="true",
                     ),
                 ),
-                *_dataset_mappings(args.datasets),
+                *_dataset_mappings(args.scope, args.datasets),
             ],
             # Neither the provider's default tags nor the group's tags reach volumes and network interfaces.
             tag_specifications=[
@@ -148,15 +148,16 @@ def looked_up_at_launch(image: str) -> str:
     return f"resolve:ssm:{image}" if image.startswith("/") else image
 
 
-def looked_up_at_preview(image: str) -> pulumi.Input[str]:
+def looked_up_at_preview(scope: Scope, image: str) -> pulumi.Input[str]:
     """Return an image as an AMI id, which is all that a fleet takes (EC2's API, ``ImageId`` of fleets)."""
     if not image.startswith("/"):
         return image
-    value: pulumi.Output[str] = aws.ssm.get_parameter_output(name=image).insecure_value
+    value: pulumi.Output[str] = aws.ssm.get_parameter_output(name=image, opts=scope.asking).insecure_value
     return value
 
 
 def _dataset_mappings(
+    scope: Scope,
     datasets: Sequence[Dataset],
 ) -> Iterator[aws.ec2.LaunchTemplateBlockDeviceMappingArgs]:
     """A volume of each dataset, made in the zone where the instance is and deleted with it."""
@@ -166,7 +167,7 @@ def _dataset_mappings(
             ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
                 # No `encrypted`: EC2 takes it for blank volumes only, others are as their snapshot is,
                 # under its key.
-                snapshot_id=_encrypted(dataset.snapshot),
+                snapshot_id=_encrypted(scope, dataset.snapshot),
                 volume_type="gp3",
                 throughput=dataset.throughput_mib,
                 volume_initialization_rate=dataset.initialization_rate_mib,
@@ -175,17 +176,22 @@ def _dataset_mappings(
         )
 
 
-def _encrypted(snapshot: str) -> pulumi.Output[str]:
-    """Return ``snapshot`` once it is known to be there and of use: a launch would find out too late."""
+def _encrypted(scope: Scope, snapshot: str) -> pulumi.Output[str]:
+    return usable_snapshot(scope, snapshot).apply(lambda _: snapshot)
 
-    def check(found: aws.ebs.GetSnapshotResult) -> str:
+
+def usable_snapshot(scope: Scope, snapshot: str) -> pulumi.Output[aws.ebs.GetSnapshotResult]:
+    """Return what AWS knows of a snapshot that is there and of use: a launch would find out too late."""
+
+    def check(found: aws.ebs.GetSnapshotResult) -> aws.ebs.GetSnapshotResult:
         given = {"state": found.state, "encrypted": found.encrypted, "tier": found.storage_tier}
         if given != _OF_USE:
             raise pulumi.RunError(f"dataset {snapshot} is {given}, allowed: {_OF_USE}")
-        return snapshot
+        return found
 
-    looked_up: pulumi.Output[str] = aws.ebs.get_snapshot_output(snapshot_ids=[snapshot]).apply(check)
-    return looked_up
+    looked_up = aws.ebs.get_snapshot_output(snapshot_ids=[snapshot], opts=scope.asking)
+    checked: pulumi.Output[aws.ebs.GetSnapshotResult] = looked_up.apply(check)
+    return checked
 
 
 def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Config) -> tuple[str, str]:

@@ -19,6 +19,7 @@ from infra.schema import Service
 from infra.scope import Scope
 from lambdas.core import names
 from lambdas.core.health import settings
+from lambdas.core.rollout import settings as releases
 
 _SHORT: Final = "health-checker"
 _TIMEOUT: Final = 55
@@ -37,7 +38,7 @@ class HealthCheckerArgs:
 
 
 class HealthChecker(pulumi.ComponentResource):
-    """Produces: each service's parameters ``health`` and ``wishes``, a function each minute, its alarms."""
+    """Produces: each service's parameters for the health checker, a function each minute, its alarms."""
 
     log_group_name: pulumi.Output[str]
 
@@ -80,13 +81,20 @@ class HealthChecker(pulumi.ComponentResource):
         self.log_group_name = function.log_group_name
         self.register_outputs({"logGroup": self.log_group_name})
 
-    def _parameters(self, service: Service) -> tuple[aws.ssm.Parameter, aws.ssm.Parameter]:
+    def _parameters(self, service: Service) -> list[aws.ssm.Parameter]:
         scope, group = self._scope, service.name
         told = "What the health checker must know"
         wished = "Instances that the health checker wants replaced"
-        return (
-            parameter.declare(
-                scope, self, group, names.PARAMETER_HEALTH, told, settings.dumps(service.health.told)
+        rolled = "What the health checker asks of the controller while it rolls a release out"
+        started = "From what the workers are to be started"
+        kept = {names.PARAMETER_HEALTH: (told, settings.dumps(service.health.told))}
+        if service.wanted is not None:
+            kept[names.PARAMETER_RELEASE] = started, releases.dumps(service.wanted)
+        others = {names.PARAMETER_WISHES: wished, names.PARAMETER_ROLLING: rolled}
+        return [
+            *(parameter.declare(scope, self, group, leaf, *what) for leaf, what in kept.items()),
+            *(
+                parameter.declare(scope, self, group, leaf, what, "{}", owned_by_others=True)
+                for leaf, what in others.items()
             ),
-            parameter.declare(scope, self, group, names.PARAMETER_WISHES, wished, "{}", owned_by_others=True),
-        )
+        ]

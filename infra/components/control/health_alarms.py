@@ -6,36 +6,14 @@ from collections.abc import Iterator
 
 import pulumi
 
-from infra.components.monitoring.alarm import FIVE_MINUTES, AlarmSpec, group_dimensions
+from infra.components.monitoring.alarm import FIVE_MINUTES, AlarmSpec, group_dimensions, of_function
 from lambdas.core import names
 
 
 def alarms(stack: str, services: list[str], function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
     """Yield the alarms of the health checker of a stack."""
-    of = {"FunctionName": function}
-    yield AlarmSpec(
-        "health-silent",
-        "The health checker has not run for five minutes: nobody notices workers that do not work.",
-        "AWS/Lambda",
-        "Invocations",
-        of,
-        "Sum",
-        at_least=1,
-        period=FIVE_MINUTES,
-        silence="breaching",
-        below=True,
-    )
-    yield AlarmSpec(
-        "health-errors",
-        "Runs of the health checker fail.",
-        "AWS/Lambda",
-        "Errors",
-        of,
-        "Sum",
-        at_least=1,
-        periods=5,
-        needed=3,
-    )
+    silent = "nobody notices workers that do not work."
+    yield from of_function("health", function, who="health checker", silent=silent)
     for service in services:
         dimensions = group_dimensions(stack, service, names.SERVICE_HEALTH)
         yield AlarmSpec(

@@ -89,6 +89,15 @@ class ScheduledFunction(pulumi.ComponentResource):
             tags=scope.tags(full),
             opts=child,
         )
+        # A schedule calls asynchronously: Lambda would repeat a failed minute twice and keep a throttled one
+        # for six hours, beside the minutes that follow (Lambda guide: errors of asynchronous invocation).
+        aws.lambda_.FunctionEventInvokeConfig(
+            full,
+            function_name=function.name,
+            maximum_retry_attempts=0,
+            maximum_event_age_in_seconds=60,
+            opts=child,
+        )
         self._each_minute(full, scope, function, args.ready_after)
         self.function_name, self.log_group_name = function.name, log.name
         self.register_outputs({"function": self.function_name, "logGroup": self.log_group_name})

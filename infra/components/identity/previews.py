@@ -21,7 +21,8 @@ _AUDIENCE: Final = "sts.amazonaws.com"
 class PreviewsArgs:
     """Whose pull requests may preview, where the state is, and what there is to look at.
 
-    ``images`` are parameters of this account that name images.
+    ``images`` are parameters of this account that name images; ``cluster`` is one of EKS that the stack looks
+    up, and none of its own.
     """
 
     scope: Scope
@@ -30,14 +31,15 @@ class PreviewsArgs:
     snapshots: bool
     brokers: bool
     network: schema.Network
+    cluster: str | None = None
 
 
 class Previews(pulumi.ComponentResource):
     """Produces: role with its policy; GitHub's identity provider if this stack is to declare it.
 
     A preview compares with the state and reads image parameters and, where there are such, snapshots of
-    datasets, an existing network, the services of interface endpoints; it looks at nothing else. For a broker
-    it draws a password, which nobody keeps.
+    datasets, an existing network or cluster, the services of interface endpoints; it looks at nothing else.
+    For a broker it draws a password, which nobody keeps.
     """
 
     role_arn: pulumi.Output[str]
@@ -77,6 +79,7 @@ class Previews(pulumi.ComponentResource):
                     brokers=args.brokers,
                     existing_network=args.network.vpc_id is not None,
                     interfaces=args.network.endpoints == "interface",
+                    cluster=args.cluster,
                 )
             ),
             opts=child,

@@ -13,6 +13,8 @@ from infra.scope import Scope
 
 MINUTE: Final = 60
 FIVE_MINUTES: Final = 300
+_LONGEST_NAME: Final = 255
+"""Of an alarm (``PutMetricAlarm``)."""
 
 Inputs = Mapping[str, pulumi.Input[str]]
 
@@ -46,11 +48,39 @@ def group_dimensions(stack: str, group: str, service: str) -> dict[str, str]:
     return {"group": group, "stack": stack, "service": service}
 
 
+def of_function(short: str, function: pulumi.Input[str], *, who: str, silent: str) -> Iterator[AlarmSpec]:
+    """Yield the alarms of a function that must run each minute; ``silent`` says what its silence means."""
+    of = {"FunctionName": function}
+    yield AlarmSpec(
+        f"{short}-silent",
+        f"The {who} has not run for five minutes: {silent}",
+        "AWS/Lambda",
+        "Invocations",
+        of,
+        "Sum",
+        at_least=1,
+        period=FIVE_MINUTES,
+        silence="breaching",
+        below=True,
+    )
+    yield AlarmSpec(
+        f"{short}-errors",
+        f"Runs of the {who} fail.",
+        "AWS/Lambda",
+        "Errors",
+        of,
+        "Sum",
+        at_least=1,
+        periods=5,
+        needed=3,
+    )
+
+
 def declare(
     scope: Scope, topic_arn: pulumi.Input[str], alarm: AlarmSpec, parent: pulumi.Resource
 ) -> aws.cloudwatch.MetricAlarm:
     """Declare an alarm whose beginning and end the topic hears."""
-    name, alone = scope.name(alarm.name), not alarm.other
+    name, alone = scope.name(alarm.name, limit=_LONGEST_NAME), not alarm.other
     return aws.cloudwatch.MetricAlarm(
         name,
         alarm_description=alarm.says,

@@ -14,6 +14,7 @@ from infra.components.monitoring.alarm import (
     Inputs,
     declare,
     group_dimensions,
+    of_function,
 )
 from infra.scope import Scope
 from lambdas.core import names
@@ -59,12 +60,15 @@ class AlarmsArgs:
 class Alarms(pulumi.ComponentResource):
     """Produces an alarm for each thing that only a person can mend; the topic hears its end, too."""
 
-    arns: list[pulumi.Output[str]]
+    arns: dict[str, pulumi.Output[str]]
+    """By the alarm's short name."""
 
     def __init__(self, name: str, args: AlarmsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the alarms."""
         super().__init__("gpu-spot:infra:Alarms", name, None, opts)
-        self.arns = [declare(args.scope, args.topic_arn, alarm, self).arn for alarm in alarms(args)]
+        self.arns = {
+            alarm.name: declare(args.scope, args.topic_arn, alarm, self).arn for alarm in alarms(args)
+        }
         self.register_outputs({})
 
 
@@ -79,36 +83,13 @@ def alarms(args: AlarmsArgs) -> Iterator[AlarmSpec]:
 
 
 def _of_function(function: pulumi.Input[str]) -> Iterator[AlarmSpec]:
-    of = {"FunctionName": function}
-    yield AlarmSpec(
-        "controller-silent",
-        "The controller has not run for five minutes: nobody keeps the groups full.",
-        "AWS/Lambda",
-        "Invocations",
-        of,
-        "Sum",
-        at_least=1,
-        period=FIVE_MINUTES,
-        silence="breaching",
-        below=True,
-    )
-    yield AlarmSpec(
-        "controller-errors",
-        "Runs of the controller fail.",
-        "AWS/Lambda",
-        "Errors",
-        of,
-        "Sum",
-        at_least=1,
-        periods=5,
-        needed=3,
-    )
+    yield from of_function("controller", function, who="controller", silent="nobody keeps the groups full.")
     yield AlarmSpec(
         "controller-throttles",
         "Runs of the controller are refused for lack of concurrency.",
         "AWS/Lambda",
         "Throttles",
-        of,
+        {"FunctionName": function},
         "Sum",
         at_least=1,
         periods=5,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 import pulumi
@@ -21,20 +22,27 @@ def body(
     *,
     services: Collection[str] = (),
     queues: Collection[str] = (),
+    scaling: Collection[str] = (),
+    tenants: Mapping[str, Collection[str]] = MappingProxyType({}),
     function: pulumi.Input[str],
     service: str,
     log_group: pulumi.Input[str],
 ) -> dict[str, Any]:
     """Return the dashboard's body; ``groups`` says whose GPUs are NVIDIA's, for others there is no plot.
 
-    Those that are ``services`` have a second row, with more in it where they have ``queues``. Outputs stay
-    outputs: only values hang on them, never the layout.
+    Those that are ``services`` have a second row, with more in it where they have ``queues`` and where they
+    are ``scaling``; those with ``tenants`` have one that shows who uses what. Outputs stay outputs: only
+    values hang on them, never the layout.
     """
     rows = []
     for group, is_nvidia in groups.items():
         rows.append(_group_row(scope, group, service, is_nvidia))
         if group in services:
-            rows.append(_service_row(scope, group, service, has_queue=group in queues))
+            rows.append(
+                _service_row(scope, group, service, has_queue=group in queues, scales=group in scaling)
+            )
+        if group in tenants:
+            rows.append(_tenants_row(scope, group, tenants[group]))
     rows.append(_controller_row(scope, function, log_group))
     return {
         "start": "-PT6H",
@@ -73,7 +81,9 @@ def _group_row(scope: Scope, group: str, service: str, is_nvidia: bool) -> list[
     return [*row, _plot(scope, f"{group}: GPUs", gpus)] if is_nvidia else row
 
 
-def _service_row(scope: Scope, group: str, controller: str, *, has_queue: bool) -> list[dict[str, Any]]:
+def _service_row(
+    scope: Scope, group: str, controller: str, *, has_queue: bool, scales: bool
+) -> list[dict[str, Any]]:
     """Return what a service's users feel, who works for them, and what it costs."""
 
     def line(function: str, metric: str, label: str, *more: str, **options: Any) -> list[Any]:
@@ -108,6 +118,10 @@ def _service_row(scope: Scope, group: str, controller: str, *, has_queue: bool) 
             (names.METRIC_WORKERS_SILENT, "silent"),
         )
     ]
+    wanted = [
+        line(names.SERVICE_SCALER, names.METRIC_SCALING_WANTED, "the load asks for", stat="Maximum"),
+        line(names.SERVICE_SCALER, names.METRIC_SCALING_TARGET, "target", stat="Maximum"),
+    ]
     money = [
         line(controller, names.METRIC_HOURLY_COST, "paid", id="paid"),
         line(controller, names.METRIC_HOURLY_COST_ON_DEMAND, "all on-demand", id="whole"),
@@ -115,8 +129,40 @@ def _service_row(scope: Scope, group: str, controller: str, *, has_queue: bool) 
     ]
     return [
         *(requests if has_queue else ()),
+        *([_plot(scope, f"{group}: what the load asks for", wanted)] if scales else []),
         _plot(scope, f"{group}: workers", workers),
         _plot(scope, f"{group}: US dollars an hour", money),
+    ]
+
+
+def _tenants_row(scope: Scope, host: str, tenants: Collection[str]) -> list[dict[str, Any]]:
+    """Return who uses what of a shared host, and what of it was lent."""
+
+    def lines(metric: str) -> list[list[Any]]:
+        return [
+            [
+                *(
+                    names.INSTANCE_NAMESPACE,
+                    metric,
+                    "group",
+                    host,
+                    "stack",
+                    scope.stack,
+                    names.TENANT,
+                    tenant,
+                ),
+                {"stat": "Maximum", "label": tenant},
+            ]
+            for tenant in tenants
+        ]
+
+    return [
+        _plot(
+            scope, f"{host}: seconds of CPU a minute", lines(names.METRIC_TENANT_CPU_SECONDS), stacked=True
+        ),
+        _plot(scope, f"{host}: of these, others'", lines(names.METRIC_TENANT_CPU_BORROWED), stacked=True),
+        _plot(scope, f"{host}: lent to others", lines(names.METRIC_TENANT_CPU_LENT), stacked=True),
+        _plot(scope, f"{host}: memory, MB", lines(names.METRIC_TENANT_MEMORY), stacked=True),
     ]
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pulumi
 import pulumi_aws as aws
 
 from infra import schema
 from infra.components.control.controller import SERVICE, Controller
-from infra.components.monitoring import broker_alarms, dashboard, queue_alarms, sqs_alarms
+from infra.components.monitoring import broker_alarms, dashboard, queue_alarms, sqs_alarms, tenant_alarms
 from infra.components.monitoring.alarms import Alarms, AlarmsArgs, Watched
 from infra.components.monitoring.broker_alarms import WatchedBroker
 from infra.components.monitoring.queue_alarms import QueueBounds
@@ -24,7 +24,8 @@ from lambdas.core import names
 class MonitoringArgs:
     """``capacities`` of the groups that are kept; ``jobs``: those of jobs, and if they have a volume.
 
-    ``deadlines`` and ``budgets`` name the jobs that have one.
+    ``deadlines`` and ``budgets`` name the jobs that have one, ``scaling`` the services that scale.
+    ``tenants`` are those of shared hosts, by host.
     """
 
     scope: Scope
@@ -37,6 +38,8 @@ class MonitoringArgs:
     brokers: Sequence[WatchedBroker] = ()
     queues: Sequence[QueueBounds] = ()
     sqs: Sequence[WatchedSqs] = ()
+    scaling: Collection[str] = ()
+    tenants: Mapping[str, Collection[str]] = field(default_factory=dict)
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -44,6 +47,8 @@ class Monitoring(pulumi.ComponentResource):
 
     topic_arn: pulumi.Output[str]
     dashboard_name: pulumi.Output[str]
+    shortage_arns: dict[str, pulumi.Output[str]]
+    """The alarm that rings for a shortage, by group."""
 
     def __init__(self, name: str, args: MonitoringArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the monitoring."""
@@ -51,7 +56,7 @@ class Monitoring(pulumi.ComponentResource):
         self._args, self._child = args, pulumi.ResourceOptions(parent=self)
         scope, controller = args.scope, args.controller
         self.topic_arn = self._topic().arn
-        Alarms(
+        alarms = Alarms(
             scope.name("alarms"),
             AlarmsArgs(
                 scope,
@@ -61,7 +66,7 @@ class Monitoring(pulumi.ComponentResource):
                         group,
                         capacity.ceiling,
                         args.settings.standstill_minutes
-                        if group in args.jobs
+                        if group in args.jobs or group in args.tenants
                         else args.settings.shortage_minutes,
                         args.settings.on_demand_minutes,
                         capacity.is_nvidia,
@@ -80,10 +85,16 @@ class Monitoring(pulumi.ComponentResource):
                     *(spec for broker in args.brokers for spec in broker_alarms.alarms(broker)),
                     *(spec for queue in args.queues for spec in queue_alarms.alarms(scope.stack, queue)),
                     *(spec for queue in args.sqs for spec in sqs_alarms.alarms(queue)),
+                    *(
+                        spec
+                        for host, tenants in args.tenants.items()
+                        for spec in tenant_alarms.alarms(scope.stack, host, tenants)
+                    ),
                 ),
             ),
             self._child,
         )
+        self.shortage_arns = {group: alarms.arns[f"{group}-shortage"] for group in args.capacities}
         board = aws.cloudwatch.Dashboard(
             scope.name("board"),
             dashboard_name=f"{scope.prefix}{scope.region}",
@@ -91,8 +102,10 @@ class Monitoring(pulumi.ComponentResource):
                 dashboard.body(
                     scope,
                     {name: capacity.is_nvidia for name, capacity in args.capacities.items()},
-                    services=args.capacities.keys() - args.jobs.keys(),
+                    services=args.capacities.keys() - args.jobs.keys() - args.tenants.keys(),
                     queues=[queue.service for queue in args.queues],
+                    scaling=args.scaling,
+                    tenants=args.tenants,
                     function=controller.function_name,
                     service=SERVICE,
                     log_group=controller.log_group_name,

@@ -20,7 +20,7 @@ _EVERY: Final[frozenset[Need]] = frozenset(get_args(Need))
 
 INTERFACES: Final[Mapping[str, frozenset[Need]]] = {
     "autoscaling": frozenset({"hooks"}),
-    "ec2": frozenset({"attached", "volume"}),
+    "ec2": frozenset({"attached", "tenants", "volume"}),
     "ecr.api": frozenset({"image"}),
     "ecr.dkr": frozenset({"image"}),
     "logs": _EVERY,
@@ -111,6 +111,7 @@ class Endpoints(pulumi.ComponentResource):
                     values=[f"{prefix}.{self._args.scope.region}.{service}" for prefix in _PREFIXES],
                 )
             ],
+            opts=self._args.scope.asking,
         )
         return found
 

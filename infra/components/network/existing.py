@@ -9,6 +9,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
+from infra.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -20,28 +21,28 @@ class Existing:
     security_group_ids: tuple[pulumi.Output[str], ...]
 
 
-def look_up(settings: schema.Network) -> Existing:
+def look_up(scope: Scope, settings: schema.Network) -> Existing:
     """Return the network that ``settings`` name; its outputs raise ``pulumi.RunError`` for what is wrong."""
     vpc = str(settings.vpc_id)
     return Existing(
-        _vpc(vpc),
-        {zone: _subnet(vpc, zone, subnet) for zone, subnet in settings.subnets.items()},
-        tuple(_security_group(vpc, group) for group in settings.security_groups),
+        _vpc(scope, vpc),
+        {zone: _subnet(scope, vpc, zone, subnet) for zone, subnet in settings.subnets.items()},
+        tuple(_security_group(scope, vpc, group) for group in settings.security_groups),
     )
 
 
-def _vpc(vpc: str) -> pulumi.Output[str]:
+def _vpc(scope: Scope, vpc: str) -> pulumi.Output[str]:
     def check(found: aws.ec2.GetVpcResult) -> str:
         # EFS and interface endpoints are found by names (VPC guide, "DNS attributes for your VPC").
         if not (found.enable_dns_support and found.enable_dns_hostnames):
             raise _error("vpcId", f"{vpc} has not both DNS attributes, allowed: DNS support and hostnames on")
         return vpc
 
-    looked_up: pulumi.Output[str] = aws.ec2.get_vpc_output(id=vpc).apply(check)
+    looked_up: pulumi.Output[str] = aws.ec2.get_vpc_output(id=vpc, opts=scope.asking).apply(check)
     return looked_up
 
 
-def _subnet(vpc: str, zone: str, subnet: str) -> pulumi.Output[str]:
+def _subnet(scope: Scope, vpc: str, zone: str, subnet: str) -> pulumi.Output[str]:
     def check(found: aws.ec2.GetSubnetResult) -> str:
         key = f"subnets.{zone}"
         if found.vpc_id != vpc:
@@ -52,17 +53,19 @@ def _subnet(vpc: str, zone: str, subnet: str) -> pulumi.Output[str]:
             raise _error(key, f"{subnet} gives instances public addresses, allowed: private subnets")
         return subnet
 
-    looked_up: pulumi.Output[str] = aws.ec2.get_subnet_output(id=subnet).apply(check)
+    looked_up: pulumi.Output[str] = aws.ec2.get_subnet_output(id=subnet, opts=scope.asking).apply(check)
     return looked_up
 
 
-def _security_group(vpc: str, group: str) -> pulumi.Output[str]:
+def _security_group(scope: Scope, vpc: str, group: str) -> pulumi.Output[str]:
     def check(found: aws.ec2.GetSecurityGroupResult) -> str:
         if found.vpc_id != vpc:
             raise _error("securityGroups", f"{group} is in {found.vpc_id}, allowed: groups of {vpc}")
         return group
 
-    looked_up: pulumi.Output[str] = aws.ec2.get_security_group_output(id=group).apply(check)
+    looked_up: pulumi.Output[str] = aws.ec2.get_security_group_output(id=group, opts=scope.asking).apply(
+        check
+    )
     return looked_up
 
 

@@ -18,7 +18,7 @@ def cidr_block(scope: Scope, cidr: str) -> pulumi.Output[str]:
     use, and a file system's mount targets are all in one VPC (EFS's API, ``CreateMountTarget``).
     """
     ours = {f"tag:{names.TAG_STACK}": scope.stack}
-    found = pulumi.Output.all(_ids(ours), _ids(ours | {"cidr": cidr}))
+    found = pulumi.Output.all(_ids(scope, ours), _ids(scope, ours | {"cidr": cidr}))
 
     def check(known: Sequence[Sequence[str]]) -> str:
         there, same = known
@@ -33,7 +33,7 @@ def cidr_block(scope: Scope, cidr: str) -> pulumi.Output[str]:
     return checked
 
 
-def _ids(filters: dict[str, str]) -> pulumi.Output[Sequence[str]]:
+def _ids(scope: Scope, filters: dict[str, str]) -> pulumi.Output[Sequence[str]]:
     asked = [aws.ec2.GetVpcsFilterArgs(name=name, values=[value]) for name, value in filters.items()]
-    ids: pulumi.Output[Sequence[str]] = aws.ec2.get_vpcs_output(filters=asked).ids
+    ids: pulumi.Output[Sequence[str]] = aws.ec2.get_vpcs_output(filters=asked, opts=scope.asking).ids
     return ids

@@ -70,7 +70,7 @@ class Network(pulumi.ComponentResource):
         tables: Mapping[str, aws.ec2.RouteTable] = {}
         given: tuple[pulumi.Output[str], ...] = ()
         if settings.cidr is None:
-            place = existing.look_up(settings)
+            place = existing.look_up(self._scope, settings)
             self.vpc_id, self.subnet_ids, given = place.vpc_id, place.subnet_ids, place.security_group_ids
         else:
             tables = self._own(settings, settings.cidr)

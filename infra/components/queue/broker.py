@@ -93,6 +93,7 @@ class Broker(pulumi.ComponentResource):
             password_length=_PASSWORD_LETTERS,
             # A broker's password may not have `,:=`, a URL some others.
             exclude_punctuation=True,
+            opts=self._args.scope.asking,
         ).random_password
         version = self._kept_version(
             _PASSWORD, secret, drawn, [_PASSWORD], ignored=["secretString", "versionStages"]

@@ -12,9 +12,8 @@ from typing import Final
 from lambdas.core import names
 from lambdas.core.health.model import FAMILY, ORIGINS, HealthVerdict, Sight, WorkerHost
 from lambdas.core.health.signs import HealthSigns
+from lambdas.core.model import is_one_cause
 
-FEWEST: Final = 2
-"""Hosts that must show the same: one alone is no common cause."""
 REGISTRY: Final = "registry"
 COMMON: Final = "common"
 
@@ -65,7 +64,7 @@ def _causes(
         # Versions first: where one explains all, the origin is not named, too.
         for where, hosts in sorted(populations.items(), key=lambda item: (item[0] in ORIGINS, item[0])):
             affected = ill & hosts
-            if len(affected) < FEWEST or 2 * len(affected) <= len(hosts) or affected <= named:
+            if not is_one_cause(len(affected), len(hosts)) or affected <= named:
                 continue
             named |= affected
             yield CommonCause(family, where, len(affected), len(hosts))

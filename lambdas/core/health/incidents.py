@@ -124,12 +124,12 @@ def _of_cause(cause: CommonCause) -> str:
 
 
 def _still(cause: CommonCause) -> str:
-    """Say what the controller does all the same (``Situation.silent``): it knows of no common cause."""
+    """Say what the controller does all the same (``Situation.mute``): it counts its group, not versions."""
     if cause.family != FAMILY[HealthVerdict.SILENT] or cause.where == names.ORIGIN_ON_PREMISES:
         return ""
     return (
         f" The controller replaces an instance that is not heard for {LONGEST_BOOT / 60:.0f} minutes while "
-        "others of its group are: pause the group if they serve."
+        "half of its group or more are: pause the group if they serve."
     )
 
 

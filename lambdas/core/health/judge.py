@@ -9,12 +9,16 @@ from dataclasses import dataclass, replace
 from lambdas.core.health.common import causes, held_at
 from lambdas.core.health.incidents import OVER_SECONDS, follow, opened
 from lambdas.core.health.memory import HealthMemory
-from lambdas.core.health.model import Facts, HostFinding, Incident, Remedy, Restart, Sight
+from lambdas.core.health.model import Facts, HealthVerdict, HostFinding, Incident, Remedy, Restart, Sight
 from lambdas.core.health.settings import NO_DIGEST, HealthSettings
 from lambdas.core.health.signs import look
 from lambdas.core.health.treatment import treat
+from lambdas.core.rollout.course import RolloutDemand
+from lambdas.core.rollout.settings import Wanted
+from lambdas.core.rollout.step import RolloutStep, step
 from lambdas.core.wishes import Wish
 
+_NO_DEMAND = RolloutDemand(0, 0)
 _DAY = 86_400
 _HOUR = 3_600
 
@@ -25,7 +29,7 @@ class HealthDecision:
 
     ``wishes`` are all that stand, ``restarts`` what is to be asked now; ``begun`` and ``over`` are incidents
     of which people are to be told now, ``standing`` all that there are. ``digest_due`` says that the daily
-    message is.
+    message is. ``rollout`` is the next step of a roll-out; its restarts are its own.
     """
 
     wishes: tuple[Wish, ...]
@@ -37,20 +41,33 @@ class HealthDecision:
     facts: Facts
     digest_due: bool
     memory: HealthMemory
+    rollout: RolloutStep
 
 
-def decide(sight: Sight, settings: HealthSettings, memory: HealthMemory) -> HealthDecision:
-    """Return what follows. A second call with the memory of the first, at the same moment, begins nothing."""
+def decide(
+    sight: Sight,
+    settings: HealthSettings,
+    memory: HealthMemory,
+    wanted: Wanted | None = None,
+    demand: RolloutDemand = _NO_DEMAND,
+) -> HealthDecision:
+    """Return what follows. A second call with the memory of the first, at the same moment, begins nothing.
+
+    ``wanted`` is the release that the workers are to run, None where nobody says; ``demand`` the target.
+    """
     now = sight.now
     signs = look(sight, settings, memory)
-    memory = replace(memory, watches=signs.watches, versions=signs.versions)
-    found = causes(sight, signs)
+    rolled = step(sight, signs.findings, settings, wanted, demand, memory.rollout)
+    memory = replace(memory, watches=signs.watches, versions=signs.versions, rollout=rolled.memory)
+    found = [c for c in causes(sight, signs) if c.where.removeprefix("version ") not in rolled.versions]
     # A cause that comes and goes is still there: nothing is begun before it is known to be over.
     lasting = [key for key, one in memory.incidents.items() if now - one.seen < OVER_SECONDS]
     held = held_at([*(cause.key for cause in found), *lasting])
-    treatment = treat(sight, signs.findings, settings, memory, held)
+    findings = [f for f in signs.findings if not _is_rolled(f, rolled)]
+    treatment = treat(sight, findings, settings, memory, held)
     hosts = {host.id: host for host in sight.hosts}
-    incidents, over = follow(memory, opened(sight, found, treatment, settings, hosts), now)
+    standing = {**opened(sight, found, treatment, settings, hosts), **rolled.standing}
+    incidents, over = follow(memory, standing, now)
     memory = replace(
         memory,
         treated=treatment.treated,
@@ -73,7 +90,17 @@ def decide(sight: Sight, settings: HealthSettings, memory: HealthMemory) -> Heal
         facts=_facts(sight, memory),
         digest_due=_digest_due(settings, memory, now),
         memory=memory,
+        rollout=rolled,
     )
+
+
+def _is_rolled(finding: HostFinding, rolled: RolloutStep) -> bool:
+    """Say whether what a host shows is the roll-out's to mend."""
+    if finding.kind is HealthVerdict.VERSION:
+        return rolled.is_under_way
+    if finding.kind is HealthVerdict.CRASHING and finding.host in rolled.sent:
+        return True
+    return finding.host in rolled.spared
 
 
 def told(memory: HealthMemory) -> HealthMemory:

@@ -13,6 +13,8 @@ from typing import Any, Final
 from lambdas.core.checked import marks, name, number
 from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.health.model import Remedy
+from lambdas.core.rollout import memory as rollouts
+from lambdas.core.rollout.memory import Rollout
 
 FORMAT: Final = 1
 MOST_WATCHES: Final = 1_500
@@ -73,6 +75,7 @@ class HealthMemory:
     incidents: Mapping[str, Open] = field(default_factory=dict)
     over: Mapping[str, Open] = field(default_factory=dict)
     digest_day: int = 0
+    rollout: Rollout = field(default_factory=Rollout)
 
 
 def dump(memory: HealthMemory) -> str:
@@ -87,6 +90,7 @@ def dump(memory: HealthMemory) -> str:
             "incidents": {key: _opened(one) for key, one in memory.incidents.items()},
             "over": {key: _opened(one) for key, one in memory.over.items()},
             "digestDay": memory.digest_day,
+            "rollout": rollouts.dump(memory.rollout),
         },
         sort_keys=True,
         separators=(",", ":"),
@@ -109,6 +113,7 @@ def parse(text: str) -> HealthMemory:
             incidents={key: _incident(one) for key, one in raw["incidents"].items()},
             over={key: _incident(one) for key, one in raw["over"].items()},
             digest_day=int(number(raw["digestDay"])),
+            rollout=rollouts.parse(raw.get("rollout")),
         )
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"memory makes no sense: {error!r}") from None

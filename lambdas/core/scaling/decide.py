@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from lambdas.core.backlog import Backlog
 from lambdas.core.scaling.forecast import forecast
 from lambdas.core.scaling.memory import COOLDOWN, RECENT, ScalingMemory
 from lambdas.core.scaling.model import LOOK_SECONDS, Bounds, LoadObservation, Reason
@@ -15,6 +16,8 @@ STALE_THROUGHPUT: Final = 300.0
 
 Well below the cooldown, so that nothing is let go in between.
 """
+QUIET_SECONDS: Final = RECENT * LOOK_SECONDS - 120.0
+"""For so long no worker may have said that one ended before a queue's silence is believed."""
 _KNOWN: Final = 0.9 * COOLDOWN / LOOK_SECONDS
 """So many looks of a cooldown are needed to let go: a scaler that did not run knows nothing of it."""
 
@@ -48,13 +51,11 @@ def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) 
     """
     now = observation.now
     queue = observation.queue if _is_fresh(observation) else None
-    rate = _rate(observation, queue is not None)
-    memory = memory.seen(observation, rate)
-    troubles = _troubles(observation, memory, rate)
-    if Reason.LOAD_UNKNOWN in troubles:
+    memory = memory.seen(observation, queue, bounds.wait_seconds)
+    troubles = _troubles(observation, memory, queue)
+    if queue is None:
         return _bounded(observation, bounds, memory, None, troubles)
-    waiting = queue.ready if queue else 0
-    if _is_idle(memory, waiting + (queue.taken if queue else 0)):
+    if _is_idle(memory, queue, now):
         return _bounded(observation, bounds, memory, 0, troubles)
     each = memory.throughput.each(observation.ready)
     if each is None:
@@ -62,7 +63,7 @@ def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) 
         return _bounded(observation, bounds, memory, known, troubles)
     lead = observation.boot_seconds + LOOK_SECONDS
     expected = forecast(memory.arrivals, memory.profile, now, now + 2 * lead)
-    wanted = _needed(observation, bounds, memory, waiting, each, expected)
+    wanted = _needed(observation, bounds, memory, queue.ready, each, expected)
     return _bounded(observation, bounds, memory, wanted, troubles, expected, each)
 
 
@@ -83,7 +84,7 @@ def _needed(
     done = ready * lead + observation.booting * each * lead / 2
     demand = Demand(expected, max(0.0, waiting + expected * lead - done), lead)
     most = bounds.maximum + int(elsewhere / each) + 1
-    total = needed(demand, each, bounds.wait_seconds, most)
+    total = needed(demand, each, bounds.wait_seconds * memory.staffed.factor, most)
     return max(1 if not observation.elsewhere else 0, total - int(elsewhere / each))
 
 
@@ -127,28 +128,17 @@ def _is_fresh(observation: LoadObservation) -> bool:
     return observation.queue is not None and observation.queue.is_fresh(observation.now)
 
 
-def _rate(observation: LoadObservation, is_fresh: bool) -> float | None:
-    """Return the requests a second: by log and queue the higher, so that neither alone says silence."""
-    told = [] if observation.arrivals is None else [observation.arrivals]
-    if is_fresh and observation.queue is not None:
-        told.append(observation.queue.arriving)
-    return max(told, default=None)
-
-
-def _troubles(observation: LoadObservation, memory: ScalingMemory, rate: float | None) -> tuple[Reason, ...]:
-    found: list[Reason] = []
-    if observation.arrivals is None:
-        found.append(Reason.LOG_MISSING)
-    if not _is_fresh(observation):
-        found.append(Reason.QUEUE_UNKNOWN)
-    if rate is None:
-        found.append(Reason.LOAD_UNKNOWN)
+def _troubles(
+    observation: LoadObservation, memory: ScalingMemory, queue: Backlog | None
+) -> tuple[Reason, ...]:
+    if queue is None:
+        return (Reason.QUEUE_UNKNOWN,)
     working = sum(observation.ready.values()) + sum(observation.elsewhere.values())
-    if rate and working and not memory.throughput.by_type:
-        found.append(Reason.THROUGHPUT_UNKNOWN)
-    elif rate and working and _is_stale(memory, observation.now):
-        found.append(Reason.THROUGHPUT_STALE)
-    return tuple(found)
+    if queue.arriving and working and not memory.throughput.by_type:
+        return (Reason.THROUGHPUT_UNKNOWN,)
+    if queue.arriving and working and _is_stale(memory, observation.now):
+        return (Reason.THROUGHPUT_STALE,)
+    return ()
 
 
 def _is_stale(memory: ScalingMemory, now: float) -> bool:
@@ -157,7 +147,7 @@ def _is_stale(memory: ScalingMemory, now: float) -> bool:
     return now - memory.throughput.at >= STALE_THROUGHPUT and all(rate > 0 for rate in newest)
 
 
-def _is_idle(memory: ScalingMemory, requests: int) -> bool:
-    """Say whether nothing has come for as long as arrivals are remembered, and nothing is left."""
-    quiet = all(rate == 0 for _, rate in memory.arrivals)
-    return requests == 0 and quiet and len(memory.arrivals) >= RECENT - 2
+def _is_idle(memory: ScalingMemory, queue: Backlog, now: float) -> bool:
+    """Say whether for as long as arrivals are remembered none came, no worker ended one, and none is left."""
+    quiet = all(rate == 0 for _, rate in memory.arrivals) and len(memory.arrivals) >= RECENT - 2
+    return quiet and queue.ready + queue.taken == 0 and now - memory.throughput.at >= QUIET_SECONDS

@@ -6,8 +6,10 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from lambdas.core.backlog import Backlog
 from lambdas.core.scaling.model import LOOK_SECONDS, LoadObservation
 from lambdas.core.scaling.profile import BINS, Profile
+from lambdas.core.scaling.staffed_wait import StaffedWait
 from lambdas.core.scaling.throughput import Throughput
 
 COOLDOWN: Final = 600.0
@@ -25,21 +27,26 @@ class ScalingMemory:
 
     profile: Profile = field(default_factory=Profile)
     throughput: Throughput = field(default_factory=Throughput)
+    staffed: StaffedWait = field(default_factory=StaffedWait)
     arrivals: tuple[tuple[float, float], ...] = ()
     wanted: tuple[tuple[float, int], ...] = ()
 
-    def seen(self, observation: LoadObservation, rate: float | None) -> ScalingMemory:
-        """Return the memory after what a minute told; ``rate`` is its load, None where nobody knows."""
+    def seen(self, observation: LoadObservation, queue: Backlog | None, wait: float) -> ScalingMemory:
+        """Return the memory after what a minute told; ``queue`` is None where nobody knows how it stands.
+
+        Who waited longer than ``wait`` seconds was late.
+        """
         now = observation.now
         throughput = self.throughput.seen(now, observation.served)
-        if rate is None or (self.arrivals and now - self.arrivals[-1][0] < LOOK_SECONDS / 2):
+        if queue is None or (self.arrivals and now - self.arrivals[-1][0] < LOOK_SECONDS / 2):
             return replace(self, throughput=throughput)
-        arrivals = (*(a for a in self.arrivals if now - a[0] < RECENT * LOOK_SECONDS - 1), (now, rate))
+        recent = (a for a in self.arrivals if now - a[0] < RECENT * LOOK_SECONDS - 1)
         return replace(
             self,
-            profile=self.profile.seen(now, rate),
+            profile=self.profile.seen(now, queue.arriving),
             throughput=throughput,
-            arrivals=arrivals,
+            staffed=self.staffed.seen(queue.leaving, late=queue.ready > 0 and queue.oldest > wait),
+            arrivals=(*recent, (now, queue.arriving)),
         )
 
     def ordered(self, now: float, workers: int) -> ScalingMemory:
@@ -59,6 +66,7 @@ def dump(memory: ScalingMemory) -> str:
         "rates": {str(b): float(f"{rate:.4g}") for b, rate in profile.rates.items()},
         "bin": [profile.bin, profile.total, profile.count],
         "throughput": [{k: list(v) for k, v in memory.throughput.by_type.items()}, memory.throughput.at],
+        "staffed": [memory.staffed.log, memory.staffed.usual],
         "arrivals": memory.arrivals,
         "wanted": memory.wanted,
     }
@@ -71,12 +79,14 @@ def parse(text: str) -> ScalingMemory:
         raw: dict[str, Any] = json.loads(text)
         by_type, at = raw["throughput"]
         current, total, count = raw["bin"]
+        log, usual = raw.get("staffed", (0.0, 0.0))
         rates = {int(b): float(rate) for b, rate in raw["rates"].items() if 0 <= int(b) < BINS}
         if not all(float(seconds) > 0 for _, seconds in by_type.values()):
             return ScalingMemory()
         return ScalingMemory(
             Profile(rates, int(current), float(total), int(count)),
             Throughput({str(k): (float(r), float(s)) for k, (r, s) in by_type.items()}, float(at)),
+            StaffedWait(float(log), float(usual)),
             tuple((float(t), float(r)) for t, r in raw["arrivals"])[-RECENT:],
             tuple((float(t), int(n)) for t, n in raw["wanted"])[-60:],
         )

@@ -23,9 +23,7 @@ class Reason(StrEnum):
     CEILING = "ceiling"
     IDLE = "idle"
     WAKE = "wake"
-    LOG_MISSING = "log-missing"
     QUEUE_UNKNOWN = "queue-unknown"
-    LOAD_UNKNOWN = "load-unknown"
     THROUGHPUT_UNKNOWN = "throughput-unknown"
     THROUGHPUT_STALE = "throughput-stale"
 
@@ -37,9 +35,7 @@ class Reason(StrEnum):
 
 _RINGING: Final = frozenset(
     {
-        Reason.LOG_MISSING,
         Reason.QUEUE_UNKNOWN,
-        Reason.LOAD_UNKNOWN,
         Reason.THROUGHPUT_UNKNOWN,
         Reason.THROUGHPUT_STALE,
     }
@@ -58,16 +54,14 @@ class WorkDone:
 class LoadObservation:
     """A service at ``now`` (epoch seconds).
 
-    ``target`` are the workers that its group is asked for. ``arrivals`` are the requests a second of the last
-    minute by the request log, None where the log is missing. ``queue`` is None where nobody told.
-    ``ready`` are the workers at work by instance type, ``elsewhere`` those on premises by host type;
-    ``booting`` are the group's workers that are not ready yet. ``boot_seconds`` is how long a launch was seen
-    to take until its workers are ready.
+    ``target`` are the workers that its group is asked for. ``queue`` tells what comes and what waits,
+    None where nobody told. ``ready`` are the workers at work by instance type, ``elsewhere`` those on
+    premises by host type; ``booting`` are the group's workers that are not ready yet. ``boot_seconds`` is how
+    long a launch was seen to take until its workers are ready.
     """
 
     now: float
     target: int
-    arrivals: float | None
     queue: Backlog | None
     ready: Mapping[str, int]
     booting: int
@@ -77,12 +71,7 @@ class LoadObservation:
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for what no service can be like."""
-        numbers = (
-            self.now,
-            self.arrivals or 0.0,
-            self.boot_seconds,
-            *(s.seconds for s in self.served.values()),
-        )
+        numbers = (self.now, self.boot_seconds, *(s.seconds for s in self.served.values()))
         counts = (self.target, self.booting, *self.ready.values(), *self.elsewhere.values())
         if not all(math.isfinite(n) and n >= 0 for n in (*numbers, *counts)):
             raise ValueError("times, rates and counts must be finite, 0 or more")

@@ -33,6 +33,13 @@ class Throughput:
             by_type[name] = (requests * _KEPT + one.requests, seconds * _KEPT + one.seconds)
         return Throughput(dict(list(by_type.items())[-MOST_TYPES:]), now)
 
+    def of(self, name: str) -> float | None:
+        """Return what a worker of one type ends in a second, None where nobody has seen one."""
+        if name not in self.by_type:
+            return None
+        requests, seconds = self.by_type[name]
+        return requests / seconds
+
     def each(self, counts: Mapping[str, int]) -> float | None:
         """Return the mean of such workers; a type that nobody has seen counts as the mean of all others."""
         known = {name: requests / seconds for name, (requests, seconds) in self.by_type.items()}

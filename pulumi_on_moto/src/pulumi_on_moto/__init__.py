@@ -19,7 +19,7 @@ from pulumi_on_moto.program.record import Deployment, Resource
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.program.second_run import Change, changes, up
 from pulumi_on_moto.program.stackfile import StackConfig, load
-from pulumi_on_moto.program.tree import tree
+from pulumi_on_moto.program.tree import outline, tree
 from pulumi_on_moto.program.use import deliver, invoke, tick
 from pulumi_on_moto.running.functions import Invocation
 from pulumi_on_moto.sandbox import AwsClients, sandbox
@@ -41,6 +41,7 @@ __all__ = [
     "given_network",
     "invoke",
     "load",
+    "outline",
     "register",
     "sandbox",
     "tick",

@@ -79,7 +79,7 @@ def sandbox(region: str, seed: int = 0) -> Iterator[AwsClients]:
     if _active:
         raise LocalCloudError("a local cloud is already running in this process")
     _active = True
-    answers.lagging({})
+    answers.forget()
     parameters.REFUSED.clear()
     try:
         with (

@@ -15,7 +15,7 @@ _EVERY: Final = 10.0
 
 
 class Agent:
-    """Hears that the worker is ready, and how many requests it has ended.
+    """Hears that the worker is ready, how many requests it has ended, and how long it had any.
 
     Args:
         ready: the file by which it says so; None: nobody asks.
@@ -38,13 +38,16 @@ class Agent:
         if self._ready is not None:
             self._ready.touch()
 
-    def tell(self, done: int, failed: int) -> None:
-        """Tell it, now and then, how many requests have ended since the start, so many with an error."""
+    def tell(self, done: int, failed: int, busy: float) -> None:
+        """Tell it, now and then, how many requests have ended since the start, so many with an error.
+
+        ``busy`` are the seconds in which there was one to work on.
+        """
         now = time.monotonic()
         if self._tell is None or now < self._at + _EVERY:
             return
         self._at = now
         beside = self._tell.with_name(f".{self._tell.name}")
         with contextlib.suppress(OSError):  # a full disk stops no work
-            beside.write_text(json.dumps({"done": done, "failed": failed}))
+            beside.write_text(json.dumps({"done": done, "failed": failed, "busy": round(busy, 3)}))
             beside.replace(self._tell)

@@ -75,6 +75,8 @@ class Worker:
         """Requests that have ended here, well or not; what was handed back has not."""
         self.failed = 0
         """How many of them with an error."""
+        self.busy = 0.0
+        """Seconds in which batches ran."""
 
     def drain(self) -> None:
         """Take nothing more; `run` returns when what has begun is finished. Safe in a signal handler."""
@@ -96,8 +98,11 @@ class Worker:
             if self._is_draining.is_set():
                 self._source.hand_back(found)
                 break
-            self._work(found)
-            self._agent.tell(self.done, self.failed)
+            if found:
+                begun = time.monotonic()
+                self._work(found)
+                self.busy += time.monotonic() - begun
+            self._agent.tell(self.done, self.failed, self.busy)
         self._source.stop()
         if self._beside is not None:
             self._beside.shutdown()

@@ -24,6 +24,7 @@ REBALANCE: Final = "/latest/meta-data/events/recommendations/rebalance"
 LIFECYCLE_STATE: Final = "/latest/meta-data/autoscaling/target-lifecycle-state"
 MARKET: Final = "/latest/meta-data/instance-life-cycle"
 GROUP_TAG: Final = "/latest/meta-data/tags/instance/aws:autoscaling:groupName"
+PRIVATE_ADDRESS: Final = "/latest/meta-data/local-ipv4"
 IDENTITY: Final = "/latest/dynamic/instance-identity/document"
 
 _TOKEN_PATH: Final = "/latest/api/token"  # noqa: S105 - a path
@@ -109,6 +110,13 @@ class Metadata:
         """Return how the instance was bought: ``spot``, ``on-demand`` or another word of AWS's; or none."""
         answer = self.get(MARKET)
         return answer.text.strip() if answer else ""
+
+    def private_address(self) -> str:
+        """Return the instance's first private address (IPv4)."""
+        answer = self.get(PRIVATE_ADDRESS)
+        if answer is None:
+            raise MetadataUnavailableError(f"metadata {PRIVATE_ADDRESS}: status 404")
+        return answer.text.strip()
 
     def auto_scaling_group(self) -> str:
         """Return the name of the instance's Auto Scaling group, from its tags; empty outside of one."""

@@ -73,7 +73,10 @@ class Jobs:
         return same and item.get("state", {}).get("S") in ("done", "failed")
 
     def mark(self, state: JobState, reason: str = "") -> None:
-        """Write the state and why. A finished job stays finished, whatever a late instance says."""
+        """Write the state and why. A finished job stays finished, whatever a late instance says.
+
+        One that has failed may still turn out to be done; people alone let it begin again.
+        """
         from botocore.exceptions import BotoCoreError, ClientError
 
         values: dict[str, Any] = {
@@ -81,8 +84,10 @@ class Jobs:
             ":revision": {"S": self.revision},
             ":now": {"N": str(int(self._clock.wall()))},
             ":done": {"S": "done"},
+            **({":failed": {"S": "failed"}} if state == "running" else {}),
             ":reason": {"S": reason[:_LONGEST_REASON]},
         }
+        late = " AND #state <> :failed" if state == "running" else ""
         try:
             self._dynamodb.update_item(
                 TableName=self._table,
@@ -91,13 +96,13 @@ class Jobs:
                     "SET #state = :state, revision = :revision, changed = :now, #reason = :reason"
                 ),
                 ConditionExpression=(
-                    "attribute_not_exists(#state) OR #state <> :done OR revision <> :revision"
+                    f"attribute_not_exists(#state) OR #state <> :done{late} OR revision <> :revision"
                 ),
                 ExpressionAttributeNames={"#state": "state", "#reason": "reason"},
                 ExpressionAttributeValues=values,
             )
         except self._dynamodb.exceptions.ConditionalCheckFailedException:
-            log.warning("job is done already", job=self._job, refused=state)
+            log.warning("job has ended already", job=self._job, refused=state)
             return
         except (BotoCoreError, ClientError) as error:
             raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None

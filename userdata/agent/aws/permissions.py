@@ -1,9 +1,9 @@
 """Every AWS call that the agent makes, as IAM statements for the instance role; the program renders them.
 
 Placeholders: ``{partition} {region} {account} {stack} {group} {job} {registry_table} {job_table} {bucket}
-{prefix} {secret} {queue} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {repository}`` (the ARN of
-a repository). A test records the calls on deployed stacks and holds each to the role that the program
-declares.
+{prefix} {secret} {queue} {artifacts} {prepared} {prepared_by} {auto_scaling_group} {tenants}
+{repository}`` (the last two are ARNs). A test records the calls on deployed stacks and holds each to the role
+that the program declares.
 """
 
 from __future__ import annotations
@@ -36,10 +36,12 @@ Conditions = Mapping[str, Mapping[str, str | list[str]]]
 
 Need = Literal[
     "work",
+    "release",
     "image",
     "hooks",
     "pull",
     "run",
+    "experiments",
     "volume",
     "dataset",
     "attached",
@@ -49,11 +51,12 @@ Need = Literal[
     "prepared",
     "queue",
     "sqs",
+    "tenants",
 ]
-"""What an instance may be there for: workers, their image in ECR, hooks, an image that a launch waits for, a
-job, its volume, a dataset in S3, volumes that came with the launch, the secret of a private repository,
-results that go to S3, to prepare a dataset, to start from one that is prepared, the secret of a queue, a
-queue of SQS."""
+"""What an instance may be there for: workers, what they are started from, their image in ECR, hooks, an image
+that a launch waits for, a job, several experiments of it, its volume, a dataset in S3, volumes that came with
+the launch, the secret of a private repository, results that go to S3, to prepare a dataset, to start from one
+that is prepared, the secret of a queue, a queue of SQS, the tenants of a shared host, each with a volume."""
 
 
 def _key(name: str, operator: Literal["StringEquals", "StringLike"] = "StringEquals") -> Conditions:
@@ -75,13 +78,20 @@ class Permission:
     conditions: Conditions = field(default_factory=dict)
 
 
-STATEMENTS: Final[tuple[Permission, ...]] = (
+_STATEMENTS: Final[tuple[Permission, ...]] = (
     Permission(
         "ReportWorkers",
-        ("work", "run", "volume"),
+        ("work", "run", "volume", "tenants"),
         ("dynamodb:UpdateItem", "dynamodb:DeleteItem"),
         (f"{_DYNAMODB}/{{registry_table}}",),
         _key("{group}"),
+    ),
+    Permission(
+        "ReadRelease",
+        ("release",),
+        ("dynamodb:GetItem",),
+        (f"{_DYNAMODB}/{{registry_table}}",),
+        _key("{group}@release"),
     ),
     Permission(
         "CompleteHooks",
@@ -111,6 +121,21 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
         ("dynamodb:GetItem", "dynamodb:PutItem"),
         (f"{_DYNAMODB}/{{job_table}}",),
         _key("{job}#??", "StringLike"),
+    ),
+    Permission(
+        # Their names follow from the group's.
+        "KeepExperiments",
+        ("experiments",),
+        ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem"),
+        (f"{_DYNAMODB}/{{job_table}}",),
+        _key("{job}-*", "StringLike"),
+    ),
+    Permission(
+        "RecordExperiments",
+        ("experiments",),
+        ("dynamodb:PutItem",),
+        (f"{_DYNAMODB}/{{job_table}}",),
+        _key("{job}-*#??", "StringLike"),
     ),
     Permission(
         "EndJob",
@@ -145,8 +170,8 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
         },
     ),
     # Descriptions know no resources.
-    Permission("FindVolumes", ("volume", "attached"), ("ec2:DescribeVolumes",), ("*",)),
-    Permission("FindSnapshots", ("volume",), ("ec2:DescribeSnapshots",), ("*",)),
+    Permission("FindVolumes", ("volume", "attached", "tenants"), ("ec2:DescribeVolumes",), ("*",)),
+    Permission("FindSnapshots", ("volume", "tenants"), ("ec2:DescribeSnapshots",), ("*",)),
     Permission("MakeVolume", ("volume",), ("ec2:CreateVolume",), (f"{_EC2}:volume/*",), _REQUESTED),
     # The source: a snapshot of this job and no other.
     Permission("MakeCopy", ("volume",), ("ec2:CreateVolume",), (_SNAPSHOTS,), _OURS),
@@ -181,7 +206,7 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
     ),
     Permission(
         "MoveToInstance",
-        ("volume",),
+        ("volume", "tenants"),
         ("ec2:AttachVolume", "ec2:DetachVolume"),
         (f"{_EC2}:instance/*",),
         _GROUP,
@@ -221,5 +246,33 @@ STATEMENTS: Final[tuple[Permission, ...]] = (
     # Made by docker with that token, not by the agent.
     Permission(
         "PullImages", ("image",), ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"), ("{repository}",)
+    ),
+    Permission("ReadTenants", ("tenants",), ("s3:GetObject",), ("{tenants}",)),
+)
+
+
+def _of_tenants(one: Permission) -> Permission:
+    """Return a statement about a job's volume for the volumes of all tenants of a host.
+
+    They go by names that begin with the host's (``tenants.model.volume_job``).
+    """
+    conditions: dict[str, dict[str, str | list[str]]] = {}
+    for operator, keys in one.conditions.items():
+        for key, value in keys.items():
+            names_job = value in ("{job}", ["{job}"])
+            like = operator.replace("StringEquals", "StringLike") if names_job else operator
+            named = [f"{part}-*" for part in value] if isinstance(value, list) else f"{value}-*"
+            conditions.setdefault(like, {})[key] = named if names_job else value
+    # Of a tenant's item there is the lease alone, which is taken by conditional writes.
+    actions = tuple(action for action in one.actions if action != "dynamodb:GetItem")
+    return Permission(f"{one.sid}OfTenants", ("tenants",), actions, one.resources, conditions)
+
+
+STATEMENTS: Final = (
+    *_STATEMENTS,
+    *(
+        _of_tenants(one)
+        for one in _STATEMENTS
+        if "volume" in one.needed_by and "{job}" in str(one.conditions)
     ),
 )

@@ -118,6 +118,9 @@ EnvironmentValue: TypeAlias = Annotated[str, Matches(r"[^\x00-\x1f\x7f]*")]
 
 Environment: TypeAlias = dict[EnvironmentName, EnvironmentValue]
 
+Experiments: TypeAlias = dict[EnvironmentName, Annotated[tuple[EnvironmentValue, ...], Length(1, 1000)]]
+"""Values by variable: an experiment for each combination."""
+
 ContainerImage: TypeAlias = Annotated[
     str, Matches(r"[a-z0-9][A-Za-z0-9_./:-]*@sha256:[0-9a-f]{64}"), Length(1, 512)
 ]

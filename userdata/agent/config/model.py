@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from userdata.agent.config import limits, strict
 from userdata.agent.config.limits import Matches, Within
-from userdata.agent.config.names import DATA_DIR, UNIT_RUN, UNIT_WORK, DatasetDevice
+from userdata.agent.config.names import DATA_DIR, UNIT_LANDLORD, UNIT_RUN, UNIT_WORK, DatasetDevice
 from userdata.agent.machine.errors import ConfigError
 
 GroupSide = Literal["primary", "fallback"]
@@ -104,6 +104,9 @@ class Training:
     """What it runs with, outside of containers; left out, the machine image's own."""
     artifacts: limits.ArtifactsFolder | None = None
     """Where ``$GPU_SPOT_ARTIFACTS`` goes."""
+    experiments: limits.Experiments = field(default_factory=dict)
+    """Values by environment variable. Each combination is an experiment, a job of its own by a name that
+    follows from them; the group's instances run one after another."""
 
     def __post_init__(self) -> None:
         """Check that there is one place to run in."""
@@ -170,6 +173,22 @@ class Service:
 
 
 @dataclass(frozen=True)
+class SharedHost:
+    """A host that is divided between tenants; its name is the group's.
+
+    Their list lies in ``bucket`` under ``tenants.codec.key_of``: it changes while instances live.
+    """
+
+    bucket: str
+    job_table: str
+    """Holds the leases of the tenants' volumes, as of jobs'."""
+    kms_key_arn: limits.KmsKeyArn | None = None
+    """Encrypts their volumes; left out, the key that the account has for EBS."""
+    list_every_seconds: Annotated[float, Within(1, 300)] = 10.0
+    """Between two looks at the list."""
+
+
+@dataclass(frozen=True)
 class Metrics:
     """What the metric agent sends and where the CloudWatch agent listens for it."""
 
@@ -200,6 +219,7 @@ class Config:
     training: Training | None = None
     prepared: Prepared | None = None
     service: Service | None = None
+    shared_host: SharedHost | None = None
     metrics: Metrics = field(default_factory=Metrics)
     on_premises: bool = False
     """Whether this machine is no instance of AWS's, but a host of one's own that runs the same workers."""
@@ -208,13 +228,15 @@ class Config:
 
     def __post_init__(self) -> None:
         """Check what no single key can tell."""
-        if (self.training is None) == (self.service is None):
-            raise ValueError("exactly one of training and service is needed")
+        if [self.training, self.service, self.shared_host].count(None) != 2:
+            raise ValueError("exactly one of training, service and sharedHost is needed")
         if self.volume and not self.training:
             raise ValueError("volume: allowed with training only (its lease stands in the job's table item)")
+        if self.training and self.training.experiments and self.volume:
+            raise ValueError("training.experiments: allowed without a volume, which is one instance's")
         if self.training and not self.volume and not self.efs:
             raise ValueError("training: allowed with a volume, or with efs, where its checkpoints lie")
-        if self.on_premises and (self.training or self.hooks or self.efs or self.datasets):
+        if self.on_premises and (not self.service or self.hooks or self.efs or self.datasets):
             raise ValueError("onPremises: allowed with service only, without hooks, efs and datasets")
         if self.prepared and not self.volume:
             raise ValueError("prepared: allowed with a volume only, which is made from its snapshot")
@@ -229,6 +251,8 @@ class Config:
     @property
     def work_unit(self) -> str:
         """The systemd unit that does the work."""
+        if self.shared_host:
+            return UNIT_LANDLORD
         return UNIT_RUN if self.training else UNIT_WORK
 
 

@@ -42,6 +42,8 @@ SCRATCH_DIR: Final = Path("/var/lib/gpu-spot/scratch")
 """For what a job makes again if it is lost: on the instance store, where the type has one."""
 GIT_USER: Final = "gpu-spot-git"
 """Fetches the jobs' code: what it is told in confidence no job can read."""
+CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
+"""Holds the jobs' checkouts, by group."""
 JOB_HOME: Final = Path("/var/lib/gpu-spot/home")
 """Its home: no checkout, so what a job caches there survives a restart."""
 JOB_TMP: Final = Path("/var/lib/gpu-spot/tmp")
@@ -57,6 +59,7 @@ DATASET_DEVICES: Final[tuple[DatasetDevice, ...]] = get_args(DatasetDevice)
 UNIT_PREPARE: Final = "gpu-spot-prepare.service"
 UNIT_RUN: Final = "gpu-spot-run.service"
 UNIT_WORK: Final = "gpu-spot-work.service"
+UNIT_LANDLORD: Final = "gpu-spot-landlord.service"
 UNIT_VOLUME: Final = "gpu-spot-volume.service"
 UNIT_EFS: Final = "gpu-spot-efs.service"
 UNIT_WATCH: Final = "gpu-spot-watch.service"

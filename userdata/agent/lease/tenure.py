@@ -58,6 +58,14 @@ class Tenure:
         log.info("lease acquired", token=lease.token, volume=lease.volume)
         return lease
 
+    def take_at_once(self) -> bool:
+        """Take the lease if it is free; tell whether it is ours now."""
+        lease = self._leases.acquire()
+        if lease is None:
+            return False
+        self.token, self._renewed = lease.token, self._clock.monotonic()
+        return True
+
     def keep_alive(self) -> None:
         """Renew the lease when a quarter of it has passed; raises `LeaseLostError`."""
         if self._clock.monotonic() - self._renewed >= _RENEW_EVERY:

@@ -221,8 +221,10 @@ class SystemHost:
         """Run without a shell; the error names the command and the last line that it said."""
         done = self._run(argv, stdin, environment)
         if done.returncode:
-            said = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:] or ["no output"]
-            raise CommandError(f"{argv[0]}: exit {done.returncode}: {said[0]}", done.stderr)
+            lines = [one for one in (done.stderr.strip() or done.stdout).splitlines() if _says(one)]
+            raise CommandError(
+                f"{argv[0]}: exit {done.returncode}: {lines[-1] if lines else 'no output'}", done.stderr
+            )
         return done.stdout
 
     @contextlib.contextmanager
@@ -307,6 +309,11 @@ class SystemHost:
                 given = None  # it has it; what was read so far is kept
                 if self._attend is not None:
                     self._attend()
+
+
+def _says(line: str) -> bool:
+    """Tell whether a line says what is wrong: docker's last one says where help is."""
+    return bool(line.strip()) and not line.startswith(("See 'docker ", "Run 'docker "))
 
 
 def _plain(escaped: str) -> str:

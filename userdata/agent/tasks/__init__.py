@@ -4,6 +4,7 @@ What they need beyond this is imported where it is used: `watch` and `metrics` d
 """
 
 from userdata.agent.tasks.holding import volume
+from userdata.agent.tasks.landlord import landlord
 from userdata.agent.tasks.machine import doctor, efs, hook, metrics, watch
 from userdata.agent.tasks.node import Node
 from userdata.agent.tasks.service import prepare, work
@@ -14,6 +15,7 @@ __all__ = [
     "doctor",
     "efs",
     "hook",
+    "landlord",
     "metrics",
     "prepare",
     "run",

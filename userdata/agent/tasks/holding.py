@@ -58,6 +58,19 @@ def hold(node: Node, stop: Stop) -> None:
         raise
 
 
+def take(node: Node) -> bool:
+    """Take the lease at once and note it; False: another instance has it, or the job has ended."""
+    tenure = Tenure(job.leases(node), node.clock)
+    if not tenure.take_at_once():
+        return False
+    if job.jobs(node).finished():  # since somebody looked
+        tenure.give_back()
+        return False
+    job.note_held(node, tenure.token)
+    log.info("lease acquired", job=job.training(node).job, token=tenure.token)
+    return True
+
+
 def let_go(node: Node) -> None:
     """Give back what is held, once all that was written is where the next holder finds it.
 
@@ -69,6 +82,7 @@ def let_go(node: Node) -> None:
     held = job.held(node)
     if held is None:
         return
+    node = job.at_hand(node)
     end_container(node)
     token, home = held
     if home:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from userdata.agent.config.names import LEASE_FILE, SCRATCH_DIR
+from userdata.agent.config import experiments
+from userdata.agent.config.names import CODE_DIR, LEASE_FILE, SCRATCH_DIR
 from userdata.agent.machine import files
 from userdata.agent.machine.errors import ConfigError
 
@@ -15,8 +18,6 @@ if TYPE_CHECKING:
     from userdata.agent.lease.store import DynamoLease
     from userdata.agent.storage.volume.ebs import AwsEbs
     from userdata.agent.tasks.node import Node
-
-_CODE_DIR: Final = Path("/var/lib/gpu-spot/code")
 
 
 def training(node: Node) -> Training:
@@ -28,7 +29,7 @@ def training(node: Node) -> Training:
 
 def code(node: Node) -> Path:
     """Return where the job's checkout is."""
-    return _CODE_DIR / training(node).job
+    return CODE_DIR / node.config.group  # its experiments have the same
 
 
 def checkpoints(node: Node) -> Path:
@@ -48,8 +49,31 @@ def environments(node: Node) -> Path:
     return (SCRATCH_DIR if node.config.volume is None else node.data) / "environments"
 
 
+def experiment(node: Node, name: str) -> Node:
+    """Return this machine as it is while it runs one of its group's experiments: a job like any other."""
+    shared = training(node)
+    chosen = experiments.by_name(shared.job, shared.experiments)[name]
+    own = replace(
+        shared,
+        job=name,
+        environment={**shared.environment, **chosen},
+        artifacts=shared.artifacts and f"{shared.artifacts}{name}/",
+        experiments={},
+    )
+    made = copy.copy(node)
+    made.config = replace(node.config, training=own)
+    return made
+
+
+def at_hand(node: Node) -> Node:
+    """Return this machine as it is for the job that is held here, which may be one of several experiments."""
+    name = (files.read_json(node.directory / LEASE_FILE) or {}).get("experiment")
+    return experiment(node, str(name)) if name and training(node).experiments else node
+
+
 def jobs(node: Node) -> Jobs:
     """Return the job's state in its table; of a job that prepares a dataset, the dataset's."""
+    from userdata.agent.aws.experiments import ExperimentJobs
     from userdata.agent.aws.jobs import Jobs
     from userdata.agent.aws.prepared import BuilderJobs
 
@@ -64,7 +88,9 @@ def jobs(node: Node) -> Jobs:
         job.finished_parameter,
         node.clock,
     )
-    return BuilderJobs(wanted, *arguments) if wanted else Jobs(*arguments)
+    if wanted:
+        return BuilderJobs(wanted, *arguments)
+    return Jobs(*arguments) if job.job == node.config.group else ExperimentJobs(*arguments)
 
 
 def leases(node: Node) -> DynamoLease:
@@ -94,7 +120,11 @@ def held(node: Node) -> tuple[int, str] | None:
 
 def note_held(node: Node, token: int, volume: str = "") -> None:
     """Write down what this instance holds, for the next of its processes."""
-    files.write_json(node.directory / LEASE_FILE, {"token": token, **({"volume": volume} if volume else {})})
+    name = training(node).job
+    told = {"volume": volume, "experiment": name if name != node.config.group else ""}
+    files.write_json(
+        node.directory / LEASE_FILE, {"token": token, **{key: one for key, one in told.items() if one}}
+    )
 
 
 def forget_held(node: Node) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from lambdas.core import names
 from userdata.agent.aws import clients, hooks
@@ -67,6 +67,10 @@ class Node:
             OwnHost(self.clock, config.region) if config.on_premises else Metadata(self.clock, metadata_url)
         )
         self.clients: Clients = clients
+        self.kernel = Path("/")
+        """Below it are the kernel's ``sys`` and ``proc``."""
+        self.send: Callable[[str], None] | None = None
+        """Takes metrics' lines in the CloudWatch agent's place."""
         self.on_sigterm: Callable[[Callable[[], None]], None] = _on_sigterm
         self.spawn: Spawn | None = None  # None: the trainer's own, as the job's user
         self.aside: Callable[[Callable[[], None]], None] = _aside
@@ -85,15 +89,18 @@ class Node:
                 self.clock.sleep(1.0)
 
     @cached_property
-    def gpus(self) -> Gpus | None:
-        """This machine's GPUs; None where they are of a maker about whom NVML says nothing."""
+    def nvml(self) -> Any | None:
+        """The module ``pynvml``; None where the GPUs are of a maker about whom it says nothing."""
         import importlib
 
+        return importlib.import_module("pynvml") if self.config.nvidia else None
+
+    @cached_property
+    def gpus(self) -> Gpus | None:
+        """This machine's GPUs; None where they are of a maker about whom NVML says nothing."""
         from userdata.agent.metrics.gpus import Gpus, count_on_bus
 
-        if not self.config.nvidia:
-            return None
-        return Gpus(importlib.import_module("pynvml"), count_on_bus())  # pynvml has no types
+        return None if self.nvml is None else Gpus(self.nvml, count_on_bus())
 
     def instance(self) -> str:
         """Return the instance's id, from cloud-init's file if there is one, else from the metadata."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -11,10 +13,14 @@ from userdata.agent.aws import clients
 from userdata.agent.config.model import Service
 from userdata.agent.config.names import JOB_USER
 from userdata.agent.machine import log
-from userdata.agent.machine.errors import ConfigError
+from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tasks.node import GATE_EVERY, Node
 
 _HOOK_WAIT: Final = 120.0
+_TRIES: Final = 5
+"""So often the release is asked for at a boot; then the one serves that came with the launch."""
+_KEPT: Final = 2
+"""Images that stay on the disk: what runs, and what ran before it."""
 
 
 def prepare(node: Node) -> int:
@@ -23,6 +29,8 @@ def prepare(node: Node) -> int:
     The hook may begin after us. If it has not within two minutes, this boot is no launch but a restart.
     """
     service, training = node.config.service, node.config.training
+    if service:
+        service = _first(node, service)
     name = node.config.hooks.launch if node.config.hooks else ""
     gpus = _expect_gpus(service) if service else 0
     image = service.image if service else training.image if training else None
@@ -45,13 +53,14 @@ def work(node: Node) -> int:
     """Run the workers."""
     from userdata.agent.machine import accounts
     from userdata.agent.work.beside import Beside
-    from userdata.agent.work.pulses import Pulses, version
+    from userdata.agent.work.pulses import Pulses
     from userdata.agent.work.workers import Workers, slots
 
     service = node.config.service
     if service is None:
         raise ConfigError("service: missing; this instance has none")
     node.mount()
+    declared, service = service, _first(node, service)
     if service.image:
         _pull(node, service.image)
     elif service.user == JOB_USER:
@@ -60,7 +69,6 @@ def work(node: Node) -> int:
     places = slots(service, _expect_gpus(service))
     paths = [dataset.path for dataset in node.config.datasets]
     pulses = Pulses(
-        version(service),
         {slot.number: slot.gpu for slot in places},
         Beside(node.gpus.look, node.aside) if node.gpus else None,
         node.clock,
@@ -75,12 +83,64 @@ def work(node: Node) -> int:
         node.directory,
         paths,
         secrets=partial(_queue, node, service),
+        release=_renewing(node, declared, service),
         pulses=pulses,
         aside=node.aside,
     )
     node.on_sigterm(workers.stop)
     workers.run()
     return 0
+
+
+def released(node: Node, service: Service) -> Service:
+    """Return a service with what its workers are to be started from now.
+
+    A container in the place of a process, or the reverse, comes with new instances only: what is declared
+    stays.
+
+    Raises:
+        AgentError: that cannot be read.
+    """
+    if node.config.on_premises:
+        return service
+    from userdata.agent.aws import releases
+
+    client = node.clients.dynamodb(node.config.region)
+    one = releases.read(client, node.config.registry_table, node.config.group, node.identity.instance)
+    if one is None or bool(one.image) != bool(service.image):
+        return service
+    return replace(service, image=one.image or None, command=one.command, environment=dict(one.environment))
+
+
+def _first(node: Node, service: Service) -> Service:
+    """Return what workers start from at a boot: what is declared where nobody can be asked."""
+    for _ in range(_TRIES):
+        try:
+            return released(node, service)
+        except AgentError as error:
+            log.warning("release not read", error=str(error))
+            node.clock.sleep(GATE_EVERY)
+    log.error("release not read; the declared one serves", image=service.image)
+    return service
+
+
+def _renewing(node: Node, declared: Service, first: Service) -> Callable[[], Service]:
+    """Return who says what workers start from, and has fetched it by then; raises `AgentError`."""
+    images = [first.image]
+
+    def renew() -> Service:
+        from userdata.agent.work import containers
+
+        found = released(node, declared)
+        if found.image and found.image != images[-1]:
+            _pull(node, found.image)
+            images[:] = [*(image for image in images if image != found.image), found.image]
+            for old in images[:-_KEPT]:
+                containers.forget(node.host, old or "")
+            del images[:-_KEPT]
+        return found
+
+    return renew
 
 
 def _queue(node: Node, service: Service) -> dict[str, str]:

@@ -14,7 +14,7 @@ from userdata.agent.machine.errors import (
     ElsewhereError,
     LeaseLostError,
 )
-from userdata.agent.tasks import holding, job, preparing, recording, snapshots
+from userdata.agent.tasks import experiments, holding, job, preparing, recording, snapshots
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from userdata.agent.work.artifacts import Artifacts, Uploader
     from userdata.agent.work.checkout import Credentials
     from userdata.agent.work.environment import Workplace
+    from userdata.agent.work.heart import Beats
     from userdata.agent.work.inspection import Inspector
+    from userdata.agent.work.judge import RunEnd
     from userdata.agent.work.record import Recorder
     from userdata.agent.work.train import Trainer, TrainingPlace
 
@@ -40,6 +42,8 @@ def run(node: Node) -> int:
     jobs, stop = job.jobs(node), Stop()
     node.on_sigterm(stop)
     node.gate(stop)
+    if job.training(node).experiments:
+        return _run_experiments(node, stop)
     if node.config.volume is None:  # with one the unit of the volume has seen to it
         holding.end_container(node)
         holding.hold(node, stop)
@@ -52,12 +56,51 @@ def run(node: Node) -> int:
         jobs.take_down()  # again: the instance that finished the job may not have come to it
         _switch_off(node)
         return 0
+    outcome = _train(node, stop, node.heart())
+    if outcome == "host":
+        _replace(node)
+        return 0
+    holding.let_go(node)  # any other error keeps it here for the restart
+    if outcome != "stopped":
+        _switch_off(node)
+    return 0
+
+
+def _run_experiments(node: Node, stop: Stop) -> int:
+    """Train one experiment after another."""
+
+    def train(one: Node, stop: Stop, heart: Beats) -> RunEnd:
+        outcome = _train(one, stop, heart)
+        if outcome != "host":  # such a one lets go with its power already on its way off
+            holding.let_go(one)
+        return outcome
+
+    outcome = experiments.run(node, stop, train)
+    if outcome == "host":
+        _replace(node)
+    elif outcome != "stopped":
+        _switch_off(node)
+    return 0
+
+
+def _train(node: Node, stop: Stop, heart: Beats) -> RunEnd:
+    """Run the job that is held here.
+
+    Raises:
+        LeaseLostError: another instance has it; it has been let go.
+    """
+    jobs = job.jobs(node)
     keeper = _keeper(node)
     ahead = snapshots.ahead(node, lambda: not stop.told and not node.is_taken())
     record = recording.recorder(node, jobs.revision)
     looks = [one.look for one in (ahead, record) if one is not None]
-    trainer = _trainer(node, jobs, keeper, looks, record)
-    node.on_sigterm(trainer.stop)
+    trainer = _trainer(node, jobs, keeper, heart, looks, record)
+
+    def stop_all() -> None:
+        stop()
+        trainer.stop()
+
+    node.on_sigterm(stop_all)
     if stop.told:
         trainer.stop()
     beside = contextlib.closing(ahead) if ahead else contextlib.nullcontext()
@@ -70,13 +113,7 @@ def run(node: Node) -> int:
         raise
     if record is not None:
         record.ended(outcome)
-    if outcome == "host":
-        _replace(node)
-        return 0
-    holding.let_go(node)  # any other error keeps it here for the restart
-    if outcome != "stopped":
-        _switch_off(node)
-    return 0
+    return outcome
 
 
 def _login(node: Node, training: Training) -> Credentials | None:
@@ -91,7 +128,12 @@ def _login(node: Node, training: Training) -> Credentials | None:
 
 
 def _trainer(
-    node: Node, jobs: Jobs, keeper: Keeper, looks: Sequence[Callable[[], None]], record: Recorder | None
+    node: Node,
+    jobs: Jobs,
+    keeper: Keeper,
+    heart: Beats,
+    looks: Sequence[Callable[[], None]],
+    record: Recorder | None,
 ) -> Trainer:
     from userdata.agent.aws.bell import Bell
     from userdata.agent.tasks.environment import job_environment
@@ -109,7 +151,7 @@ def _trainer(
         training,
         place,
         jobs,
-        node.heart(),
+        heart,
         node.host,
         node.clock,
         keeper,

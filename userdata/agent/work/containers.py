@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Final
 
 from userdata.agent.machine import log
@@ -12,8 +13,14 @@ from userdata.agent.machine.host import Host
 UNPRIVILEGED: Final = ("--cap-drop", "ALL", "--security-opt", "no-new-privileges")
 """Options of ``docker run``: no privileges, and no way to them."""
 
-CONFINED: Final = ("--read-only", "--tmpfs", "/tmp", *UNPRIVILEGED)  # noqa: S108 - in there
-"""Besides, nothing to write but memory."""
+READ_ONLY: Final = ("--read-only", "--tmpfs", "/tmp")  # noqa: S108 - in there
+"""Nothing to write but memory."""
+
+LIMITS: Final = ("nofile=1048576:1048576", "memlock=-1:-1", "core=0")
+"""Open files, memory that RDMA and pinned buffers lock, and no core dumps of a model's size."""
+
+Places = Iterable[tuple[Path, Path] | tuple[str, str]]
+"""Folders, each as it is called on the host and in the container."""
 
 _METADATA: Final = "169.254.169.254"
 # Docker leaves this chain to us, and asks it before its own (Docker's manual, "Docker and iptables").
@@ -29,6 +36,33 @@ def gpu(name: int | str) -> tuple[str, str]:
     return "--device", f"nvidia.com/gpu={name}"
 
 
+def run(
+    name: str,
+    network: str,
+    environment: Path,
+    gpus: Iterable[int | str] = (),
+    both: Places = (),
+    read: Places = (),
+    limits: Sequence[str] = (),
+) -> list[str]:
+    """Return how the ``docker run`` of each of the agent's containers begins: without privileges.
+
+    With an init: the kernel drops a SIGTERM for a first process that has no handler yet
+    (pid_namespaces(7)). ``both`` are folders to write into, ``read`` to read only; ``environment`` is a file,
+    because what it holds may be told nobody else.
+    """
+    argv = ["docker", "run", "--init", "--name", name, "--network", network, *UNPRIVILEGED]
+    for limit in limits:
+        argv += ["--ulimit", limit]
+    for one in gpus:
+        argv += gpu(one)
+    for here, there in both:
+        argv += ["--volume", f"{here}:{there}"]
+    for here, there in read:
+        argv += ["--volume", f"{here}:{there}:ro"]
+    return [*argv, "--env-file", str(environment)]
+
+
 def pull(host: Host, image: str, password: Callable[[], str]) -> None:
     """Pull an image; one in ECR after a login, whose password goes through standard input.
 
@@ -39,6 +73,14 @@ def pull(host: Host, image: str, password: Callable[[], str]) -> None:
         login = ["docker", "login", "--username", "AWS", "--password-stdin", image.split("/")[0]]
         host.run(login, stdin=password())
     host.run(["docker", "pull", "--quiet", image])
+
+
+def forget(host: Host, image: str) -> None:
+    """Remove an image from the disk; one that is in use, or that is not there, stays as it is."""
+    try:
+        host.run(["docker", "image", "rm", image])
+    except AgentError as error:
+        log.info("an image is not removed", image=image, error=str(error))
 
 
 def shut_metadata(host: Host) -> None:
@@ -83,7 +125,8 @@ def check_gpus(host: Host, image: str, expected: int) -> int:
     Raises:
         AgentError: containers get no GPUs here, or not all of them; the message says what is missing.
     """
-    options = ["--rm", "--network", "none", *gpu("all"), *CONFINED, "--entrypoint", "nvidia-smi"]
+    options = ["--rm", "--network", "none", *gpu("all"), *READ_ONLY, *UNPRIVILEGED]
+    options += ["--entrypoint", "nvidia-smi"]
     try:
         said = host.run(["docker", "run", *options, image, "--list-gpus"])
     except AgentError as error:

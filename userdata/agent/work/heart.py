@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
+from typing import Protocol
 
 from lambdas.core.pulse import Pulse
 from lambdas.core.registry_item import Progress, WorkerState
@@ -16,6 +17,26 @@ from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
+
+
+class Beats(Protocol):
+    """What the work asks of a heart."""
+
+    def beat(
+        self,
+        slots: Collection[int],
+        *,
+        waiting: bool = False,
+        draining: bool = False,
+        progress: Callable[[], Progress | None] = lambda: None,
+        pulse: Callable[[int], Pulse] | None = None,
+    ) -> frozenset[int]:
+        """Beat for ``slots`` if it is time."""
+        ...
+
+    def leave(self, slot: int) -> None:
+        """Say that the worker in ``slot`` has ended."""
+        ...
 
 
 class Heart:
@@ -101,3 +122,33 @@ class Heart:
             return "waiting", deadline
         draining = draining or (found is not None and self._clock.wall() >= found.drain_at)
         return ("draining" if draining else "ready"), deadline
+
+
+class SteadyHeart:
+    """One heart for several jobs in a row: between two of them the instance serves its group all the same."""
+
+    def __init__(self, heart: Heart) -> None:
+        self._heart = heart
+        self._has_worked = False
+
+    def beat(
+        self,
+        slots: Collection[int],
+        *,
+        waiting: bool = False,
+        draining: bool = False,
+        progress: Callable[[], Progress | None] = lambda: None,
+        pulse: Callable[[int], Pulse] | None = None,
+    ) -> frozenset[int]:
+        """See `Heart`; ``waiting`` counts until the first job has begun."""
+        self._has_worked |= not waiting
+        return self._heart.beat(
+            slots, waiting=not self._has_worked, draining=draining, progress=progress, pulse=pulse
+        )
+
+    def leave(self, slot: int) -> None:
+        """Say nothing: another job follows."""
+
+    def end(self, slot: int) -> None:
+        """Say that the last of them has ended."""
+        self._heart.leave(slot)

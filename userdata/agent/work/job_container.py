@@ -15,9 +15,6 @@ from userdata.agent.machine.host import Host
 from userdata.agent.work import containers
 from userdata.agent.work.environment import Start
 
-LIMITS: Final = ("nofile=1048576:1048576", "memlock=-1:-1", "core=0")
-"""Open files, memory that RDMA and pinned buffers lock, and no core dumps of a model's size."""
-
 _MEMORY_SHARE: Final = 0.95
 """Of the machine's memory: what is over the container's limit kills in there, never one of ours."""
 _SHARED_SHARE: Final = 0.5
@@ -64,7 +61,7 @@ class JobContainer:
         password: Callable[[], str],
         gpus: Callable[[], int] | None,
         own: Mapping[str, str],
-        limits: Sequence[str] = LIMITS,
+        limits: Sequence[str] = containers.LIMITS,
         memory: int | None = None,
     ) -> None:
         self._host = host
@@ -107,20 +104,20 @@ class JobContainer:
         }
         told["TINI_KILL_PROCESS_GROUP"] = "1"
         files.write_atomic(self._file, "".join(f"{key}={value}\n" for key, value in told.items()), 0o600)
-        argv = ["docker", "run", "--rm", "--name", self.name, "--init", "--pull", "never"]
+        argv = containers.run(
+            self.name,
+            "bridge",
+            self._file,
+            ["all"] if self._gpus else [],
+            [(path, path) for path in self._mounts.both],
+            [(path, path) for path in self._mounts.read],
+            self._limits,
+        )
         # Our client writes what the command says where we write; a second copy would fill the disk.
-        argv += ["--log-driver", "none", "--network", "bridge", *containers.UNPRIVILEGED, *self._who()]
+        argv += ["--rm", "--pull", "never", "--log-driver", "none", *self._who()]
         argv += ["--memory", str(int(self._memory * _MEMORY_SHARE))]
         argv += ["--shm-size", str(int(self._memory * _SHARED_SHARE))]
-        for limit in self._limits:
-            argv += ["--ulimit", limit]
-        if self._gpus:
-            argv += containers.gpu("all")
-        for path in self._mounts.both:
-            argv += ["--volume", f"{path}:{path}"]
-        for path in self._mounts.read:
-            argv += ["--volume", f"{path}:{path}:ro"]
-        argv += ["--env-file", str(self._file), "--workdir", str(place), "--entrypoint", command[0]]
+        argv += ["--workdir", str(place), "--entrypoint", command[0]]
         return Start([*argv, self._image, *command[1:]], dict(os.environ))
 
     def _who(self) -> list[str]:

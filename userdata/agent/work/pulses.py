@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from lambdas.core.pulse import Pulse
+from lambdas.core.rollout.release import WorkerRelease
 from userdata.agent.config.model import Service
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
@@ -26,54 +25,58 @@ RATE_SECONDS: Final = 300.0
 """Over so much time requests are counted, or between two tellings, if these are further apart."""
 _LEAST_SECONDS: Final = 10.0
 """What was told over less time is no rate."""
+_NOTHING: Final = tell.Ended(0, 0, None, 0.0)
 _AHEAD_SECONDS: Final = 60.0
 """A file may be so much newer than the clock, which somebody may have set; more is nonsense."""
 
 
 def version(service: Service) -> str:
-    """Return what the workers of a service run: the image's digest, or a hash of command and environment."""
-    if service.image:
-        return service.image.rpartition("@")[2]
-    told = json.dumps([service.command, sorted(service.environment.items())])
-    return f"command:{hashlib.sha256(told.encode()).hexdigest()}"
+    """Return what the workers of a service run, as their release calls it."""
+    return WorkerRelease(service.image or "", service.command, service.environment).version
 
 
 class RequestRate:
-    """Requests a second, from how many have ended when; pure."""
+    """Requests a second, and the share of the time in which there were any, from what was told when; pure."""
 
     def __init__(self) -> None:
-        self._told: deque[tuple[float, int]] = deque(maxlen=64)
+        self._told: deque[tuple[float, int, float | None]] = deque(maxlen=64)
 
-    def see(self, done: int, at: float) -> float:
-        """Return the rate once ``done`` requests had ended at ``at``; 0 while too little is known."""
-        if self._told and (done < self._told[-1][1] or at < self._told[-1][0]):
-            self._told.clear()  # another process counts, or another clock
+    def see(self, done: int, at: float, busy: float | None = None) -> tuple[float, float | None]:
+        """Return rate and share once ``done`` requests had ended at ``at``, in ``busy`` seconds of work.
+
+        0 while too little is known; a share of None where nobody tells.
+        """
+        if self._told:
+            last, before, worked = self._told[-1]
+            if done < before or at < last or (busy or 0.0) < (worked or 0.0):
+                self._told.clear()  # another process counts, or another clock
         if not self._told or at > self._told[-1][0]:
-            self._told.append((at, done))
+            self._told.append((at, done, busy))
         while len(self._told) > 2 and at - self._told[1][0] >= RATE_SECONDS:
             self._told.popleft()
-        (first, start), (last, end) = self._told[0], self._told[-1]
-        return (end - start) / (last - first) if last - first >= _LEAST_SECONDS else 0.0
+        (first, start, idle), (last, end, worked) = self._told[0], self._told[-1]
+        if last - first < _LEAST_SECONDS:
+            return 0.0, None
+        share = None if idle is None or worked is None else min(1.0, (worked - idle) / (last - first))
+        return (end - start) / (last - first), share
 
 
 class Pulses:
     """Gathers what is told of the workers in ``directory``.
 
     Args:
-        version: what they run.
         gpus: the index of each slot's GPU, in PCI order.
         looks: at the GPUs, which may hang with their driver; None where nobody can look.
     """
 
     def __init__(
         self,
-        version: str,
         gpus: Mapping[int, int],
         looks: Beside[Look] | None,
         clock: Clock,
         directory: Path,
     ) -> None:
-        self._version = version
+        self._versions: dict[int, str] = {}
         self._gpus = gpus
         self._looks = looks
         self._clock = clock
@@ -86,8 +89,9 @@ class Pulses:
         self._rates: dict[int, RequestRate] = {}
         self._complained: set[int] = set()
 
-    def started(self, slot: int) -> None:
-        """Count a start of the worker in ``slot``; it tells anew from now on."""
+    def started(self, slot: int, version: str) -> None:
+        """Count a start of the worker in ``slot`` from ``version``; it tells anew from now on."""
+        self._versions[slot] = version
         self._starts[slot] = self._starts.get(slot, 0) + 1
         self._rates[slot] = RequestRate()
         self._complained.discard(slot)
@@ -112,32 +116,35 @@ class Pulses:
     def of(self, slot: int) -> Pulse:
         """Return what is told of the worker in ``slot`` now."""
         uuid = self._uuids.get(self._gpus[slot], "")
-        done, failed, at = self._requests(slot)
+        ended = self._requests(slot)
+        rates = self._rates.setdefault(slot, RequestRate())
+        rate, busy = rates.see(ended.done, ended.at, ended.busy) if ended.at else (0.0, None)
         return Pulse(
-            version=self._version,
+            version=self._versions.get(slot, ""),
             gpu=uuid,
-            at=at,
-            done=done,
-            failed=failed,
-            rate=round(self._rates.setdefault(slot, RequestRate()).see(done, at), 3) if at else 0.0,
+            at=ended.at,
+            done=ended.done,
+            failed=ended.failed,
+            rate=round(rate, 3),
+            busy=None if busy is None else round(busy, 4),
             gpu_use=self._use(self._gpus[slot]),
             xid=self._xids.get(uuid, 0),
             starts=self._starts.get(slot, 0),
         )
 
-    def _requests(self, slot: int) -> tuple[int, int, float]:
-        """Return how many have ended, how many of them failed, when it was told; zeros for nonsense."""
+    def _requests(self, slot: int) -> tell.Ended:
+        """Return what is told of requests; zeros for nonsense."""
         path, now = tell.tell_file(self._directory, slot), self._clock.wall()
         try:
             told = tell.requests(path)
-            if told is not None and told[2] > now + _AHEAD_SECONDS:
-                raise ValueError(f"written {told[2] - now:.0f} s from now, allowed: before now")
+            if told is not None and told.at > now + _AHEAD_SECONDS:
+                raise ValueError(f"written {told.at - now:.0f} s from now, allowed: before now")
         except (OSError, ValueError) as error:
             if slot not in self._complained:
                 self._complained.add(slot)
                 log.warning("what a worker has done cannot be read", path=str(path), error=str(error))
-            return 0, 0, 0.0
-        return (0, 0, 0.0) if told is None else (told[0], told[1], min(told[2], now))
+            return _NOTHING
+        return _NOTHING if told is None else told._replace(at=min(told.at, now))
 
     def _use(self, index: int) -> float | None:
         since = self._clock.monotonic() - BUSY_SECONDS

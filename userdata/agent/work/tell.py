@@ -1,9 +1,10 @@
 """What the work tells about itself: ``$GPU_SPOT_TELL``, a small JSON file that it replaces when it likes.
 
 ``{"queueDepth": 17}``: how many tasks wait. ``{"step": 300, "steps": 9000}``: how many steps of a training
-job are done, of how many. ``{"done": 700, "failed": 2}``: how many requests a worker has ended since its
-start, how many of them with an error. Other keys are left alone. The work is not trusted: whatever it puts
-there, the reader neither waits nor fails, and reads no more than a few kilobytes.
+job are done, of how many. ``{"done": 700, "failed": 2, "busy": 310.5}``: how many requests a worker has ended
+since its start, how many of them with an error, and for how many seconds it had any. Other keys are left
+alone. The work is not trusted: whatever it puts there, the reader neither waits nor fails, and reads no more
+than a few kilobytes.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import json
 import os
 import stat
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lambdas.core.registry_item import MOST_STEPS
 from userdata.agent.config.names import READY_DIR
@@ -86,8 +87,17 @@ def steps(path: Path) -> tuple[int, int, float] | None:
     return step, of, at
 
 
-def requests(path: Path) -> tuple[int, int, float] | None:
-    """Return how many requests have ended, how many failed, when it was told; None where a file tells none.
+class Ended(NamedTuple):
+    """What a worker told at ``at`` (epoch seconds); ``busy`` seconds, None where it does not say."""
+
+    done: int
+    failed: int
+    busy: float | None
+    at: float
+
+
+def requests(path: Path) -> Ended | None:
+    """Return how many requests have ended; None where a file tells none.
 
     Raises:
         ValueError, OSError: nonsense, or a file that cannot be read.
@@ -98,13 +108,15 @@ def requests(path: Path) -> tuple[int, int, float] | None:
         return None
     if (done := told.get("done")) is None:
         return None
-    failed = told.get("failed", 0)
+    failed, busy = told.get("failed", 0), told.get("busy")
     if type(done) is not int or type(failed) is not int or not 0 <= failed <= done <= MOST_STEPS:
         raise ValueError(
             f"done is {str(done)[:40]} and failed {str(failed)[:40]}, "
             "allowed: whole numbers, 0 ≤ failed ≤ done"
         )
-    return done, failed, max(at, 0.0)
+    if busy is not None and (type(busy) not in (int, float) or not 0 <= busy <= MOST_STEPS):
+        raise ValueError(f"busy is {str(busy)[:40]}, allowed: seconds, 0 or more")
+    return Ended(done, failed, busy, max(at, 0.0))
 
 
 def _queue_depth(path: Path, wall: float) -> float | None:

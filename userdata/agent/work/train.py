@@ -15,17 +15,16 @@ from typing import Final
 
 from lambdas.core import names
 from userdata.agent.config.model import Training
-from userdata.agent.config.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
 from userdata.agent.lease.keeper import Keeper
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
 from userdata.agent.machine.host import Host
-from userdata.agent.work import faults, notice, process, tell
+from userdata.agent.work import faults, notice, process, tell, variables
 from userdata.agent.work.artifacts import Artifacts
 from userdata.agent.work.environment import OfTheImage, Workplace
 from userdata.agent.work.faults import Breakdown
-from userdata.agent.work.heart import Heart
+from userdata.agent.work.heart import Beats
 from userdata.agent.work.judge import HostInspector, JobTable, Judge, RunEnd
 from userdata.agent.work.output import Output
 from userdata.agent.work.process import JobProcess, Process, Spawn
@@ -100,7 +99,7 @@ class Trainer:
         training: Training,
         place: TrainingPlace,
         job: JobTable,
-        heart: Heart,
+        heart: Beats,
         host: Host,
         clock: Clock,
         keeper: Keeper,
@@ -149,12 +148,8 @@ class Trainer:
 
     @property
     def done_file(self) -> Path:
-        """The file by which the command says that nothing is left to do.
-
-        A run that people let begin again has another one: what the failed run left says nothing of it.
-        """
-        again = f"-{self._retries}" if self._retries else ""
-        return self.checkpoints / f".done-{self._training.revision}{again}"
+        """The file by which the command says that nothing is left to do."""
+        return variables.done_file(self.checkpoints, self._training.revision, self._retries)
 
     def stop(self) -> None:
         """Tell the command, and all of its process group, to save and end (SIGTERM, once).
@@ -337,25 +332,20 @@ class Trainer:
         return self._newest
 
     def _environment(self, restarts: int) -> dict[str, str]:
-        data, directory = self._place.data, self._place.directory
+        job, place = self._training, self._place
         return {
             "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(JOB_HOME),
-            "USER": self._training.user,
-            "LOGNAME": self._training.user,
-            "XDG_CACHE_HOME": str(JOB_HOME / ".cache"),
-            "TMPDIR": str(JOB_TMP),
-            "LANG": "C.UTF-8",
-            "PYTHONUNBUFFERED": "1",
-            **self._training.environment,
-            "GPU_SPOT_JOB": self._training.job,
-            "GPU_SPOT_DATASETS": str(data / "datasets"),
-            "GPU_SPOT_CHECKPOINTS": str(self.checkpoints),
-            "GPU_SPOT_ARTIFACTS": str(self._place.artifacts),
-            "GPU_SPOT_SCRATCH": str(SCRATCH_DIR),
-            "GPU_SPOT_NOTICE": str(directory / "notice.json"),
-            "GPU_SPOT_DONE": str(self.done_file),
-            "GPU_SPOT_TELL": str(tell.tell_file(directory, 0)),
+            "USER": job.user,
+            "LOGNAME": job.user,
+            **variables.of_job(
+                job.job,
+                job.environment,
+                place.data,
+                place.directory,
+                self.checkpoints,
+                place.artifacts,
+                self.done_file,
+            ),
             "GPU_SPOT_RESTARTS": str(restarts),
             **self._told,
         }

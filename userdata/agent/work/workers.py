@@ -20,7 +20,8 @@ from userdata.agent.work import containers, notice, process, tell
 from userdata.agent.work.beside import Aside, Beside
 from userdata.agent.work.heart import Heart
 from userdata.agent.work.process import JobProcess
-from userdata.agent.work.pulses import Pulses
+from userdata.agent.work.pulses import Pulses, version
+from userdata.agent.work.renewal import Renewal
 
 _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 _FIRST_BACKOFF: Final = 2.0
@@ -85,18 +86,14 @@ def container_command(
     """Return the argv of a worker in a container, run in the foreground so that signals reach it.
 
     The host's network, because metadata with hop limit 1 do not cross a bridge: our own worker gets its
-    credentials there. The GPU comes by the container toolkit's CDI device, ``datasets``
-    are paths that it may read. An init, because the kernel drops a SIGTERM for a first process that has no
-    handler yet (pid_namespaces(7)): a worker that still loads would take work until it is killed.
+    credentials there. The GPU comes by the container toolkit's CDI device, ``datasets`` are paths that it may
+    read. A worker that still loads and hears no SIGTERM would take work until it is killed.
     """
-    place = directory / WORKERS_DIR
-    argv = ["docker", "run", "--rm", "--init", "--name", container(slot), "--network", "host"]
-    argv += [*containers.gpu(slot.gpu), *containers.CONFINED]
-    argv += ["--cidfile", str(place / f"{slot.number}.cid"), "--volume", f"{directory}:{directory}:ro"]
-    ready = ready_file(slot, directory).parent
-    argv += ["--volume", f"{ready}:{ready}", "--env-file", str(place / f"{slot.number}.env")]
-    for path in datasets:
-        argv += ["--volume", f"{path}:{path}:ro"]
+    place, ready = directory / WORKERS_DIR, ready_file(slot, directory).parent
+    file = place / f"{slot.number}.env"
+    read = [(path, path) for path in (str(directory), *datasets)]
+    argv = containers.run(container(slot), "host", file, [slot.gpu], [(ready, ready)], read)
+    argv += ["--rm", *containers.READ_ONLY, "--cidfile", str(place / f"{slot.number}.cid")]
     assert service.image is not None
     return [*argv, service.image, *service.command]
 
@@ -142,13 +139,16 @@ class Workers:
         secrets: Callable[[], Mapping[str, str]] = dict,
         pulses: Pulses | None = None,
         aside: Aside = lambda work: work(),
+        release: Callable[[], Service] | None = None,
     ) -> None:
         """Lay the slots out; nothing runs yet.
 
         ``secrets`` returns variables that no command line may show. It is asked before each start, so that a
         worker that ends because they have changed gets the new ones: by ``aside``, because it may take a
         minute, in which workers are looked after all the same. Where it fails (``AgentError``) the last ones
-        serve, and without any the start is put off. ``pulses`` say what goes with the heartbeats.
+        serve, and without any the start is put off. ``pulses`` say what goes with the heartbeats. ``release``
+        says, by ``aside`` too, from what workers start that somebody wishes to be started anew, and has
+        fetched it; until then they go on.
         """
         self._service = service
         self._heart = heart
@@ -159,6 +159,8 @@ class Workers:
         self._spawn = spawn or partial(_start, "" if service.image else service.user)
         self._secrets = Beside(secrets, aside)
         self._pulses = pulses
+        at_once: Aside = lambda work: work()  # noqa: E731
+        self._renewal = Renewal(release or (lambda: self._service), aside if release else at_once)
         self._told: Mapping[str, str] | None = None
         self._workers = [_Worker(slot) for slot in places]
         self._stopping = False
@@ -191,8 +193,9 @@ class Workers:
         ready = [w.slot.number for w in alive if not w.is_leaving and self._is_ready(w.slot)]
         pulse = self._pulses.of if self._pulses else None
         wished = self._heart.beat(ready, draining=self._stopping, pulse=pulse)
-        if wished and notice.read(self._directory) is None:
-            self._restart([w for w in alive if w.slot.number in wished])
+        if not self._stopping and notice.read(self._directory) is None:
+            self._service, due_slots = self._renewal.poll(wished, self._service)
+            self._restart(w for w in alive if w.slot.number in due_slots)
         return not self._stopping or bool(alive)
 
     def _restart(self, workers: Iterable[_Worker]) -> None:
@@ -206,6 +209,10 @@ class Workers:
             worker.process.stop(process.STOP_SECONDS)
 
     def _start_all(self, due: Sequence[_Worker]) -> None:
+        if failed := {w.slot.number for w in due if w.failures}:
+            # Where no heartbeat comes to be, a wish is not heard either.
+            self._service, there = self._renewal.poll(failed, self._service)
+            due = [w for w in due if not w.failures or w.slot.number in there]
         try:
             told = self._secrets.poll()
         except AgentError as error:
@@ -251,7 +258,7 @@ class Workers:
         worker.process = JobProcess(self._spawn(argv, inherited), self._host, self._clock)
         worker.started, worker.is_leaving = self._clock.monotonic(), False
         if self._pulses:
-            self._pulses.started(slot.number)
+            self._pulses.started(slot.number, version(self._service))
         record = {"slot": slot.number, "gpu": slot.gpu, "pid": worker.process.pid}
         files.write_json(place / f"{slot.number}.json", record)
         log.info("worker started", **record, failures=worker.failures)

@@ -7,7 +7,9 @@ from typing import Final
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import (
     brokers,
+    clusters,
     compute,
+    experiments,
     fleet,
     identity,
     messaging,
@@ -22,6 +24,7 @@ from pulumi_on_moto.mapping.base import Spec
 SPECS: Final[dict[str, Spec]] = {
     **network.SPECS,
     **identity.SPECS,
+    **clusters.SPECS,
     **compute.SPECS,
     **fleet.SPECS,
     **messaging.SPECS,
@@ -30,6 +33,7 @@ SPECS: Final[dict[str, Spec]] = {
     **serverless.SPECS,
     **storage.SPECS,
     **monitoring.SPECS,
+    **experiments.SPECS,
 }
 
 

@@ -52,11 +52,12 @@ class Draft:
     def matched(self, service: str, operation: str, value: Any, label: str, *path: str) -> Any:
         """Return ``value`` in AWS's shape: an operation's input, or what ``path`` leads to below it.
 
-        ``label`` is the input that a message shall name; ``"[]"`` in ``path`` steps into a list.
+        ``label`` is the input that a message shall name; ``"[]"`` in ``path`` steps into a list, ``"{}"``
+        into a mapping.
         """
         shape: Any = self.clients(service).meta.service_model.operation_model(operation).input_shape
         for step in path:
-            shape = shape.member if step == "[]" else shape.members[step]
+            shape = shape.member if step == "[]" else shape.value if step == "{}" else shape.members[step]
         try:
             return convert(value, shape, label)
         except UnmatchedInputError as error:

@@ -1,4 +1,4 @@
-"""Identity: roles, policies, instance profiles."""
+"""Identity: roles, policies, instance profiles, the roles of a cluster's pods."""
 
 from __future__ import annotations
 
@@ -73,6 +73,13 @@ SPECS: dict[str, Spec] = {
         rename={"clientIdLists": "ClientIDList"},
         tags="list",
         outputs=lambda made: {"arn": made.id},
+    ),
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": Spec(
+        "eks.create_pod_identity_association",
+        "association.associationId",
+        tags="map",
+        outputs=found(associationArn="association.associationArn", associationId="association.associationId"),
+        no_effect={"disableSessionTags": "nobody assumes roles here"},
     ),
     "aws:iam/instanceProfile:InstanceProfile": Spec(
         "iam.create_instance_profile",

@@ -142,6 +142,10 @@ SPECS: dict[str, Spec] = {
         tags="map",
         outputs=found(uuid="UUID", functionArn="FunctionArn", state="State", arn="EventSourceMappingArn"),
     ),
+    "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": Spec(
+        "lambda.put_function_event_invoke_config",
+        "=FunctionName",
+    ),
     "aws:lambda/permission:Permission": Spec("lambda.add_permission", "=StatementId", shape=_permission),
     "aws:cloudwatch/logGroup:LogGroup": Spec(
         "logs.create_log_group",
@@ -164,6 +168,13 @@ SPECS: dict[str, Spec] = {
             "arn": made.arn("ssm", f"parameter/{made.id.lstrip('/')}"),
             "version": made.find("Version"),
         },
+    ),
+    "aws:ssm/document:Document": Spec(
+        "ssm.create_document",
+        "=Name",
+        autoname="name",
+        tags="list",
+        outputs=lambda made: {"arn": made.arn("ssm", f"document/{made.id}"), "name": made.id},
     ),
     "aws:dynamodb/table:Table": Spec(
         "dynamodb.create_table",

@@ -52,7 +52,10 @@ def _bucket_outputs(made: Made) -> dict[str, Any]:
 
 
 def _object(draft: Draft) -> None:
-    draft.put(Body=asset_bytes(draft.need("source")))
+    if "content" in draft.inputs:
+        draft.put(Body=draft.need("content").encode())
+    else:
+        draft.put(Body=asset_bytes(draft.need("source")))
 
 
 def _object_tags(made: Made) -> None:

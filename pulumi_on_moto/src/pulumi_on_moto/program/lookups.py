@@ -13,6 +13,7 @@ from moto.ec2.models import ec2_backends
 from moto.ec2.models.elastic_block_store import Snapshot
 
 from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes import clusters
 from pulumi_on_moto.mapping.shapes import convert
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
@@ -35,6 +36,7 @@ class Lookups:
             "aws:index/getPartition:getPartition": self._partition,
             "aws:index/getRegion:getRegion": self._region,
             "aws:iam/getPolicyDocument:getPolicyDocument": policy_document,
+            "aws:eks/getCluster:getCluster": self._cluster,
             "aws:ssm/getParameter:getParameter": self._parameter,
             "aws:ec2/getInstanceTypeOfferings:getInstanceTypeOfferings": self._offerings,
             "aws:ec2/getVpc:getVpc": self._vpc,
@@ -150,9 +152,17 @@ class Lookups:
             "state": found["State"],
             "encrypted": found["Encrypted"],
             "storageTier": found["StorageTier"],
+            "volumeSize": int(found["VolumeSize"]),
             "region": self._clients.region,
             **_echo(args),
         }
+
+    def _cluster(self, args: Mapping[str, Any]) -> LookupAnswer:
+        """Answer for a cluster in the stack file, its user's own: one of that name is here."""
+        name = str(args["name"])
+        with self._lock:
+            found = clusters.given(self._clients.region, name)
+        return {**found, "region": self._clients.region, **_echo(args)}
 
     def _vpc(self, args: Mapping[str, Any]) -> LookupAnswer:
         here, vpc = self._clients("ec2"), _given_id(args)

@@ -14,6 +14,7 @@ from pulumi.runtime import mocks, rpc
 from pulumi.runtime.proto import resource_pb2
 from pulumi.runtime.sync_await import _ensure_event_loop, _sync_await
 
+from pulumi_on_moto.cluster.clusters import PREFIX, PROVIDER, Clusters
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.base import Draft, Spec, create, outputs
@@ -46,11 +47,15 @@ class Monitor(mocks.MockMonitor):
         exports: the stack's outputs, secrets unwrapped.
         secret_exports: names of the outputs that are secrets.
         code: archives of functions by function name.
+        clusters: the APIs of the Kubernetes clusters that the program's providers reach.
         failure: the first error, if any.
     """
 
-    def __init__(self, clients: AwsClients, default_tags: dict[str, str]) -> None:
+    def __init__(
+        self, clients: AwsClients, default_tags: dict[str, str], clusters: Clusters | None = None
+    ) -> None:
         super().__init__(_NoMocks(self))
+        self.clusters = Clusters(clients) if clusters is None else clusters
         self.recorded: list[Resource] = []
         self.exports: dict[str, Any] = {}
         self.secret_exports: frozenset[str] = frozenset()
@@ -98,7 +103,8 @@ class Monitor(mocks.MockMonitor):
 
     def RegisterResourceOutputs(self, request: Any) -> Any:  # noqa: N802
         """Keep the stack's outputs."""
-        if STACK_TYPE in request.urn:
+        # A component's may come later; its type stands behind the stack's.
+        if request.urn.split("::")[2] == STACK_TYPE:
             given = rpc.deserialize_properties(request.outputs)
             self.secret_exports = frozenset(key for key, value in given.items() if rpc.is_rpc_secret(value))
             self.exports = plain(given)
@@ -117,6 +123,8 @@ class Monitor(mocks.MockMonitor):
             return self._keep(Resource(urn, type_, name, parent, *self._provider(type_, name, inputs), {}))
         if not request.custom:
             return self._keep(Resource(urn, type_, name, parent, "", inputs, inputs, {}))
+        if type_.startswith(PREFIX):
+            return self._keep(self._declared(request, urn, parent, inputs))
         spec = SPECS.get(type_)
         if spec is None:
             raise LocalCloudError(
@@ -136,7 +144,17 @@ class Monitor(mocks.MockMonitor):
         except (ClientError, BotoCoreError, NotImplementedError) as error:
             raise draft.fail(" ".join(str(error).split()) or type(error).__name__) from error
         self.code.update(draft.code)
-        return self._keep(Resource(urn, type_, name, parent, made.id, given, seen, skipped))
+        kept = Resource(urn, type_, name, parent, made.id, given, seen, skipped, bool(request.protect))
+        return self._keep(kept)
+
+    def _declared(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
+        """Return a resource of a cluster's API, which has it now."""
+        given = {key: value for key, value in inputs.items() if value is not None}
+        identity = self.clusters.declare(request.type, request.name, given, request.provider)
+        protect = bool(request.protect)
+        return Resource(
+            urn, request.type, request.name, parent, identity, given, given, {}, protect, request.provider
+        )
 
     def _keep(self, resource: Resource) -> Resource:
         self.recorded.append(resource)
@@ -145,8 +163,12 @@ class Monitor(mocks.MockMonitor):
     def _provider(
         self, type_: str, name: str, inputs: dict[str, Any]
     ) -> tuple[str, dict[str, Any], dict[str, Any]]:
+        if type_ == PROVIDER:
+            return self.clusters.provider(name, inputs), inputs, inputs
         if type_ != f"{PROVIDER_PREFIX}aws":
-            raise LocalCloudError(f'{type_} "{name}": only the aws provider is emulated by the local cloud')
+            raise LocalCloudError(
+                f'{type_} "{name}": only the providers aws and kubernetes are emulated by the local cloud'
+            )
         unknown = sorted(key for key in inputs.keys() - _PROVIDER_INPUTS if inputs[key] is not None)
         if unknown:
             raise LocalCloudError(f'{type_} "{name}": input {unknown[0]!r} has no mapping in the local cloud')

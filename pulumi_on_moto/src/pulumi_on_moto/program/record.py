@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pulumi_on_moto.cluster.clusters import Clusters
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
@@ -25,6 +26,8 @@ class Resource:
         inputs: resolved inputs, camelCase, secrets unwrapped.
         outputs: what dependants see.
         no_effect: inputs that were accepted and do nothing here, each with the reason.
+        provider: the provider of its own that it names, empty: the default one.
+        protect: whether the program asks the engine to refuse its deletion.
     """
 
     urn: str
@@ -35,6 +38,8 @@ class Resource:
     inputs: Mapping[str, Any]
     outputs: Mapping[str, Any]
     no_effect: Mapping[str, str]
+    protect: bool = False
+    provider: str = ""
 
     @property
     def is_component(self) -> bool:
@@ -55,6 +60,7 @@ class Deployment:
         secret_outputs: names of the exports that must not be shown.
         functions: the deployed functions.
         bus: the default event bus.
+        clusters: the APIs of Kubernetes clusters, by their names in EKS.
     """
 
     clients: AwsClients
@@ -65,6 +71,7 @@ class Deployment:
     secret_outputs: frozenset[str]
     functions: FunctionRuntime
     bus: EventBus
+    clusters: Clusters
 
     @property
     def region(self) -> str:

@@ -45,6 +45,7 @@ def deploy(clients: AwsClients, config: StackConfig) -> Deployment:
         secret_outputs=monitor.secret_exports,
         functions=functions,
         bus=EventBus(clients.region, functions),
+        clusters=monitor.clusters,
     )
 
 

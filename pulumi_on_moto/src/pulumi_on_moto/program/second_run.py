@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pulumi
 
+from pulumi_on_moto.cluster.clusters import PREFIX
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.archives import asset_bytes, zip_bytes
@@ -81,7 +82,7 @@ class _Comparing(Monitor):
     """Compares what is registered with what stands, as the engine does after a refresh."""
 
     def __init__(self, before: Deployment, config: StackConfig) -> None:
-        super().__init__(before.clients, config.default_tags)
+        super().__init__(before.clients, config.default_tags, before.clusters)
         self._changes: list[Change] = []
         self._before = {resource.urn: resource for resource in before.resources}
 
@@ -104,7 +105,7 @@ class _Comparing(Monitor):
             return self._new(request, urn, inputs)
         if old.is_component:
             return self._keep(replace(old, inputs=inputs, outputs=inputs))
-        old = _refreshed(self._clients, old)
+        old = self._refreshed(old)
         given = {key: value for key, value in inputs.items() if value is not None}
         ignored = _ignored(request)
         wanted = {**given, **{key: old.inputs[key] for key in ignored & old.inputs.keys()}}
@@ -117,6 +118,16 @@ class _Comparing(Monitor):
             return self._keep(old)
         self._changes.append(Change(old.type, old.name, differing))
         return self._keep(self._changed(old, wanted, differing))
+
+    def _refreshed(self, old: Resource) -> Resource:
+        """Return a resource with the inputs that others than the program can move as they are now."""
+        if old.type.startswith(PREFIX):
+            return replace(old, inputs=self.clusters.read(old.type, old.inputs, old.provider))
+        read = _READ.get(old.type)
+        if read is None:
+            return old
+        seen = read(self._clients, old)
+        return replace(old, inputs={key: seen.get(key, value) for key, value in old.inputs.items()})
 
     def _new(self, request: Any, urn: str, inputs: dict[str, Any]) -> Resource:
         """Return a resource without an id: what AWS would compute for it is unknown."""
@@ -133,6 +144,9 @@ class _Applying(_Comparing):
         return Monitor._register(self, request, urn, inputs)
 
     def _changed(self, old: Resource, wanted: dict[str, Any], differing: frozenset[str]) -> Resource:
+        if old.type.startswith(PREFIX):
+            self.clusters.declare(old.type, old.name, wanted, old.provider)
+            return replace(old, inputs=wanted, outputs=wanted)
         update = _UPDATES.get(old.type)
         if update is None:
             raise LocalCloudError(
@@ -141,15 +155,6 @@ class _Applying(_Comparing):
         draft = Draft(old.type, old.name, old.urn, self._clients, {key: wanted.get(key) for key in differing})
         seen = update(draft, old, wanted)
         return replace(old, inputs=wanted, outputs={**old.outputs, **wanted, **seen})
-
-
-def _refreshed(clients: AwsClients, old: Resource) -> Resource:
-    """Return a resource with the inputs that others than the program can move as AWS shows them now."""
-    read = _READ.get(old.type)
-    if read is None:
-        return old
-    seen = read(clients, old)
-    return replace(old, inputs={key: seen.get(key, value) for key, value in old.inputs.items()})
 
 
 def _ignored(request: Any) -> frozenset[str]:

@@ -63,7 +63,13 @@ class StackConfig:
         }
 
 
-def load(project_dir: Path | str, stack: str, overrides: Mapping[str, Any] | None = None) -> StackConfig:
+def load(
+    project_dir: Path | str,
+    stack: str,
+    overrides: Mapping[str, Any] | None = None,
+    *,
+    file: Path | None = None,
+) -> StackConfig:
     """Read a stack's configuration.
 
     Args:
@@ -71,6 +77,7 @@ def load(project_dir: Path | str, stack: str, overrides: Mapping[str, Any] | Non
         stack: the stack's name.
         overrides: new values by path, for example ``{"services[0].capacity.target": 4}``; a key without a
             namespace belongs to the project. Every step of a path but the last must exist.
+        file: read this file in place of ``Pulumi.<stack>.yaml``, such as another version of it.
 
     Raises:
         LocalCloudError: a file is missing or malformed, a value is a secret, or a path leads nowhere.
@@ -81,7 +88,7 @@ def load(project_dir: Path | str, stack: str, overrides: Mapping[str, Any] | Non
     name = project.get("name")
     if not isinstance(name, str):
         raise LocalCloudError(f"{project_file.name}: name is {name!r}, text is needed")
-    stack_file = project_dir / f"Pulumi.{stack}.yaml"
+    stack_file = file if file is not None else project_dir / f"Pulumi.{stack}.yaml"
     if not stack_file.is_file():
         known = sorted(path.name.split(".")[1] for path in project_dir.glob("Pulumi.*.yaml"))
         raise LocalCloudError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -15,13 +16,8 @@ from pulumi_on_moto.program.record import Deployment, Resource
 
 def tree(deployment: Deployment) -> RenderableType:
     """Return the tree of a deployment's resources with its outputs below, for ``rich.print``."""
-    root = Tree(_label("pulumi:pulumi:Stack", f"{deployment.project}-{deployment.stack}", ""))
-    children: dict[str, list[Resource]] = {}
-    known = {resource.urn for resource in deployment.resources}
-    for resource in deployment.resources:
-        parent = resource.parent if resource.parent in known else ""
-        children.setdefault(parent, []).append(resource)
-    _grow(root, "", children)
+    root = _root(deployment)
+    _grow(root, "", _children(deployment))
     table = Table.grid(padding=(0, 2))
     for name, value in sorted(deployment.outputs.items()):
         table.add_row(
@@ -31,10 +27,43 @@ def tree(deployment: Deployment) -> RenderableType:
     return Group(root, Text("\nOutputs:", style="bold"), table)
 
 
-def _grow(node: Tree, urn: str, children: dict[str, list[Resource]]) -> None:
-    for resource in sorted(
-        children.get(urn, []), key=lambda item: (not item.is_component, item.type, item.name)
-    ):
+def outline(deployment: Deployment) -> RenderableType:
+    """Return the tree of what stands directly below the stack, each with how many resources it is made of."""
+    root, children = _root(deployment), _children(deployment)
+    for top in _sorted(children.get("", [])):
+        label = _label(top.type, top.name, "")
+        if top.is_component:
+            count = _count(top.urn, children)
+            label.append(f"  {count} resource{'' if count == 1 else 's'}", style="dim")
+        root.add(label)
+    return root
+
+
+def _root(deployment: Deployment) -> Tree:
+    return Tree(_label("pulumi:pulumi:Stack", f"{deployment.project}-{deployment.stack}", ""))
+
+
+def _children(deployment: Deployment) -> dict[str, list[Resource]]:
+    """Return resources by their parent's URN; of those without a known one by an empty text."""
+    children: dict[str, list[Resource]] = {}
+    known = {resource.urn for resource in deployment.resources}
+    for resource in deployment.resources:
+        parent = resource.parent if resource.parent in known else ""
+        children.setdefault(parent, []).append(resource)
+    return children
+
+
+def _count(urn: str, children: Mapping[str, list[Resource]]) -> int:
+    """Return how many resources stand below; components are none."""
+    return sum((not one.is_component) + _count(one.urn, children) for one in children.get(urn, []))
+
+
+def _sorted(resources: Iterable[Resource]) -> list[Resource]:
+    return sorted(resources, key=lambda item: (not item.is_component, item.type, item.name))
+
+
+def _grow(node: Tree, urn: str, children: Mapping[str, list[Resource]]) -> None:
+    for resource in _sorted(children.get(urn, [])):
         _grow(node.add(_label(resource.type, resource.name, resource.id)), resource.urn, children)
 
 

@@ -106,8 +106,9 @@ class DeployedFunction:
 
     def _taken(self) -> dict[str, ModuleType]:
         """Take the modules by the names of this function's own out of those that are loaded."""
-        owned = self._owned
-        return {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] in owned}
+        begins = tuple(self._owned)  # of some thousands nearly all are passed over by this alone
+        near = [name for name in sys.modules if name.startswith(begins)]
+        return {name: sys.modules.pop(name) for name in near if name.partition(".")[0] in self._owned}
 
     def _load(self) -> Any:
         module_name, _, attribute = self._handler_path.rpartition(".")

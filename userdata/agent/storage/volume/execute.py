@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
+from userdata.agent.config.names import VOLUME_DEVICES
 from userdata.agent.lease.store import Lease, LeaseStore
 from userdata.agent.lease.tenure import Tenure
 from userdata.agent.machine import log
@@ -38,7 +39,7 @@ class Filler(Protocol):
 class MountPlace:
     """Where we are: the instance, its zone, the mount point, and how long one wait may last (seconds).
 
-    ``shape`` is what the stack file says of the volume.
+    ``shape`` is what the stack file says of the volume; ``devices`` are the names that it may be attached by.
     """
 
     instance: str
@@ -46,6 +47,7 @@ class MountPlace:
     mount_point: Path
     wait_seconds: float
     shape: growth.Shape = growth.AS_IT_IS
+    devices: tuple[str, ...] = VOLUME_DEVICES
 
 
 class Executor:
@@ -221,6 +223,7 @@ class Executor:
             filled=mounted is not None and mounted == wanted and self._filler.filled(),
             grown=self._grown,
             prepared=self._prepared() if self._lease.volume is None else None,
+            devices=here.devices,
         )
 
     def _do(self, step: Step) -> bool:

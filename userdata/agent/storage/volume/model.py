@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from userdata.agent.config.names import VOLUME_DEVICES
 from userdata.agent.lease.store import Lease
 
 PREPARING: Final = "preparing"
@@ -80,6 +81,8 @@ class Observed:
     """This run has seen to the home's size."""
     prepared: str | None = None
     """The snapshot of the dataset that a first volume is made from; None: it begins blank."""
+    devices: tuple[str, ...] = VOLUME_DEVICES
+    """The names that a volume may be attached by."""
 
 
 # --- steps: what to do next, and why ---

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from userdata.agent.config.names import VOLUME_DEVICES
 from userdata.agent.lease.store import Lease
 from userdata.agent.storage.volume.model import (
     FOREIGN,
@@ -194,7 +193,7 @@ def _bring_up(observed: Observed, volumes: tuple[EbsVolume, ...], volume: EbsVol
         return Wait(f"volume {volume.id} to be created")
     if volume.instance is None and volume.state == "available":
         taken = {v.device for v in volumes if v.instance == observed.instance}
-        return Attach(volume.id, next(name for name in VOLUME_DEVICES if name not in taken))
+        return Attach(volume.id, next(name for name in observed.devices if name not in taken))
     if volume.instance != observed.instance or volume.attachment != "attached":
         return Wait(
             f"volume {volume.id}, {volume.attachment or volume.state} at {volume.instance or 'no instance'}"

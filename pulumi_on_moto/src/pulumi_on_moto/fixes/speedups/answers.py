@@ -1,12 +1,14 @@
-"""Remember moto's answers to EC2 and Auto Scaling reads until something changes.
+"""Remember moto's answers to reads until something changes.
 
 A replay asks the same questions every simulated minute, and moto takes tens of milliseconds to render a
-dozen instances. An answer is kept as bytes, by request; any other request to the two services, and every
-change that the local cloud makes itself (``changed``), drops all of them.
+dozen instances. An answer is kept as bytes, by request. Of EC2 and Auto Scaling, any other request to the
+two, and every change that the local cloud makes itself (``changed``), drops all of them. Of DynamoDB a write
+drops those of its table.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -18,11 +20,20 @@ from pulumi_on_moto.fixes.fix import Patch
 
 _SERVICES: Final = ("ec2.", "autoscaling.")
 _READ: Final = "Action=Describe"
+_ROW_READS: Final = ("GetItem", "Query", "Scan")
+_ROW_WRITES: Final = ("PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem")
 
 _known: dict[tuple[str, str], Any] = {}
 _due: list[float] = []
 _lags: dict[str, float] = {}
 _stale: dict[tuple[str, str], tuple[Any, float]] = {}
+_rows: dict[str, dict[tuple[str, str], Any]] = {}
+
+
+def forget() -> None:
+    """Begin anew: nothing is remembered, and no read is late."""
+    lagging({})
+    _rows.clear()
 
 
 def changed() -> None:
@@ -58,9 +69,18 @@ def _remembered(process: Callable[..., Any]) -> Callable[..., Any]:
     """Return moto's request handler with a memory in front."""
 
     def answer(stubber: Any, request: Any) -> Any:
-        if not urlsplit(request.url).netloc.startswith(_SERVICES):
+        host = urlsplit(request.url).netloc
+        if host.startswith("dynamodb."):
+            body, action = _text(request.body), _text(request.headers["X-Amz-Target"]).rpartition(".")[2]
+            kept = _kept_rows(action, body)
+            return (
+                process(stubber, request)
+                if kept is None
+                else _once(kept, (request.url, action + body), stubber, request)
+            )
+        if not host.startswith(_SERVICES):
             return process(stubber, request)
-        body = request.body.decode() if isinstance(request.body, bytes) else str(request.body)
+        body = _text(request.body)
         if not body.startswith(_READ):
             changed()
             return process(stubber, request)
@@ -73,14 +93,35 @@ def _remembered(process: Callable[..., Any]) -> Callable[..., Any]:
             if time.time() < until:
                 return answer_then
             del _stale[key]
-        if key not in _known:
+        return _once(_known, key, stubber, request)
+
+    def _once(kept: dict[tuple[str, str], Any], key: tuple[str, str], stubber: Any, request: Any) -> Any:
+        if key not in kept:
             found = process(stubber, request)
             if found is None or found[0] != 200:
                 return found
-            _known[key] = found
-        return _known[key]
+            kept[key] = found
+        return kept[key]
 
     return answer
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _kept_rows(action: str, body: str) -> dict[tuple[str, str], Any] | None:
+    """Return where a table's answers are kept; a request that is no read drops those that it may change."""
+    if action not in (*_ROW_READS, *_ROW_WRITES):
+        _rows.clear()
+        return None
+    told = json.loads(body)
+    tables = [name.rpartition("/")[2] for name in told.get("RequestItems") or [told["TableName"]]]
+    if action in _ROW_READS:
+        return _rows.setdefault(tables[0], {})
+    for table in tables:
+        _rows.pop(table, None)
+    return None
 
 
 ANSWERS: Final[Patch] = (

@@ -6,53 +6,65 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from moto.core import serialize
+from moto.core.serialize import ResponseSerializer, XFormedAttributePicker
 from moto.core.utils import get_value
 
 from pulumi_on_moto.fixes.fix import Patch
 
+_ABSENT: Final = object()
+_find = ResponseSerializer.get_value
 
-def _picking() -> Callable[..., Any]:
-    """Return moto's search for an attribute's value, with what it works out anew each time remembered.
 
-    The spellings of an attribute depend on the service, the object's class, the key and the shape; whether
-    one of the transformers applies depends on the key. Both together are most of the time of an answer.
+def _finding() -> Callable[..., Any]:
+    """Return moto's search for a member's value, with what it works out anew each time remembered.
+
+    The spellings of a member depend on its shape and the object's class; whether one of the transformers
+    applies depends on the key. Both together are most of the time of an answer.
     """
-    spellings: dict[Any, tuple[str, ...]] = {}
-    absent = object()
-    transformers: dict[Any, list[tuple[str, Any]]] = {}
+    # The shapes and dictionaries themselves are kept, so that their ids stay their own.
+    spellings: dict[Any, tuple[Any, tuple[str, ...], Callable[..., Any]]] = {}
+    transformers: dict[Any, tuple[Any, list[tuple[str, Any]]]] = {}
 
-    def pick(picker: Any, context: Any) -> Any:
-        shape = context.shape
-        place = (
-            context.service_model.service_name if context.service_model is not None else None,
-            type(context.obj),
-            context.key,
-            shape.name if shape is not None else None,
-            shape.serialization.get("name") if shape is not None else None,
-            getattr(getattr(shape, "parent", None), "name", None),
-            type(picker),
-            tuple(picker.alias_providers),
-        )
-        keys = spellings.get(place)
-        if keys is None:
-            keys = spellings[place] = tuple(dict.fromkeys(picker.get_possible_keys(context)))
-        value = None
-        for key in keys:
-            found = get_value(context.obj, key, absent)
-            if found is not absent:
-                value = found
+    def find(serializer: Any, value: Any, key: str, shape: Any) -> Any:
+        picker = serializer._value_picker
+        if type(picker) is not XFormedAttributePicker:
+            return _find(serializer, value, key, shape)
+        known = spellings.get(place := (id(shape), type(value), key, id(picker.alias_providers)))
+        if known is None:
+            keys = _spelled(serializer, value, key, shape)
+            known = spellings[place] = ((shape, picker.alias_providers), keys, _reader(type(value), keys))
+        _, keys, read = known
+        found = None
+        for spelled in keys:
+            there = read(value, spelled, _ABSENT)
+            if there is not _ABSENT:
+                found = there
                 break
-        # The dictionary itself is kept with its transformers, so that its id stays its own.
-        known = transformers.setdefault((id(picker.response_transformers), context.key), [])
-        if not known:
-            known.append(("", picker.response_transformers))
-            known.extend(_that_can_end_in(picker.response_transformers, context.key))
-        for path, transform in known[1:]:
-            if f"{context.key_path}.{context.key}".endswith(path):
-                return transform(value)
-        return value
+        given = picker.response_transformers
+        ours = transformers.get(whose := (id(given), key))
+        if ours is None:
+            ours = transformers[whose] = (given, _that_can_end_in(given, key))
+        for path, transform in ours[1]:
+            if f"{'.'.join(serializer.path)}.{key}".endswith(path):
+                return transform(found)
+        return found
 
-    return pick
+    return find
+
+
+def _spelled(serializer: Any, value: Any, key: str, shape: Any) -> tuple[str, ...]:
+    service = serializer.operation_model.service_model
+    context = serialize.AttributePickerContext(value, key, shape, serializer.operation_model, service)
+    return tuple(dict.fromkeys(serializer._value_picker.get_possible_keys(context)))
+
+
+def _reader(kind: type, keys: tuple[str, ...]) -> Callable[..., Any]:
+    """Return what reads a value by its name from objects of a class, as ``get_value`` does."""
+    if any("." in key for key in keys):
+        return get_value
+    if kind is dict:
+        return dict.get
+    return get_value if hasattr(kind, "__getitem__") else getattr
 
 
 def _that_can_end_in(transformers: dict[str, Any], key: str) -> list[tuple[str, Any]]:
@@ -63,4 +75,4 @@ def _that_can_end_in(transformers: dict[str, Any], key: str) -> list[tuple[str, 
     ]
 
 
-ATTRIBUTES: Final[Patch] = (serialize.AttributePicker, "__call__", _picking())
+ATTRIBUTES: Final[Patch] = (ResponseSerializer, "get_value", _finding())

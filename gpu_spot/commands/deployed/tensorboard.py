@@ -33,7 +33,7 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("tensorboard", help="open TensorBoard over what all jobs write to EFS")
     parser.add_argument("--stack", default="dev", help="the stack file Pulumi.<STACK>.yaml (default: dev)")
     parser.add_argument("--port", type=int, default=PORT, help=f"the port on this machine (default: {PORT})")
-    parser.add_argument("--stop", action="store_true", help="end its instance now")
+    parser.add_argument("--stop", action="store_true", help="end the instance that shows it now")
     parser.set_defaults(run=run)
 
 

@@ -17,18 +17,18 @@ from rich.console import Console, RenderableType
 from rich.live import Live
 
 from gpu_spot.commands import project
+from gpu_spot.commands.deployed.stack import clients_of, of_stack
 from gpu_spot.jobs import account
 from gpu_spot.jobs.logs import JobLog
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.steering import Steering
-from gpu_spot.preflight.account import ClientOf, connect
+from gpu_spot.preflight.account import ClientOf
 from gpu_spot.report.jobs import job_card, jobs_table
 from pulumi_on_moto import load
 
 LOOK_EVERY: Final = 5.0
 """Seconds between two looks of ``--watch`` and ``logs --follow``."""
 
-_PROFILE_KEY: Final = "aws:profile"
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _STEERING: Final = {
     "stop": "end a run without failing it: it saves, its volume stays, its capacity goes",
@@ -41,7 +41,7 @@ def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser("jobs", help="watch and steer the training jobs of a deployed stack")
     parser.set_defaults(run=run, action="list", json=False, watch=False)
-    _of_stack(parser, stack="dev", profile=None)
+    of_stack(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     actions.required = False
     _watching(actions, "list", "every job, its state and its host (the default)")
@@ -68,9 +68,7 @@ def add_parser(commands: Any) -> None:
 def run(args: argparse.Namespace) -> int:
     """Look or act in the account of the caller's credentials; raise ``LocalCloudError`` or ``JobError``."""
     config = load(project.find(), args.stack)
-    profile = args.profile or config.values.get(_PROFILE_KEY)
-    asked = connect(config.region, profile)
-    return act(args, asked.clients, config.region)
+    return act(args, clients_of(args, config), config.region)
 
 
 def act(
@@ -125,8 +123,9 @@ def _look(args: argparse.Namespace, reader: JobReader, wait: Callable[[], bool])
 
 
 def _logs(args: argparse.Namespace, clients: ClientOf, reader: JobReader, wait: Callable[[], bool]) -> None:
-    since = reader.one(args.job).now - args.since
-    log = JobLog(clients("logs"), args.stack, args.job)
+    seen = reader.one(args.job)
+    since = seen.now - args.since
+    log = JobLog(clients("logs"), args.stack, seen.group or args.job)
     for line in log.follow(since, wait) if args.follow else log.read(since):
         at = datetime.fromtimestamp(line.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
         print_line(f"{at} {line.instance} {line.text}")
@@ -140,7 +139,7 @@ def _wait() -> bool:
 def _action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=text)
     # What stands before the action counts unless it is said again behind it.
-    _of_stack(parser, stack=argparse.SUPPRESS, profile=argparse.SUPPRESS)
+    of_stack(parser, stack=argparse.SUPPRESS, profile=argparse.SUPPRESS)
     return parser
 
 
@@ -150,15 +149,6 @@ def _watching(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--watch", action="store_true", help="look again and again until Ctrl-C")
     return parser
-
-
-def _of_stack(parser: argparse.ArgumentParser, stack: str, profile: str | None) -> None:
-    parser.add_argument("--stack", default=stack, help="the stack file Pulumi.<STACK>.yaml (default: dev)")
-    parser.add_argument(
-        "--profile",
-        default=profile,
-        help="the AWS profile (default: the stack's aws:profile, or AWS's own order)",
-    )
 
 
 def _dollars(text: str) -> float:

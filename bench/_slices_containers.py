@@ -1,0 +1,62 @@
+"""The half of ``bench.slices`` that needs real containers: what tenants reach, and what they lend."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Final
+
+from tests.real import containers as real
+from tests.real.breaches import breaches, plant, unenforced
+from tests.real.lending import lending
+from tests.real.tenants import ADDRESS, SharedHost, shared_host, tenant, until
+
+_WAKES: Final = 5
+_BUSY_SECONDS: Final = 5.0
+
+
+def measure() -> dict[str, Any]:
+    """Return what was measured, or why nothing could be.
+
+    ``lent_fraction`` is of the CPU time that nobody else on the machine used, while one tenant that had
+    declared one CPU was busy and two were idle; ``give_back_seconds`` the longest of several wakes, until an
+    owner had had nine tenths of its half for a quarter second.
+    """
+    try:
+        with real.folder() as place, shared_host(place) as host:
+            plant(host)
+            found = breaches(host)
+            return {
+                "isolation_breaches": len(found),
+                "breaches": found,
+                "rules_unenforced_here": len(unenforced()),
+                **_lending(host),
+                "new_tenant_seconds": _new_tenant(host),
+            }
+    except real.LackingError as error:
+        return {"containers": f"not measured: {error}"}
+
+
+def _lending(host: SharedHost) -> dict[str, Any]:
+    took = []
+    with lending(host) as tenants:
+        tenants.wake("bo")
+        lent = tenants.lent("bo", _BUSY_SECONDS)
+        for _ in range(_WAKES):
+            took.append(round(tenants.give_back_seconds("ada", "bo"), 2))
+            tenants.rest("ada")
+            time.sleep(1.0)
+    return {
+        "lent_fraction": round(lent.fraction, 4),
+        "borrower_cpus": round(lent.cpus, 2),
+        "cpus": os.cpu_count(),
+        "give_back_seconds": max(took),
+        "each_give_back": took,
+    }
+
+
+def _new_tenant(host: SharedHost) -> float:
+    begun = time.monotonic()
+    host.tenants = (*host.tenants, tenant("dee", 2004))
+    until(lambda: host.answers(ADDRESS, 8004), "dee serves")
+    return round(time.monotonic() - begun, 2)

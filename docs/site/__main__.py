@@ -1,0 +1,63 @@
+"""``make site``: the pages of this repository as a site, in ``out/site/html``."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from docs.site.stage import ROOT, DeadLinkError, pages, stage
+from tests.real.environments import environment
+
+HERE = Path(__file__).parent
+
+
+def named(nav: Any) -> list[str]:
+    """Return the pages that a table of contents names."""
+    if isinstance(nav, str):
+        return [nav]
+    inside = nav if isinstance(nav, list) else nav.values()
+    return [page for one in inside for page in named(one)]
+
+
+def configuration(places: set[str]) -> str:
+    """Return the generator's configuration, its contents fitted to the pages that there are."""
+    records = ["adr/README.md", *sorted(one for one in places if re.match(r"adr/\d", one))]
+    text = (HERE / "zensical.toml").read_text("utf-8").replace('"adr/*.md"', json.dumps(records))
+    nav = named(tomllib.loads(text)["project"]["nav"])
+    lines = [line for line in text.splitlines() if not any(f'"{one}"' in line for one in {*nav} - places)]
+    more = sorted(one for one in places - {*nav} if "/" not in one)
+    if more:
+        at = lines.index("[project.theme]")
+        closing = max(number for number, line in enumerate(lines[:at]) if line == "]")
+        lines.insert(closing, f'  {{ "More" = [{", ".join(f"{chr(34)}{one}{chr(34)}" for one in more)}] }},')
+    return "\n".join(lines) + "\n"
+
+
+def build(target: Path) -> Path:
+    """Stage the pages, run the generator over them, strictly; return the folder of the site.
+
+    Raises:
+        DeadLinkError: A link or an anchor leads to nothing; the generator's own words say where.
+    """
+    stage(target / "pages")
+    for extra in ("site.css", "site.js"):
+        shutil.copyfile(HERE / extra, target / "pages" / extra)
+    (target / "zensical.toml").write_text(configuration(set(pages().values())), "utf-8")
+    command = [environment("site") / "zensical", "build", "--clean", "--strict"]
+    done = subprocess.run(command, cwd=target, capture_output=True, text=True, env={"NO_COLOR": "1"})
+    if done.returncode:
+        raise DeadLinkError(done.stdout + done.stderr)
+    return target / "html"
+
+
+if __name__ == "__main__":
+    try:
+        sys.stdout.write(f"{build(ROOT / 'out' / 'site')}/index.html\n")
+    except DeadLinkError as error:
+        sys.exit(str(error))

@@ -1,0 +1,87 @@
+"""The repository's pages as a site generator wants them: one folder, its links inside it.
+
+On GitHub README is the front and pages lead to files anywhere in the tree; a generator takes one folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+_FRONT: Final = "README.md"
+_BESIDE: Final = ("CONTRIBUTING.md", "CHANGELOG.md", "*/README.md", "*/CHANGELOG.md", "examples/*/README.md")
+# A code span, which stays, or a link: whichever begins first.
+_LINK: Final = re.compile(r"`+[^`]*`+|(!?)\[((?:[^\[\]]|\[[^\[\]]*\])*)\]\(([^()\s]+)\)")
+_FENCE: Final = re.compile(r"^ *(```|~~~)")
+
+
+class DeadLinkError(Exception):
+    """Links that lead to nothing in the tree, a line each."""
+
+
+def pages(root: Path = ROOT) -> dict[Path, str]:
+    """Return every page of the tree with its place in the site; README is the front."""
+    found = {root / _FRONT: "index.md"}
+    for path in sorted((root / "docs").rglob("*.md")):
+        found[path] = str(path.relative_to(root / "docs"))
+    for pattern in _BESIDE:
+        paths = (path for path in sorted(root.glob(pattern)) if not path.parent.name.startswith("."))
+        found |= {path: str(path.relative_to(root)) for path in paths}
+    return found
+
+
+def stage(target: Path, root: Path = ROOT) -> None:
+    """Write the pages, and the files that they lead to, into ``target``, which is emptied first.
+
+    Raises:
+        DeadLinkError: A link leads to a file that is not there. Anchors are the generator's to check.
+    """
+    shutil.rmtree(target, ignore_errors=True)
+    known, dead, files = pages(root), list[str](), dict[Path, str]()
+
+    def lead(page: Path, whole: re.Match[str]) -> str:
+        mark, words, link = whole.groups()
+        if link is None or re.match(r"[a-z]+:|#", link):
+            return whole[0]
+        path, _, anchor = link.partition("#")
+        aim = (page.parent / path).resolve()
+        if aim.is_dir():
+            if not (aim / "README.md").is_file():
+                return str(words)  # a folder that says nothing of itself: the words stay
+            aim = aim / "README.md"
+        if not aim.is_file():
+            dead.append(f"{page.relative_to(root)}: {link}")
+            return whole[0]
+        place = known.get(aim) or files.setdefault(aim, _file_place(aim, root))
+        there = os.path.relpath(place, Path(known[page]).parent)
+        return f"{mark}[{words}]({there}{'#' + anchor if anchor else ''})"
+
+    for page, place in known.items():
+        text = "".join(_rewritten(page.read_text("utf-8"), lambda found, page=page: lead(page, found)))
+        out = target / place
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, "utf-8")
+    if dead:
+        raise DeadLinkError("\n".join(dead))
+    for path, place in files.items():
+        (target / place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, target / place)
+
+
+def _file_place(path: Path, root: Path) -> str:
+    inside = path.relative_to(root)
+    return str(Path(*inside.parts[1:]) if inside.parts[0] == "docs" else inside)
+
+
+def _rewritten(text: str, lead: Callable[[re.Match[str]], str]) -> Iterator[str]:
+    """Yield a page line by line with its links rewritten, code left as it is."""
+    fenced = False
+    for line in text.splitlines(keepends=True):
+        if _FENCE.match(line):
+            fenced = not fenced
+        yield line if fenced else _LINK.sub(lead, line)

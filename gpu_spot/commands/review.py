@@ -1,0 +1,77 @@
+"""``gpu-spot review``: one comment for a pull request from the engine's previews and the forecasts."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+from gpu_spot.review import preview
+from gpu_spot.review.comment import comment
+
+_CHANGED: Final = 3
+"""Exit status of ``--expect-no-changes`` where there are some; 1 and 2 say that something is wrong."""
+
+
+def add_parser(commands: Any) -> None:
+    """Add the sub-command to an ``argparse`` sub-parsers object."""
+    parser = commands.add_parser(
+        "review", help="say in one comment what a pull request does to workers, costs and policies"
+    )
+    parser.add_argument(
+        "--preview",
+        nargs="*",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="`pulumi preview --json --show-sames` of an environment, in a file ENVIRONMENT.json",
+    )
+    parser.add_argument(
+        "--events",
+        nargs="*",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="that preview's --event-log, ENVIRONMENT.jsonl, from which policies are read",
+    )
+    parser.add_argument(
+        "--forecast",
+        nargs="*",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="what `gpu-spot forecast` printed for it, ENVIRONMENT.md",
+    )
+    parser.add_argument(
+        "--address",
+        default="",
+        metavar="URL",
+        help="the address of the whole output, which the comment links",
+    )
+    parser.add_argument(
+        "--commit", default="", metavar="SHA", help="the commit that is looked at, which the comment names"
+    )
+    parser.add_argument("--out", type=Path, help="where the comment goes (default: standard output)")
+    parser.add_argument(
+        "--expect-no-changes", action="store_true", help=f"exit {_CHANGED} where a resource changes (drift)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the comment; return 3 where no change was expected and there is one."""
+    events, forecasts = (
+        {path.stem: path.read_text("utf-8") for path in paths} for paths in (args.events, args.forecast)
+    )
+    found = [
+        preview.read(path.stem, path.read_text("utf-8"), events.get(path.stem))
+        for path in sorted(args.preview)
+    ]
+    text = comment(found, forecasts, args.address, args.commit)
+    if args.out is None:
+        sys.stdout.write(text)
+    else:
+        args.out.write_text(text, "utf-8")
+    changed = any(one.changes or one.errors for one in found)
+    return _CHANGED if args.expect_no_changes and changed else 0

@@ -1,0 +1,33 @@
+"""``gpu-spot schema``: what a stack file may say, for an editor (JSON Schema), or a page of the reference."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import Any
+
+from gpu_spot.reference import options
+from gpu_spot.reference.page import page
+from gpu_spot.reference.stack_file import stack_file
+
+
+def add_parser(commands: Any) -> None:
+    """Add the sub-command to an ``argparse`` sub-parsers object."""
+    parser = commands.add_parser("schema", help="print the JSON Schema of a stack file, for an editor")
+    pages = parser.add_mutually_exclusive_group()
+    pages.add_argument("--page", action="store_true", help="print it as a page instead: docs/stack-file.md")
+    pages.add_argument(
+        "--options", action="store_true", help="print every command's options instead: docs/options.md"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print one of the three."""
+    if args.options:
+        text = options.page(args.whole())
+    else:
+        text = page() if args.page else json.dumps(stack_file(), indent=2) + "\n"
+    sys.stdout.write(text)
+    return 0

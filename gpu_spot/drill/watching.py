@@ -1,0 +1,61 @@
+"""Start a drill and watch it to its end, through injected looks and clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gpu_spot.drill.course import DrillCourse
+from gpu_spot.drill.experiment import DrillError, DrillExperiments
+from gpu_spot.status.seen import GroupSeen, StackSeen, phase_of
+from lambdas.core.model import Market
+
+
+@dataclass(slots=True)
+class Drill:
+    """One drill of one group; ``look`` returns the stack with this group alone."""
+
+    experiments: DrillExperiments
+    look: Callable[[], StackSeen]
+    experiment: str = ""
+
+    def plan(self) -> tuple[str, StackSeen]:
+        """Return the template's id and the stack before; raise ``DrillError`` if now is no good time."""
+        template, seen = self.experiments.template(), self.look()
+        group = _only(seen)
+        if group.trouble:
+            raise DrillError(f"group {group.name!r}: {group.trouble}")
+        if seen.alarms:
+            rings = ", ".join(one.name for one in seen.alarms)
+            raise DrillError(f"stack {seen.stack!r} needs a look first, these alarms ring: {rings}")
+        if group.missing or any(phase_of(one) == "draining" for one in group.instances):
+            raise DrillError(
+                f"group {group.name!r} misses {group.missing} of {group.target}, or loses instances already: "
+                "a drill begins with a whole group"
+            )
+        if not any(one.market is Market.SPOT for one in group.instances):
+            raise DrillError(f"group {group.name!r} has no spot instance now, at least one is needed")
+        return template, seen
+
+    def start(self, template: str, seen: StackSeen) -> DrillCourse:
+        """Start the experiment; ``seen`` is the stack just before."""
+        course = DrillCourse(seen.groups[0].name, seen.now)
+        course.see(_only(seen), seen.now)
+        self.experiment = self.experiments.start(template)
+        return course
+
+    def follow(self, course: DrillCourse) -> bool:
+        """Look once more; tell whether to go on. Raises ``DrillError`` where FIS took nobody."""
+        seen = self.look()
+        course.see(_only(seen), seen.now)
+        state = self.experiments.state(self.experiment)
+        if state.status in ("failed", "stopped", "cancelled") and not course.losses:
+            raise DrillError(
+                f"experiment {self.experiment} of group {course.group!r} has {state.status}: {state.reason}"
+            )
+        return not course.is_over
+
+
+def _only(seen: StackSeen) -> GroupSeen:
+    [group] = seen.groups
+    return group

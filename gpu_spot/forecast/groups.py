@@ -1,0 +1,160 @@
+"""What is asked of the market for a group of a stack file, and what the answer comes to for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices
+from gpu_spot.forecast.ranges import NOTHING, WEEK, Likely, Outlook
+from gpu_spot.forecast.replayed import DRAWN_POOLS, MOST_POOLS, MOST_SLOTS, Question, Traces
+from gpu_spot.preflight.prices import GP3_GIB_MONTH, HOURS
+from infra.schema import Capacity, Service, Settings, Training
+from lambdas.core.model import Pool, on_demand_share
+
+_WEEK_MINUTES: Final = WEEK * 12 * 60
+_DRAWN_ZONES: Final = 4
+_BETWEEN_SAVES_MINUTES: Final = 10.0
+"""The most between two checkpoints of ``spot_training`` (``MOST_SECONDS`` in its ``interval.py``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupForecast:
+    """What a group comes to: US dollars a month, shares of the time, and times a day.
+
+    ``on_demand`` is what the same slots would cost on-demand alone; ``lost_minutes`` are the minutes of work
+    of its instances that are missing or done again, a day. Money is None where a price is not known.
+    """
+
+    name: str
+    slots: int
+    cost: Likely | None
+    on_demand: float | None
+    volumes: float
+    availability: Likely
+    interruptions: float
+    lost_minutes: float
+    remarks: tuple[str, ...] = ()
+
+
+def pools(capacity: Capacity, zones: Sequence[str], prices: Prices) -> list[tuple[Pool, float]]:
+    """Return the pools of a group with what spot costs there, ÷ on-demand; in each zone the cheapest first.
+
+    Unknown prices are reckoned with as usual ones: ``ASSUMED_SPOT`` of the on-demand in the place.
+    """
+    priced = []
+    for zone in zones:
+        here = [(_share(capacity, Pool(kind, zone), prices), kind) for kind in capacity.types]
+        ranked = enumerate(sorted(here, key=lambda one: one[0]))
+        priced += [(rank, share, Pool(kind, zone)) for rank, (share, kind) in ranked]
+    return [(pool, share) for _, share, pool in sorted(priced, key=lambda one: (one[0], one[1], str(one[2])))]
+
+
+def _share(capacity: Capacity, pool: Pool, prices: Prices) -> float:
+    from_prices = prices.share(pool, capacity)
+    return ASSUMED_SPOT if from_prices is None else from_prices
+
+
+def question(
+    entry: Service | Training, zones: Sequence[str], prices: Prices, recorded: Traces | None
+) -> Question | None:
+    """Return what is replayed for a group; None where it buys no spot."""
+    capacity = entry.capacity
+    spot = capacity.target - on_demand_share(
+        capacity.target, capacity.on_demand_base, capacity.spot_percentage
+    )
+    if spot == 0:
+        return None
+    found = pools(capacity, zones, prices)
+    places = found[:MOST_POOLS] if recorded is None else _recorded(found, recorded)
+    known = list(dict.fromkeys(pool.zone for pool, _ in places))
+    fallback = capacity.fallback
+    return Question(
+        slots=min(spot, MOST_SLOTS),
+        shares=tuple(round(share, 4) for _, share in places),
+        zones=tuple(known.index(pool.zone) for pool, _ in places),
+        drawn=() if recorded is not None else _drawn([pool for pool, _ in places], zones),
+        policy=fallback.policy,
+        knobs=tuple(sorted(fallback.knobs.items())),
+        fallback=fallback.enabled,
+        warm=capacity.warm_instances > 0,
+        job=isinstance(entry, Training),
+        drain_seconds=entry.drain_seconds if isinstance(entry, Service) else 0.0,
+    )
+
+
+def _drawn(places: Sequence[Pool], zones: Sequence[str]) -> tuple[int, ...]:
+    """Return which drawn pools stand for a group's: by zone and rank, so that fewer are a part of more."""
+    taken: list[int] = []
+    ranks = Counter[str]()
+    for pool in places:
+        wanted = ranks[pool.zone] * _DRAWN_ZONES + zones.index(pool.zone)
+        ranks[pool.zone] += 1
+        turns = ((wanted + turn) % DRAWN_POOLS for turn in range(DRAWN_POOLS))
+        taken.append(next(one for one in turns if one not in taken))
+    return tuple(taken)
+
+
+def _recorded(found: Sequence[tuple[Pool, float]], recorded: Traces) -> list[tuple[Pool, float]]:
+    """Return a pool for each trace: in its zone the cheapest of the group there, else the cheapest of all."""
+    names = [(trace.name.partition("_")[0], trace.name.partition("_")[2]) for trace in recorded]
+    return [
+        (Pool(kind, zone), next((share for pool, share in found if pool.zone == zone), found[0][1]))
+        for zone, kind in names
+    ]
+
+
+def forecast(
+    entry: Service | Training, zones: Sequence[str], prices: Prices, outlook: Outlook | None
+) -> GroupForecast:
+    """Return what a group comes to, by the outlook for a slot of its spot."""
+    capacity, target = entry.capacity, entry.capacity.target
+    owned = on_demand_share(target, capacity.on_demand_base, capacity.spot_percentage)
+    spot = target - owned
+    cost, shortage = (NOTHING, NOTHING) if outlook is None else (outlook.cost, outlook.shortage)
+    slot = prices.slot(capacity)
+    month = None if slot is None else slot * HOURS
+    bill = cost.times(spot).plus(Likely(owned, owned, owned))
+    part = spot / target / _WEEK_MINUTES if target else 0.0
+    losses, unannounced = (outlook.losses, outlook.unannounced) if outlook else (0.0, 0.0)
+    again = unannounced * _BETWEEN_SAVES_MINUTES / 2 if isinstance(entry, Training) else 0.0
+    disks = bill.middle * capacity.root_volume_gib + (entry.volume_gib if isinstance(entry, Training) else 0)
+    return GroupForecast(
+        entry.name,
+        target,
+        None if month is None else bill.times(month),
+        None if month is None else month * target,
+        disks * GP3_GIB_MONTH,
+        Likely(*(max(0.0, 1 - minutes * part) for minutes in (shortage.high, shortage.middle, shortage.low))),
+        losses * spot,
+        (shortage.middle / 7 + again) * spot,
+        tuple(_remarks(entry, zones, prices)),
+    )
+
+
+def _remarks(entry: Service | Training, zones: Sequence[str], prices: Prices) -> Iterator[str]:
+    capacity = entry.capacity
+    if prices.slot(capacity) is None:
+        yield f"no on-demand price is known in {prices.region} for {', '.join(capacity.types)}"
+    for pool, share in pools(capacity, zones, prices):
+        if pool in prices.spot and share >= 1:
+            yield f"{pool} saves nothing: spot costs {share:.2f} of the on-demand that stands in for it"
+    if isinstance(entry, Training):
+        yield "reckoned as if it ran all month; an end, a deadline or a budget makes it cheaper"
+        if entry.capacity_block is not None:
+            yield "its Capacity Block is paid beforehand and is not in the cost"
+    elif entry.scaling is not None:
+        low, high = entry.scaling.min, capacity.most_target
+        yield f"reckoned at target {capacity.target}; scaling moves it between {low} and {high}"
+    if capacity.fallback.reservation is not None:
+        yield "its reservation is paid anyway and is not taken off"
+    if not capacity.is_kept:
+        yield "a fleet of type request is not replenished: reckoned as one that is"
+
+
+def entries(settings: Settings) -> tuple[Service | Training, ...]:
+    """Return the groups that are forecast; who prepares datasets runs for an hour or two, and is not."""
+    there = settings.on_instances
+    return (*there.services, *there.jobs)

@@ -1,0 +1,72 @@
+"""A scaled fleet with the health checker beside scaler and controller: some instances stop working."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from gpu_spot.market.load.replay import ScaledFleet
+from gpu_spot.market.load.rules import View
+from lambdas.core.backlog import Backlog
+from lambdas.core.health import judge
+from lambdas.core.health.judge import HealthDecision
+from lambdas.core.health.memory import HealthMemory
+from lambdas.core.health.model import Sight, WorkerHost
+from lambdas.core.health.settings import HealthSettings
+from lambdas.core.model import Instance, Market
+from lambdas.core.pulse import Pulse
+from lambdas.core.registry_item import Worker
+
+_XID = 79
+"""The GPU has fallen off the bus."""
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckedFleet(ScaledFleet):
+    """Of the instances a share falls ``ill`` once ready: the worker hangs, or its GPU is lost.
+
+    Both go on telling that they live. The checker's wishes go to the controller.
+    """
+
+    ill: float
+    chance: random.Random
+    health: HealthMemory = field(default_factory=HealthMemory)
+    wished: set[str] = field(default_factory=set)
+    _ill: dict[str, int] = field(default_factory=dict)
+    _judged: set[str] = field(default_factory=set)
+
+    def tick(self, now: float) -> None:
+        """See ``Fleet``: scaler first, then the checker, each by what it sees itself."""
+        ScaledFleet.tick(self, now)
+        for one in self._instances.values():
+            if one.ready_since is not None and one.id not in self._judged:
+                self._judged.add(one.id)
+                if self.chance.random() < self.ill:
+                    self._ill[one.id] = self.chance.choice((0, _XID))
+        if self.seen is not None:
+            decision = self._check(self._sight(now, self.seen), HealthSettings())
+            self.health, self.wishes = judge.told(decision.memory), decision.wishes
+            self.wished |= {wish.instance for wish in decision.wishes}
+            self._stirred = self._stirred or bool(self.wishes)
+
+    def works(self, instance: Instance) -> bool:
+        """See ``ScaledFleet``."""
+        return instance.id not in self._ill
+
+    def _check(self, sight: Sight, settings: HealthSettings) -> HealthDecision:
+        """Return what the health checker decides."""
+        return judge.decide(sight, settings, self.health)
+
+    def _sight(self, now: float, view: View) -> Sight:
+        queue = Backlog(now, view.waiting, view.taken, view.oldest, view.arriving, view.leaving, 1)
+        return Sight(now, tuple(self._host(one, now) for one in self._instances.values()), queue, 180.0)
+
+    def _host(self, one: Instance, now: float) -> WorkerHost:
+        spared = "a notice" if one.deadline is not None else ""
+        workers: tuple[Worker, ...] = ()
+        if one.ready_since is not None:
+            done = 0 if one.id in self._ill else int(now - one.ready_since)
+            rate = 0.0 if self.seen is None or one.id in self._ill else self.seen.each
+            pulse = Pulse("v1", gpu=one.id, at=now, done=done, rate=rate, xid=self._ill.get(one.id, 0))
+            workers = (Worker("replay", one.id, 0, one.ready_since, now, "ready", pulse=pulse),)
+        return WorkerHost(one.id, workers, 1, one.launched_at, spared, spot=one.market is Market.SPOT)

@@ -1,0 +1,131 @@
+"""Docker and nftables in memory: as much of them as a landlord asks for, with Docker's refusals."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.tenants.host.container import LABEL_TENANT
+
+_NO_START: Final = "0001-01-01T00:00:00Z"
+
+
+class Containers:
+    """Containers and networks by name; a start fails while ``refuses`` has its image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.containers: dict[str, dict[str, Any]] = {}
+        self.networks: set[str] = set()
+        self.rules = ""
+        self.refuses: set[str] = set()
+        self.is_down = False
+        self._pid = 1000
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        """Run one command; what is not ours raises ``AssertionError``."""
+        match list(argv):
+            case ["nft", *_]:
+                self.rules = stdin
+            case ["docker", *_] if self.is_down:
+                raise AgentError("docker: exit 1: Cannot connect to the Docker daemon")
+            case ["docker", "ps", *_]:
+                return "\n".join(self._matching(argv, self.containers))
+            case ["docker", "container", "inspect", *ids]:
+                return json.dumps([one for one in self.containers.values() if one["Id"] in ids])
+            case ["docker", "run", *_]:
+                return self._run(list(argv))
+            case ["docker", "update", *_]:
+                self._limit(self.containers[argv[-1]], argv)
+                self.changed(self.containers[argv[-1]])
+            case ["docker", "stop", *_]:
+                self.die(argv[-1])
+            case ["docker", "rm", *_]:
+                del self.containers[argv[-1]]
+            case ["docker", "network", "ls", *_]:
+                return "\n".join(self._matching(argv, self.networks))
+            case ["docker", "network", "create", *_]:
+                if argv[-1] in self.networks:
+                    raise AgentError(f"docker: exit 1: network with name {argv[-1]} already exists")
+                self.networks.add(argv[-1])
+            case ["docker", "network", "rm", *_]:
+                if argv[-1] in self.containers:
+                    raise AgentError(f"docker: exit 1: network {argv[-1]} has active endpoints")
+                self.networks.remove(argv[-1])
+            case ["install" | "chown", *_] | ["docker", "pull" | "login", *_]:
+                pass
+            case _:
+                raise AssertionError(argv)
+        return ""
+
+    def changed(self, one: dict[str, Any]) -> None:
+        """Hear that a container has started, ended, or got other CPUs."""
+
+    def die(self, name: str) -> None:
+        """End a container, as a command that fails does."""
+        was_running = is_running(self.containers[name])
+        self.containers[name]["State"] |= {"Status": "exited", "Pid": 0}
+        if was_running:
+            self.changed(self.containers[name])
+
+    def pids(self) -> dict[str, int]:
+        """Return the processes of tenants that run."""
+        alive = [one for one in self.containers.values() if is_running(one)]
+        return {tenant_of(one): one["State"]["Pid"] for one in alive}
+
+    def _matching(self, argv: Sequence[str], names: Iterable[str]) -> list[str]:
+        [wanted] = options(argv, "--filter")
+        if wanted.startswith("label="):
+            return [self.containers[name]["Id"] for name in names]
+        return [name for name in names if wanted == f"name=^/?{name}$"]
+
+    def _run(self, argv: list[str]) -> str:
+        [name], [network] = options(argv, "--name"), options(argv, "--network")
+        if network not in self.networks:
+            raise AgentError(f"docker: exit 125: network {network} not found")
+        if name in self.containers:
+            raise AgentError(f"docker: exit 125: the container name {name} is already in use")
+        self._pid += 1
+        bound = [one.split(":") for one in options(argv, "--publish")]
+        made: dict[str, Any] = {
+            "Id": f"{self._pid:064x}",
+            "Config": {
+                "Labels": dict(one.split("=", 1) for one in options(argv, "--label")),
+                "User": options(argv, "--user")[0],
+            },
+            "HostConfig": {"PortBindings": {one[2]: [{"HostPort": one[1]}] for one in bound}},
+            "State": {"Status": "created", "Pid": 0, "StartedAt": _NO_START},
+        }
+        self._limit(made, argv)
+        self.containers[name] = made
+        ports = made["HostConfig"]["PortBindings"]
+        others = [one for one in self.containers.values() if one is not made and is_running(one)]
+        if ports and any(one["HostConfig"]["PortBindings"] == ports for one in others):
+            raise AgentError("docker: exit 125: port is already allocated")
+        if any(image in argv for image in self.refuses):
+            raise AgentError("docker: exit 125: no such image")
+        made["State"] = {"Status": "running", "Pid": self._pid, "StartedAt": "2026-11-22T10:00:00Z"}
+        self.changed(made)
+        return str(made["Id"]) + "\n"
+
+    @staticmethod
+    def _limit(one: dict[str, Any], argv: Sequence[str]) -> None:
+        one["HostConfig"]["CpuShares"] = int(options(argv, "--cpu-shares")[0])
+        one["HostConfig"]["CpusetCpus"] = options(argv, "--cpuset-cpus")[0]
+
+
+def options(argv: Sequence[str], name: str) -> list[str]:
+    """Return the values of an option that may be given several times."""
+    return [argv[at + 1] for at, part in enumerate(argv) if part == name]
+
+
+def is_running(one: Mapping[str, Any]) -> bool:
+    """Tell whether a container runs."""
+    return bool(one["State"]["Status"] == "running")
+
+
+def tenant_of(one: Mapping[str, Any]) -> str:
+    """Return whose container it is."""
+    return str(one["Config"]["Labels"][LABEL_TENANT])

@@ -1,0 +1,1 @@
+"""How a rehearsed shared host is shown: who used what, what was lent, when each tenant was there again."""

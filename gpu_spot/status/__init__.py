@@ -1,0 +1,1 @@
+"""What a deployed stack does now, in one view: only reads."""

@@ -1,0 +1,56 @@
+"""What the view needs to be allowed: only reads, of this stack where AWS lets a policy say so."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from lambdas.core import names
+
+_ANY: Final = (
+    "autoscaling:DescribeAutoScalingGroups",
+    "autoscaling:DescribeScalingActivities",
+    "dynamodb:ListTables",
+    "ec2:DescribeInstances",
+    "ec2:DescribeSpotFleetInstances",
+    "ec2:DescribeSpotFleetRequestHistory",
+    "ec2:DescribeSpotFleetRequests",
+    "ec2:DescribeSpotInstanceRequests",
+    "ec2:DescribeSpotPriceHistory",
+    "logs:DescribeLogGroups",
+    "sts:GetCallerIdentity",
+)
+"""Without resources to name (Service Authorization Reference), or with ids that nobody knows beforehand."""
+
+
+def policy(stack: str, region: str) -> dict[str, Any]:
+    """Return the policy document that lets somebody call ``gpu-spot status`` on a stack."""
+    root = f"arn:*:ssm:{region}:*:parameter{names.parameter_root(stack)}"
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            _allow("Look", _ANY, "*"),
+            _allow("ReadGroups", ("ssm:GetParametersByPath",), root, f"{root}/*"),
+            _allow(
+                "ReadTables",
+                ("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:Query"),
+                *(
+                    f"arn:*:dynamodb:{region}:*:table/gpu-spot-{stack}-{short}-*"
+                    for short in ("jobs", "memory", "registry")
+                ),
+            ),
+            _allow(
+                "ReadAlarms",
+                ("cloudwatch:DescribeAlarms", "cloudwatch:ListTagsForResource"),
+                f"arn:*:cloudwatch:{region}:*:alarm:*",
+            ),
+            _allow(
+                "ReadDecisions",
+                ("logs:FilterLogEvents",),
+                f"arn:*:logs:{region}:*:log-group:gpu-spot-{stack}-controller-*",
+            ),
+        ],
+    }
+
+
+def _allow(sid: str, actions: tuple[str, ...], *resources: str) -> dict[str, Any]:
+    return {"Sid": sid, "Effect": "Allow", "Action": list(actions), "Resource": list(resources)}

@@ -1,0 +1,1 @@
+"""An EKS cluster: what the stack declares in one, and one of its own."""

@@ -1,0 +1,128 @@
+"""A cluster's control plane: who may reach it, what it writes down, under which key its secrets lie."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.components.cluster.objects import Reached
+from infra.components.cluster.roles import service_role
+from infra.components.network.network import Network
+from infra.iam import cluster_statements
+from infra.schema import Kubernetes
+from infra.schema.own_cluster import OwnCluster
+from infra.scope import Scope
+
+_POLICIES: Final = {
+    "admin": "AmazonEKSClusterAdminPolicy",
+    "edit": "AmazonEKSEditPolicy",
+    "view": "AmazonEKSViewPolicy",
+}
+
+
+@dataclass(frozen=True)
+class ControlPlaneArgs:
+    """``settings`` is of the cluster as a whole, ``own`` what only one of the stack's own has."""
+
+    scope: Scope
+    settings: Kubernetes
+    own: OwnCluster
+    network: Network
+    log_retention_days: int
+
+
+class ControlPlane(pulumi.ComponentResource):
+    """Produces: the cluster, its role, logs and access entries, a key unless the stack has the customer's.
+
+    ``reached`` tells how objects get there, once somebody may make them.
+    """
+
+    name: pulumi.Output[str]
+    reached: Reached
+
+    def __init__(self, name: str, args: ControlPlaneArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the control plane."""
+        super().__init__("gpu-spot:infra:ControlPlane", name, None, opts)
+        self._scope, self._child = args.scope, pulumi.ResourceOptions(parent=self)
+        scope, own, cluster = args.scope, args.own, args.settings.cluster
+        role = service_role(
+            scope, "control-plane", "eks.amazonaws.com", cluster_statements.CONTROL_PLANE, self._child
+        )
+        # EKS would make it without an end.
+        logs = aws.cloudwatch.LogGroup(
+            scope.name("control-plane"),
+            name=f"/aws/eks/{cluster}/cluster",
+            retention_in_days=args.log_retention_days,
+            kms_key_id=scope.kms_key_arn,
+            tags=scope.tags(scope.name("control-plane")),
+            opts=self._child,
+        )
+        made = aws.eks.Cluster(
+            name,
+            name=cluster,
+            version=args.settings.version,
+            role_arn=role.arn,
+            vpc_config=aws.eks.ClusterVpcConfigArgs(
+                subnet_ids=list(args.network.subnet_ids.values()),
+                endpoint_private_access=True,
+                endpoint_public_access=bool(own.public_cidrs),
+                public_access_cidrs=list(own.public_cidrs) or None,
+            ),
+            access_config=aws.eks.ClusterAccessConfigArgs(
+                authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
+            ),
+            encryption_config=aws.eks.ClusterEncryptionConfigArgs(
+                provider=aws.eks.ClusterEncryptionConfigProviderArgs(
+                    key_arn=scope.kms_key_arn or self._key()
+                ),
+                resources=["secrets"],
+            ),
+            enabled_cluster_log_types=list(own.logs),
+            # The engine installs the add-ons, or EKS would and then own what it installed.
+            bootstrap_self_managed_addons=False,
+            # Extended support costs six times as much and comes by itself (EKS guide, "Upgrade policy").
+            upgrade_policy=aws.eks.ClusterUpgradePolicyArgs(support_type="STANDARD"),
+            tags=scope.tags(name),
+            opts=pulumi.ResourceOptions(parent=self, protect=scope.protect or None, depends_on=[logs]),
+        )
+        self.name = made.name
+        entries = [self._admit(made, number, one.role, one.may) for number, one in enumerate(own.access)]
+        self.reached = Reached(cluster, made.endpoint, made.certificate_authority.data, entries)
+        self.register_outputs({"name": self.name})
+
+    def _key(self) -> pulumi.Output[str]:
+        name = self._scope.name("cluster-secrets")
+        key = aws.kms.Key(
+            name,
+            description="Secrets of a cluster",
+            enable_key_rotation=True,
+            deletion_window_in_days=30,
+            tags=self._scope.tags(name),
+            opts=self._scope.stateful(self),
+        )
+        arn: pulumi.Output[str] = key.arn
+        return arn
+
+    def _admit(self, cluster: aws.eks.Cluster, number: int, role: str, may: str) -> pulumi.Resource:
+        name = self._scope.name("access", str(number))
+        entry = aws.eks.AccessEntry(
+            name,
+            cluster_name=cluster.name,
+            principal_arn=role,
+            type="STANDARD",
+            tags=self._scope.tags(name),
+            opts=self._child,
+        )
+        policy = f":eks::aws:cluster-access-policy/{_POLICIES[may]}"
+        admitted: pulumi.Resource = aws.eks.AccessPolicyAssociation(
+            name,
+            cluster_name=cluster.name,
+            principal_arn=entry.principal_arn,
+            policy_arn=pulumi.Output.concat("arn:", self._scope.partition, policy),
+            access_scope=aws.eks.AccessPolicyAssociationAccessScopeArgs(type="cluster"),
+            opts=self._child,
+        )
+        return admitted

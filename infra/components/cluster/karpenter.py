@@ -1,0 +1,106 @@
+"""What Karpenter needs of AWS: who it is, who its nodes are, and a queue in which it hears of their ends."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.components.cluster.roles import service_role
+from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
+from infra.iam import cluster_statements, statements
+from infra.scope import Scope
+
+NAMESPACE: Final = "kube-system"
+ACCOUNT: Final = "karpenter"
+_QUEUE_KEEPS: Final = 300
+"""Seconds. A notice of an earlier minute is of an instance that is gone (karpenter.sh, "CloudFormation")."""
+_EVENTS: Final = {
+    "interruption": ("aws.ec2", "EC2 Spot Instance Interruption Warning"),
+    "rebalance": ("aws.ec2", "EC2 Instance Rebalance Recommendation"),
+    "state-change": ("aws.ec2", "EC2 Instance State-change Notification"),
+    "scheduled": ("aws.health", "AWS Health Event"),
+}
+
+
+@dataclass(frozen=True)
+class KarpenterArgs:
+    """``cluster`` is the cluster's name, ``made`` the same once it is there."""
+
+    scope: Scope
+    cluster: str
+    made: pulumi.Input[str]
+
+
+class Karpenter(pulumi.ComponentResource):
+    """Produces: the controller's role, the nodes' role, instance profile and access entry, queue, rules."""
+
+    queue_name: pulumi.Output[str]
+    node_profile: pulumi.Output[str]
+    ready: list[pulumi.Resource]
+
+    def __init__(self, name: str, args: KarpenterArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare Karpenter's part of AWS."""
+        super().__init__("gpu-spot:infra:Karpenter", name, None, opts)
+        scope, child = args.scope, pulumi.ResourceOptions(parent=self)
+        self._scope, self._child = scope, child
+        nodes = service_role(scope, "gpu-nodes", "ec2.amazonaws.com", cluster_statements.NODE, child)
+        profile = aws.iam.InstanceProfile(
+            scope.name("gpu-nodes"), role=nodes.name, tags=scope.tags(scope.name("gpu-nodes")), opts=child
+        )
+        joins = aws.eks.AccessEntry(
+            scope.name("gpu-nodes"),
+            cluster_name=args.made,
+            principal_arn=nodes.arn,
+            type="EC2_LINUX",
+            tags=scope.tags(scope.name("gpu-nodes")),
+            opts=child,
+        )
+        queue = self._queue()
+        identity = PodIdentity(
+            scope.name("karpenter-pods"),
+            PodIdentityArgs(
+                scope,
+                args.cluster,
+                NAMESPACE,
+                ACCOUNT,
+                cluster_statements.karpenter(scope, args.cluster, queue.arn, nodes.arn),
+                made=args.made,
+            ),
+            child,
+        )
+        self.queue_name, self.node_profile, self.ready = queue.name, profile.name, [identity, joins]
+        self.register_outputs({"queueName": self.queue_name})
+
+    def _queue(self) -> aws.sqs.Queue:
+        name, key = self._scope.name("node-notices"), self._scope.kms_key_arn
+        queue = aws.sqs.Queue(
+            name,
+            message_retention_seconds=_QUEUE_KEEPS,
+            kms_master_key_id=key,
+            sqs_managed_sse_enabled=True if key is None else None,
+            tags=self._scope.tags(name),
+            opts=self._child,
+        )
+        rules = []
+        for short, (source, kind) in _EVENTS.items():
+            rule_name = self._scope.name("node", short)
+            rule = aws.cloudwatch.EventRule(
+                rule_name,
+                description="Tells Karpenter of its nodes",
+                event_pattern=json.dumps({"source": [source], "detail-type": [kind]}),
+                tags=self._scope.tags(rule_name),
+                opts=self._child,
+            )
+            aws.cloudwatch.EventTarget(rule_name, rule=rule.name, arn=queue.arn, opts=self._child)
+            rules.append(rule)
+        aws.sqs.QueuePolicy(
+            name,
+            queue_url=queue.url,
+            policy=statements.document(statements.queue(queue.arn, [rule.arn for rule in rules])),
+            opts=self._child,
+        )
+        return queue

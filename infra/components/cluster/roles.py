@@ -1,0 +1,33 @@
+"""Roles of a cluster that AWS's own policies describe."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.iam import cluster_statements, statements
+from infra.scope import Scope
+
+
+def service_role(
+    scope: Scope, short: str, service: str, policies: Sequence[str], opts: pulumi.ResourceOptions
+) -> aws.iam.Role:
+    """Declare the role of a service of AWS's, with policies of AWS's own, by their names."""
+    name = scope.name(short)
+    role = aws.iam.Role(
+        name,
+        assume_role_policy=statements.document(cluster_statements.assumed_by(service)),
+        permissions_boundary=scope.permissions_boundary,
+        tags=scope.tags(name),
+        opts=opts,
+    )
+    for policy in policies:
+        aws.iam.RolePolicyAttachment(
+            scope.name(short, policy, limit=128),
+            role=role.name,
+            policy_arn=cluster_statements.managed(scope, policy),
+            opts=opts,
+        )
+    return role

@@ -1,0 +1,98 @@
+"""Interruption drills: what people may start to see that a group bears the loss of spot instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra.iam import drill_statements, statements
+from infra.scope import Scope
+from lambdas.core import names
+
+ACTION: Final = "aws:ec2:send-spot-instance-interruptions"
+"""Of AWS FIS: a rebalance recommendation at once, the two-minute notice, then EC2 interrupts the instance as
+it does by itself (FIS user guide, "Actions reference", Amazon EC2 actions; EC2 user guide, "Initiate a Spot
+Instance interruption", with the regions that lack it). On-demand instances are no targets of it."""
+_BEFORE_INTERRUPTION: Final = "PT2M"
+"""From the start of the action to the interruption, two minutes after the notice; the least of PT2M to PT15M
+(FIS user guide, "Actions reference"), so the notice comes at once."""
+_TARGET: Final = "instances"
+
+
+@dataclass(frozen=True)
+class DrillsArgs:
+    """``instances`` says by group how many a drill takes, ``alarms`` which alarm stops it (ARN)."""
+
+    scope: Scope
+    instances: Mapping[str, int]
+    alarms: Mapping[str, pulumi.Input[str]]
+
+
+class Drills(pulumi.ComponentResource):
+    """Produces for each group a FIS experiment template and the role that FIS takes for it."""
+
+    def __init__(self, name: str, args: DrillsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare them; nothing happens before somebody starts one."""
+        super().__init__("gpu-spot:infra:Drills", name, None, opts)
+        self._scope, self._child = args.scope, pulumi.ResourceOptions(parent=self)
+        for group, count in args.instances.items():
+            self._template(group, count, args.alarms[group])
+        self.register_outputs({})
+
+    def _template(self, group: str, count: int, alarm: pulumi.Input[str]) -> None:
+        scope = self._scope
+        name = scope.name(group, "drill")
+        tags = scope.tags(name, group=group)
+        role = aws.iam.Role(
+            name,
+            assume_role_policy=statements.document(drill_statements.assumed_by_experiments(scope)),
+            permissions_boundary=scope.permissions_boundary,
+            tags=tags,
+            opts=self._child,
+        )
+        aws.iam.RolePolicy(
+            name,
+            role=role.name,
+            policy=statements.document(drill_statements.drill(scope, group)),
+            opts=self._child,
+        )
+        aws.fis.ExperimentTemplate(
+            name,
+            description=f"Interrupts {count} of the spot instances of {group}.",
+            role_arn=role.arn,
+            targets=[
+                aws.fis.ExperimentTemplateTargetArgs(
+                    name=_TARGET,
+                    resource_type="aws:ec2:spot-instance",
+                    selection_mode=f"COUNT({count})",
+                    resource_tags=[
+                        aws.fis.ExperimentTemplateTargetResourceTagArgs(key=key, value=value)
+                        for key, value in ((names.TAG_STACK, scope.stack), (names.TAG_GROUP, group))
+                    ],
+                    filters=[
+                        aws.fis.ExperimentTemplateTargetFilterArgs(path="State.Name", values=["running"])
+                    ],
+                )
+            ],
+            actions=[
+                aws.fis.ExperimentTemplateActionArgs(
+                    name="interrupt",
+                    action_id=ACTION,
+                    parameters=[
+                        aws.fis.ExperimentTemplateActionParameterArgs(
+                            key="durationBeforeInterruption", value=_BEFORE_INTERRUPTION
+                        )
+                    ],
+                    target=aws.fis.ExperimentTemplateActionTargetArgs(key="SpotInstances", value=_TARGET),
+                )
+            ],
+            stop_conditions=[
+                aws.fis.ExperimentTemplateStopConditionArgs(source="aws:cloudwatch:alarm", value=alarm)
+            ],
+            tags=tags,
+            opts=self._child,
+        )

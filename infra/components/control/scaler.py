@@ -1,0 +1,87 @@
+"""The function that says how many workers a service has, and what it is told and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pulumi
+
+from infra.components.capacity import parameter
+from infra.components.control.scaler_alarms import alarms
+from infra.components.control.scheduled_function import ScheduledFunction, ScheduledFunctionArgs
+from infra.components.control.state import State
+from infra.components.monitoring.alarm import declare
+from infra.iam import scaler_statements
+from infra.schema import Service
+from infra.scope import Scope
+from lambdas.core import names
+from lambdas.core.scaling import settings
+
+_SHORT: Final = "scaler"
+_TIMEOUT: Final = 55
+
+
+@dataclass(frozen=True)
+class ScalerArgs:
+    """``services`` are those that scale; ``topic_arn`` hears alarms."""
+
+    scope: Scope
+    services: Sequence[Service]
+    state: State
+    topic_arn: pulumi.Input[str]
+    log_retention_days: int
+    ready_after: list[pulumi.Resource] = field(default_factory=list)
+
+
+class Scaler(pulumi.ComponentResource):
+    """Produces: each service's parameter ``scaling``, a function that runs each minute, its alarms."""
+
+    log_group_name: pulumi.Output[str]
+
+    def __init__(self, name: str, args: ScalerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the scaler."""
+        super().__init__("gpu-spot:infra:Scaler", name, None, opts)
+        scope, services = args.scope, [service.name for service in args.services]
+        told = [
+            parameter.declare(
+                scope,
+                self,
+                service.name,
+                names.PARAMETER_SCALING,
+                "What the scaler must know",
+                settings.dumps(service.scaling.told(service.capacity.most_target, service.workers_per_slot)),
+            )
+            for service in args.services
+            if service.scaling is not None
+        ]
+        function = ScheduledFunction(
+            name,
+            ScheduledFunctionArgs(
+                scope=scope,
+                short=_SHORT,
+                description="Says how many workers services have",
+                handler=names.SCALER_HANDLER,
+                service=names.SERVICE_SCALER,
+                timeout=_TIMEOUT,
+                log_retention_days=args.log_retention_days,
+                allowed=scaler_statements.scaler(
+                    scope,
+                    services,
+                    memory_arn=args.state.memory.arn,
+                    registry_arn=args.state.registry.arn,
+                ),
+                environment={
+                    names.ENV_PARAMETER_ROOT: names.parameter_root(scope.stack),
+                    names.ENV_MEMORY_TABLE: args.state.memory.name,
+                    names.ENV_REGISTRY_TABLE: args.state.registry.name,
+                },
+                ready_after=[*args.ready_after, *told],
+            ),
+            pulumi.ResourceOptions(parent=self),
+        )
+        for alarm in alarms(scope.stack, services, function.function_name):
+            declare(scope, args.topic_arn, alarm, self)
+        self.log_group_name = function.log_group_name
+        self.register_outputs({"logGroup": self.log_group_name})

@@ -1,0 +1,1 @@
+"""The AWS side of entries on Kubernetes."""

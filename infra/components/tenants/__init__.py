@@ -1,0 +1,1 @@
+"""Shared hosts: what the tenants of a machine need in AWS."""

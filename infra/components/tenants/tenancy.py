@@ -1,0 +1,147 @@
+"""What a shared host's tenants have in AWS: their list, their ports, and who reaches them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Final
+
+import pulumi
+import pulumi_aws as aws
+
+from infra import schema
+from infra.components.capacity.agent_store import AgentStore
+from infra.iam import statements, tenant_statements
+from infra.schema.shared_host import Tenant
+from infra.scope import Scope
+from lambdas.core import names
+from userdata.agent.tenants import codec
+
+_LONGEST_NAME: Final = 128
+"""Of policies and of documents (IAM's and Systems Manager's references)."""
+
+
+@dataclass(frozen=True)
+class TenancyArgs:
+    """The host, as its stack file has it, the network that it stands in, and where instances read."""
+
+    scope: Scope
+    host: schema.SharedHost
+    store: AgentStore
+    vpc_id: pulumi.Input[str]
+
+
+class Tenancy(pulumi.ComponentResource):
+    """Produces: the list of tenants in S3, the host's security group with the tenants' ports.
+
+    And for each tenant with a port: a session document that forwards to it, and the policy that allows that
+    and nothing else. The list is an object of its own: a tenant that comes, goes or
+    changes is no new boot data, so that no instance is replaced for it.
+    """
+
+    list_arn: pulumi.Output[str]
+    security_group_id: pulumi.Output[str]
+    forwarding: dict[str, dict[str, pulumi.Input[str] | int]]
+    """By tenant that has a port: ``document``, ``policy`` and ``port``."""
+
+    def __init__(self, name: str, args: TenancyArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare what the tenants need."""
+        super().__init__("gpu-spot:infra:Tenancy", name, None, opts)
+        self._args, self._child = args, pulumi.ResourceOptions(parent=self)
+        scope, host = args.scope, args.host
+        stored = aws.s3.BucketObjectv2(
+            name,
+            bucket=args.store.bucket,
+            key=codec.key_of(host.name),
+            content=codec.encode(host.declared),
+            content_type="application/json",
+            # Without the user's tags: an object takes ten.
+            tags={"Name": name, names.TAG_STACK: scope.stack},
+            opts=self._child,
+        )
+        self.list_arn = pulumi.Output.concat(
+            "arn:", scope.partition, ":s3:::", stored.bucket, "/", stored.key
+        )
+        self.security_group_id = self._ports().id
+        self.forwarding = {
+            tenant.name: self._forwarding(tenant, tenant.host_port)
+            for tenant in host.tenants
+            if tenant.host_port is not None
+        }
+        self.register_outputs({"list": self.list_arn, "securityGroupId": self.security_group_id})
+
+    def _ports(self) -> aws.ec2.SecurityGroup:
+        scope, host = self._args.scope, self._args.host
+        name = scope.name(host.name, "ports")
+        tags = scope.tags(name, group=host.name)
+        group = aws.ec2.SecurityGroup(
+            name,
+            vpc_id=self._args.vpc_id,
+            description="Tenants: their ports from the callers, nothing out",
+            tags=tags,
+            opts=self._child,
+        )
+        for tenant in host.tenants:
+            for caller in host.callers if tenant.host_port is not None else ():
+                where = caller.replace(".", "-").replace("/", "-")
+                aws.vpc.SecurityGroupIngressRule(
+                    # By the port, too: with another port it is another rule.
+                    f"{name}-{tenant.host_port}-{where}",
+                    security_group_id=group.id,
+                    ip_protocol="tcp",
+                    from_port=tenant.host_port,
+                    to_port=tenant.host_port,
+                    cidr_ipv4=caller,
+                    description=f"{tenant.name} from {caller}",
+                    tags=tags,
+                    opts=self._child,
+                )
+        return group
+
+    def _forwarding(self, tenant: Tenant, port: int) -> dict[str, pulumi.Input[str] | int]:
+        scope, host = self._args.scope, self._args.host
+        name = scope.name(host.name, tenant.name, limit=_LONGEST_NAME)
+        tags = scope.tags(name, group=host.name)
+        document = aws.ssm.Document(
+            name,
+            document_type="Session",
+            document_format="JSON",
+            content=json.dumps(session(tenant.name, port), sort_keys=True),
+            tags=tags,
+            opts=self._child,
+        )
+        policy = aws.iam.Policy(
+            name,
+            description=f"Reach the port of {tenant.name} on {host.name}, through Session Manager",
+            policy=statements.document(
+                tenant_statements.forwarding(scope, host=host.name, document=document.arn)
+            ),
+            tags=tags,
+            opts=self._child,
+        )
+        return {"document": document.name, "policy": policy.arn, "port": port}
+
+
+def session(tenant: str, port: int) -> dict[str, object]:
+    """Return a session document that forwards one port of the host's and no other.
+
+    Form: Systems Manager guide, "Session document schema". The local port is the caller's to choose.
+    """
+    return {
+        "schemaVersion": "1.0",
+        "description": f"Forwards to the port of {tenant}",
+        "sessionType": "Port",
+        "parameters": {
+            "localPortNumber": {
+                "type": "String",
+                "description": "Where to listen on the caller's machine; 0: a free port",
+                "allowedPattern": "^[0-9]{1,5}$",
+                "default": "0",
+            }
+        },
+        "properties": {
+            "portNumber": str(port),
+            "type": "LocalPortForwarding",
+            "localPortNumber": "{{ localPortNumber }}",
+        },
+    }

@@ -1,0 +1,39 @@
+"""What AWS FIS may do in an interruption drill: find the group's instances and interrupt them, no others."""
+
+from __future__ import annotations
+
+from infra.iam.statements import ANY_RESOURCE, Statement
+from infra.scope import Scope
+from lambdas.core import names
+
+
+def assumed_by_experiments(scope: Scope) -> list[Statement]:
+    """Trust FIS, on behalf of experiments of this account and region only.
+
+    FIS user guide, "IAM roles for AWS FIS experiments" (confused deputy).
+    """
+    return [
+        Statement(
+            "Assume",
+            ["sts:AssumeRole"],
+            principal={"Service": "fis.amazonaws.com"},
+            conditions={
+                "StringEquals": {"aws:SourceAccount": scope.account_id},
+                "ArnLike": {"aws:SourceArn": scope.arn("fis", "experiment/*")},
+            },
+        )
+    ]
+
+
+def drill(scope: Scope, group: str) -> list[Statement]:
+    """What the role of a group's drill may do."""
+    tags = {names.TAG_STACK: scope.stack, names.TAG_GROUP: group}
+    return [
+        Statement("FindInstances", ["ec2:DescribeInstances"], ANY_RESOURCE),
+        Statement(
+            "InterruptInstances",
+            ["ec2:SendSpotInstanceInterruptions"],
+            [scope.arn("ec2", "instance/*")],
+            {"StringEquals": {f"aws:ResourceTag/{key}": value for key, value in tags.items()}},
+        ),
+    ]

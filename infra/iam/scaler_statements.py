@@ -1,0 +1,39 @@
+"""What the scaler may do: see, remember, and write the targets of the services that scale."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi
+
+from infra.iam.statements import ANY_RESOURCE, Statement, keys_like, read_groups, with_key
+from infra.scope import Scope
+from lambdas.core import names
+
+
+def scaler(
+    scope: Scope,
+    services: Sequence[str],
+    *,
+    memory_arn: pulumi.Input[str],
+    registry_arn: pulumi.Input[str],
+) -> list[Statement]:
+    """What the scaler may do beside writing its log; ``services`` are those whose target it writes."""
+    targets = [names.group_parameter(scope.stack, service, names.PARAMETER_TARGET) for service in services]
+    return [
+        read_groups(scope),
+        Statement(
+            "WriteTargets",
+            ["ssm:PutParameter"],
+            [scope.arn("ssm", f"parameter{target}") for target in targets],
+        ),
+        # The controller's memory is read, too: what boots take, and whom it has released.
+        Statement("ReadMemory", ["dynamodb:GetItem"], [memory_arn]),
+        Statement(
+            "RememberScaling", ["dynamodb:PutItem"], [memory_arn], keys_like(names.scaling_memory("*"))
+        ),
+        Statement("ReadWorkers", ["dynamodb:Query"], [registry_arn]),
+        Statement("ReadQueues", ["dynamodb:GetItem"], [registry_arn], keys_like(names.queue_partition("*"))),
+        Statement("SeeInstances", ["ec2:DescribeInstances"], ANY_RESOURCE),
+        *with_key(scope, ["dynamodb", "lambda"]),
+    ]

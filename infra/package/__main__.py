@@ -1,0 +1,16 @@
+"""Entry point for the Pulumi engine, which starts this folder as a plugin."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+# This checkout's code first: an environment that was copied with it has the other one installed.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from pulumi.provider import main
+
+from infra.package.provider import Package
+
+if __name__ == "__main__":
+    main(Package(), sys.argv[1:])

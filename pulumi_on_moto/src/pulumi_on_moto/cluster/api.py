@@ -1,0 +1,137 @@
+"""A Kubernetes API server that stores and validates, and runs nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from pulumi_on_moto.cluster import rules
+from pulumi_on_moto.cluster.fields import Path, fields, joined
+
+ENGINE: Final = "pulumi"
+"""The field manager of what a program declares."""
+_IDENTITY: Final = {("apiVersion",), ("kind",), ("metadata", "name"), ("metadata", "namespace")}
+_ALWAYS: Final = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
+
+
+class ObjectKey(NamedTuple):
+    """What names an object."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+
+class ApiRefusedError(ValueError):
+    """The API refuses, in its own words as far as they matter."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """An object: the value of each field, and who owns it."""
+
+    values: dict[Path, Any]
+    owners: dict[Path, set[str]]
+
+
+@dataclass(slots=True)
+class ApiServer:
+    """One cluster's objects.
+
+    Attributes:
+        version: of Kubernetes, as ``1.36``.
+        groups: of custom resources that are served; None: whatever is asked for, as of a cluster that was
+            there already and of which nothing is known.
+        unchecked: custom resources, for which there is no schema here.
+    """
+
+    version: str
+    groups: set[str] | None = None
+    unchecked: set[ObjectKey] = field(default_factory=set)
+    _objects: dict[ObjectKey, _Kept] = field(default_factory=dict)
+
+    def __contains__(self, key: ObjectKey) -> bool:
+        """Return whether an object is there."""
+        return key in self._objects
+
+    def __iter__(self) -> Iterator[ObjectKey]:
+        """Yield the names of all objects, in the order in which they came."""
+        return iter(tuple(self._objects))
+
+    def read(self, key: ObjectKey) -> dict[str, Any]:
+        """Return an object as it stands, whoever set what."""
+        return joined(self._objects[key].values)
+
+    def apply(self, told: Mapping[str, Any], manager: str = ENGINE) -> ObjectKey:
+        """Make an object or change it as server-side apply does; return its name.
+
+        Fields that the manager set before and leaves out now go, unless another owns them, too.
+
+        Raises:
+            ApiRefusedError: it is not valid, another owns a field that would change, or nobody may change it.
+        """
+        key = key_of(told)
+        self._admit(key, told)
+        wanted, kept = fields(told), self._objects.get(key)
+        if kept is None:
+            self._objects[key] = _Kept(wanted, {path: {manager} for path in wanted})
+            return key
+        changed = [path for path, value in wanted.items() if kept.values.get(path) != value]
+        left = [path for path, who in kept.owners.items() if manager in who and path not in wanted]
+        gone = [path for path in left if kept.owners[path] == {manager}]
+        for path in changed:
+            if others := kept.owners.get(path, set()) - {manager}:
+                raise ApiRefusedError(f"conflict with {', '.join(sorted(others))} over {'.'.join(path)}")
+        for path in (*changed, *gone):
+            if rules.immutable(told, path):
+                raise ApiRefusedError(f"{'.'.join(path)} is immutable")
+        for path in left:
+            kept.owners[path].discard(manager)
+        for path in gone:
+            del kept.values[path], kept.owners[path]
+        for path, value in wanted.items():
+            kept.values[path] = value
+            kept.owners.setdefault(path, set()).add(manager)
+        return key
+
+    def take(self, manager: str, key: ObjectKey, told: Mapping[str, Any]) -> None:
+        """Let a controller set fields by an update, and so own them alone, as a scaler ``spec.replicas``.
+
+        Raises:
+            ApiRefusedError: the object would not be valid.
+        """
+        kept = self._objects[key]
+        found = {path: value for path, value in fields(told).items() if path not in _IDENTITY}
+        if why := rules.invalid(joined({**kept.values, **found}), self.version):
+            raise ApiRefusedError(why)
+        for path, value in found.items():
+            kept.values[path], kept.owners[path] = value, {manager}
+
+    def _admit(self, key: ObjectKey, told: Mapping[str, Any]) -> None:
+        group = key.api_version.rpartition("/")[0]
+        if not rules.is_core(key.api_version):
+            if self.groups is not None and group not in self.groups:
+                raise ApiRefusedError(f"no matches for kind {key.kind!r} in {key.api_version}")
+            self.unchecked.add(key)
+        if why := rules.invalid(told, self.version):
+            raise ApiRefusedError(why)
+        if rules.is_core(key.api_version) and (key.kind in rules.IN_CLUSTER) == bool(key.namespace):
+            raise ApiRefusedError(
+                f"metadata.namespace is {key.namespace!r}, which does not go with {key.kind}"
+            )
+        there = key.namespace in _ALWAYS or ObjectKey("v1", "Namespace", "", key.namespace) in self._objects
+        if key.namespace and not there:
+            raise ApiRefusedError(f"namespaces {key.namespace!r} not found")
+
+
+def key_of(told: Mapping[str, Any]) -> ObjectKey:
+    """Return what names an object."""
+    metadata = told.get("metadata") or {}
+    return ObjectKey(
+        str(told["apiVersion"]),
+        str(told["kind"]),
+        metadata.get("namespace") or "",
+        metadata.get("name") or "",
+    )

@@ -1,0 +1,174 @@
+"""The engine's provider for Kubernetes: whose cluster a program reaches, and what it declares there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from botocore.exceptions import ClientError
+from moto.eks.models import EKSBackend, eks_backends
+
+from pulumi_on_moto.cluster import rules
+from pulumi_on_moto.cluster.api import ApiRefusedError, ApiServer, key_of
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes.clusters import ADDONS, GIVEN, is_administered, kept
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
+
+PROVIDER: Final = "pulumi:providers:kubernetes"
+PREFIX: Final = "kubernetes:"
+RELEASE: Final = "kubernetes:helm.sh/v3:Release"
+_PROVIDER_INPUTS: Final = frozenset({"kubeconfig", "version", "enableServerSideApply"})
+_RELEASE_INPUTS: Final = frozenset(
+    {
+        *("atomic", "chart", "compat", "createNamespace", "name", "namespace", "repositoryOpts"),
+        *("timeout", "values", "version"),
+    }
+)
+
+
+class Clusters:
+    """The clusters that a program's providers reach, by the provider's id."""
+
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
+        self._servers: dict[str, ApiServer] = {}
+        self._names: dict[str, str] = {}
+
+    def __getitem__(self, cluster: str) -> ApiServer:
+        """Return the API of a cluster by its name in EKS."""
+        if cluster not in self._servers:
+            raise LocalCloudError(f"no provider of the program reaches a cluster {cluster!r}")
+        return self._servers[cluster]
+
+    def provider(self, name: str, inputs: Mapping[str, Any]) -> str:
+        """Return the id of a provider; raise ``LocalCloudError`` where its kubeconfig leads nowhere."""
+        unknown = sorted(key for key in inputs.keys() - _PROVIDER_INPUTS if inputs[key] is not None)
+        if unknown:
+            raise LocalCloudError(f'{PROVIDER} "{name}": input {unknown[0]!r} has no meaning here')
+        try:
+            cluster = self._reached(json.loads(inputs["kubeconfig"]))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise LocalCloudError(
+                f'{PROVIDER} "{name}": kubeconfig is not one that EKS takes: {error}'
+            ) from None
+        except ClientError as error:
+            raise LocalCloudError(f'{PROVIDER} "{name}": {error}') from None
+        identity = f"local-{name}"
+        self._names[identity] = cluster
+        return identity
+
+    def declare(self, type_: str, name: str, inputs: Mapping[str, Any], provider: str) -> str:
+        """Make or change what a program declares; return its id.
+
+        Raises:
+            LocalCloudError: no cluster is named, or its API refuses.
+        """
+        cluster = self._names.get(provider.rpartition("::")[2])
+        if cluster is None:
+            raise LocalCloudError(
+                f'{type_} "{name}": no provider names its cluster, and here is no kubeconfig'
+            )
+        if not is_administered(self._backend, cluster):
+            raise LocalCloudError(
+                f'{type_} "{name}": Unauthorized: no access entry of {cluster!r} is an administrator\'s, and '
+                "who made the cluster is none by that"
+            )
+        server = self._servers[cluster]
+        self._serve(cluster, server)
+        if type_ == RELEASE:
+            return self._install(server, type_, name, inputs)
+        told = body(inputs)
+        if type_ != token(told):
+            raise LocalCloudError(f'{type_} "{name}": declares {token(told)}')
+        try:
+            key = server.apply(told)
+        except ApiRefusedError as error:
+            raise LocalCloudError(f'{type_} "{name}": {error}') from None
+        return f"{key.namespace}/{key.name}" if key.namespace else key.name
+
+    def read(self, type_: str, inputs: Mapping[str, Any], provider_id: str) -> dict[str, Any]:
+        """Return a resource's inputs as the cluster has them now, of what the program declared."""
+        if type_ == RELEASE:
+            return dict(inputs)
+        server = self._servers[self._names[provider_id.rpartition("::")[2]]]
+        live = server.read(key_of(inputs))
+        return {key: _of(value, live.get(key)) for key, value in inputs.items()}
+
+    def _reached(self, config: Mapping[str, Any]) -> str:
+        [place], [user] = config["clusters"], config["users"]
+        call = user["user"]["exec"]
+        words = call["args"]
+        if call["command"] != "aws" or "get-token" not in words:
+            raise ValueError(f"exec is {call['command']!r} {words}, allowed: aws … eks get-token")
+        cluster = str(words[words.index("--cluster-name") + 1])
+        found = self._clients("eks").describe_cluster(name=cluster)["cluster"]
+        told = place["cluster"]
+        if told["server"] != found["endpoint"]:
+            raise ValueError(f"server {told['server']!r} is not the one of {cluster!r}")
+        if told["certificate-authority-data"] != found["certificateAuthority"]["data"]:
+            raise ValueError(f"certificate-authority-data is not the one of {cluster!r}")
+        if cluster not in self._servers:
+            given = cluster in kept(self._backend, GIVEN)
+            self._servers[cluster] = ApiServer(found["version"], None if given else set())
+        return cluster
+
+    @property
+    def _backend(self) -> EKSBackend:
+        return eks_backends[ACCOUNT][self._clients.region]
+
+    def _serve(self, cluster: str, server: ApiServer) -> None:
+        if server.groups is not None:
+            for addon in kept(self._backend, ADDONS).get(cluster, {}):
+                server.groups |= rules.ADDONS.get(addon, frozenset())
+
+    def _install(self, server: ApiServer, type_: str, name: str, inputs: Mapping[str, Any]) -> str:
+        unknown = sorted(key for key in inputs.keys() - _RELEASE_INPUTS if inputs[key] is not None)
+        if unknown:
+            raise LocalCloudError(f'{type_} "{name}": input {unknown[0]!r} has no meaning here')
+        if not inputs.get("version"):
+            raise LocalCloudError(
+                f'{type_} "{name}": version is missing, and another chart may come tomorrow'
+            )
+        chart = str(inputs["chart"]).rpartition("/")[2]
+        if server.groups is not None:
+            server.groups |= rules.CHARTS.get(chart, frozenset())
+        namespace = inputs.get("namespace") or "default"
+        if inputs.get("createNamespace"):
+            server.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}, "helm")
+        return f"{namespace}/{inputs.get('name') or name}"
+
+
+def token(told: Mapping[str, Any]) -> str:
+    """Return the engine's type of an object."""
+    version = told["apiVersion"]
+    return f"{PREFIX}{version if '/' in version else f'core/{version}'}:{told['kind']}"
+
+
+def body(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the object that a resource's inputs are, with whole numbers as such.
+
+    The engine hands on JSON, where all numbers are floating.
+    """
+    return {key: _whole(value) for key, value in inputs.items() if value is not None}
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    return value
+
+
+def _of(told: Any, live: Any) -> Any:
+    """Return what stands where ``told`` was declared; what it does not name is others'."""
+    if isinstance(told, Mapping) and isinstance(live, Mapping):
+        return {key: _of(value, live.get(key)) for key, value in told.items()}
+    if isinstance(told, list) and isinstance(live, list):
+        named = {item["name"]: item for item in live if isinstance(item, Mapping) and "name" in item}
+        if named and all(isinstance(item, Mapping) and item.get("name") in named for item in told):
+            return [_of(item, named[item["name"]]) for item in told]
+    return live

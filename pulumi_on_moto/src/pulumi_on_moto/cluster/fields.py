@@ -1,0 +1,54 @@
+"""An object as the fields that server-side apply owns.
+
+Source: Kubernetes, "Server-Side Apply", "Merge strategy". A field is a path of keys; items of a list that
+have a ``name`` are merged by it, as of containers and their variables, and other lists are one value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+Path: TypeAlias = tuple[str, ...]
+"""From the object's root; an item of a list that is merged is ``[name]``."""
+
+
+def fields(told: Mapping[str, Any]) -> dict[Path, Any]:
+    """Return an object's fields by path."""
+    return dict(_walk(told, ()))
+
+
+def joined(found: Mapping[Path, Any]) -> dict[str, Any]:
+    """Return the object that has these fields."""
+    nested: dict[str, Any] = {}
+    for path, value in found.items():
+        place = nested
+        for key in path[:-1]:
+            place = place.setdefault(key, {})
+        place[path[-1]] = value
+    result: dict[str, Any] = _listed(nested)
+    return result
+
+
+def _walk(value: Any, path: Path) -> Iterator[tuple[Path, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _walk(item, (*path, key))
+    elif isinstance(value, list) and _is_merged(value):
+        for item in value:
+            yield from _walk(item, (*path, f"[{item['name']}]"))
+    else:
+        yield path, value
+
+
+def _is_merged(items: list[Any]) -> bool:
+    names = [item.get("name") for item in items if isinstance(item, Mapping)]
+    return bool(items) and len(set(names)) == len(items) and all(isinstance(one, str) for one in names)
+
+
+def _listed(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if value and all(key.startswith("[") and key.endswith("]") for key in value):
+        return [_listed(item) for item in value.values()]
+    return {key: _listed(item) for key, item in value.items()}

@@ -1,0 +1,110 @@
+"""What a cluster's API refuses: wrong fields and names, unknown kinds, changes of what is immutable."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pulumi_on_moto.cluster.fields import Path
+from pulumi_on_moto.errors import LocalCloudError
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+"""Kubernetes, "Object Names and IDs", DNS subdomain names."""
+
+_CORE: Final = frozenset(
+    {
+        *("", "apps", "autoscaling", "batch", "policy"),
+        *(f"{group}.k8s.io" for group in ("networking", "rbac.authorization", "scheduling", "storage")),
+    }
+)
+"""Groups of Kubernetes' own, of those that programs use."""
+
+IN_CLUSTER: Final = frozenset(
+    {"Namespace", "PersistentVolume", "StorageClass", "ClusterRole", "ClusterRoleBinding", "PriorityClass"}
+)
+"""Core kinds without a namespace."""
+
+CHARTS: Final[Mapping[str, frozenset[str]]] = {
+    "karpenter": frozenset({"karpenter.sh", "karpenter.k8s.aws"}),
+    "kueue": frozenset({"kueue.x-k8s.io"}),
+    "keda": frozenset({"keda.sh"}),
+    "kubeflow-trainer": frozenset({"trainer.kubeflow.org"}),
+}
+"""The groups of custom resources that a chart brings."""
+ADDONS: Final[Mapping[str, frozenset[str]]] = {
+    "aws-secrets-store-csi-driver-provider": frozenset({"secrets-store.csi.x-k8s.io"}),
+    "snapshot-controller": frozenset({"snapshot.storage.k8s.io"}),
+}
+"""The same of EKS's add-ons (EKS guide, "CSI snapshot controller")."""
+
+_POD_SPECS: Final[Path] = ("spec", "template")
+_IMMUTABLE: Final[Mapping[tuple[str, str], tuple[Path, ...]]] = {
+    # pkg/apis/batch/validation: ValidateJobSpecUpdate (of an indexed Job completions go with parallelism)
+    ("batch/v1", "Job"): (
+        _POD_SPECS,
+        ("spec", "selector"),
+        ("spec", "completions"),
+        ("spec", "completionMode"),
+        ("spec", "podFailurePolicy"),
+        ("spec", "backoffLimitPerIndex"),
+        ("spec", "managedBy"),
+    ),
+    # pkg/apis/apps/validation: ValidateDeploymentUpdate
+    ("apps/v1", "Deployment"): (("spec", "selector"),),
+    # pkg/apis/storage/validation: ValidateStorageClassUpdate
+    ("storage.k8s.io/v1", "StorageClass"): (
+        ("parameters",),
+        ("provisioner",),
+        ("reclaimPolicy",),
+        ("volumeBindingMode",),
+    ),
+    # pkg/apis/core/validation: ValidatePersistentVolumeUpdate, ValidatePersistentVolumeClaimUpdate
+    ("v1", "PersistentVolume"): (("spec", "csi"),),
+    ("v1", "PersistentVolumeClaim"): (
+        ("spec", "accessModes"),
+        ("spec", "storageClassName"),
+        ("spec", "volumeName"),
+        ("spec", "dataSource"),
+    ),
+}
+
+
+def is_core(api_version: str) -> bool:
+    """Return whether Kubernetes itself serves a version of a group."""
+    return api_version.rpartition("/")[0] in _CORE
+
+
+def invalid(told: Mapping[str, Any], version: str) -> str:
+    """Return why an object is refused, empty if it is not; a core object by the schemas of ``version``.
+
+    Raises:
+        LocalCloudError: the schemas are not installed.
+    """
+    name = str((told.get("metadata") or {}).get("name", ""))
+    if not _NAME.fullmatch(name):
+        return f"metadata.name is {name!r}, allowed: lower case letters, digits, '-' and '.'"
+    if not is_core(str(told["apiVersion"])):
+        return ""
+    try:
+        schemas: Any = importlib.import_module("kubernetes_validate")
+    except ImportError:
+        raise LocalCloudError(
+            "Kubernetes' schemas are not installed, needed: pulumi_on_moto[kubernetes]"
+        ) from None
+    try:
+        schemas.validate(dict(told), version, strict=True)
+    except schemas.SchemaNotFoundError:
+        return f"{told['apiVersion']} {told['kind']} is not served by {version}"
+    except schemas.ValidationError as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
+def immutable(told: Mapping[str, Any], changed: Path) -> bool:
+    """Return whether the API lets nobody change this field of an object that is there."""
+    kept = _IMMUTABLE.get((str(told["apiVersion"]), str(told["kind"])), ())
+    if told["kind"] == "ConfigMap" and told.get("immutable"):
+        kept = (("data",), ("immutable",))
+    return any(changed[: len(path)] == path for path in kept)

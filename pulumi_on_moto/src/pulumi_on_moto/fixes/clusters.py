@@ -1,0 +1,147 @@
+"""Add-ons, access entries and access policies of EKS clusters, which moto does not have.
+
+Sources: ``CreateAddon``, ``CreateAccessEntry``, ``AssociateAccessPolicy`` in botocore's model; the EKS guide,
+"Grant IAM users access to Kubernetes with EKS access entries": entries need an authentication mode with API,
+nodes' entries take no policy, and who made a cluster is its administrator only if that was asked for.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from moto.core.exceptions import ServiceException
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.core.responses import ActionResult
+from moto.eks import responses
+from moto.eks.models import EKSBackend, eks_backends
+from moto.eks.responses import EKSResponse
+
+from pulumi_on_moto.fixes.fix import Fix
+
+ADDONS: Final = "addons"
+ACCESS: Final = "access_entries"
+MODES: Final = "access_configs"
+GIVEN: Final = "given_clusters"
+"""Clusters that a program found, and nobody declared."""
+_VERSION: Final = "1.36"
+_ADMIN: Final = ":cluster-access-policy/AmazonEKSClusterAdminPolicy"
+_create_cluster = EKSResponse.create_cluster
+
+
+class _TakenError(ServiceException):
+    code = "ResourceInUseException"
+
+
+class _RefusedRequestError(ServiceException):
+    code = "InvalidRequestException"
+
+
+class _NoEntryError(ServiceException):
+    code = "ResourceNotFoundException"
+
+
+def kept(backend: EKSBackend, what: str) -> dict[str, Any]:
+    """Return what is kept beside moto's own state, by cluster."""
+    found: dict[str, Any] = backend.__dict__.setdefault(what, {})
+    return found
+
+
+def given(region: str, name: str) -> dict[str, Any]:
+    """Return what programs read of a cluster; one that is not there is made, and serves everything."""
+    backend = eks_backends[DEFAULT_ACCOUNT_ID][region]
+    if name not in backend.clusters:
+        role = f"arn:aws:iam::{DEFAULT_ACCOUNT_ID}:role/{name}"
+        backend.create_cluster(name, role, {}, version=_VERSION)
+        kept(backend, GIVEN)[name] = True
+    cluster = backend.clusters[name]
+    return {
+        "arn": cluster.arn,
+        "endpoint": cluster.endpoint,
+        "version": cluster.version,
+        "status": cluster.status,
+        "certificateAuthorities": [{"data": cluster.certificate_authority["data"]}],
+    }
+
+
+def is_administered(backend: EKSBackend, cluster: str) -> bool:
+    """Return whether whoever deploys can be an administrator of a cluster's API."""
+    config = kept(backend, MODES).get(cluster, {})
+    entries = kept(backend, ACCESS).get(cluster, {})
+    by_entry = any(policy.endswith(_ADMIN) for entry in entries.values() for policy in entry["policies"])
+    return by_entry or config.get("bootstrapClusterCreatorAdminPermissions", True)
+
+
+def _create(response: EKSResponse) -> ActionResult:
+    answer = _create_cluster(response)
+    given = response._get_param("accessConfig")
+    kept(response.eks_backend, MODES)[str(response._get_param("name"))] = given or {}
+    return answer
+
+
+def _addon(response: EKSResponse) -> ActionResult:
+    cluster, given = _cluster(response), json.loads(response.body)
+    there = kept(response.eks_backend, ADDONS).setdefault(cluster, {})
+    name = given["addonName"]
+    if name in there:
+        raise _TakenError(f"Addon already exists: {name}")
+    if text := given.get("configurationValues"):
+        json.loads(text)
+    there[name] = given
+    arn = f"arn:aws:eks:{response.region}:{response.current_account}:addon/{cluster}/{name}"
+    told = {"addonName": name, "clusterName": cluster, "status": "ACTIVE", "addonArn": arn}
+    return ActionResult({"addon": {**told, "addonVersion": given.get("addonVersion") or "v1.0.0-eksbuild.1"}})
+
+
+def _entry(response: EKSResponse) -> ActionResult:
+    cluster, given = _cluster(response), json.loads(response.body)
+    mode = kept(response.eks_backend, MODES).get(cluster, {}).get("authenticationMode", "CONFIG_MAP")
+    if "API" not in mode.split("_AND_"):
+        raise _RefusedRequestError(f"The cluster's authentication mode {mode} must include API")
+    entries = kept(response.eks_backend, ACCESS).setdefault(cluster, {})
+    principal = given["principalArn"]
+    if principal in entries:
+        raise _TakenError(f"The specified access entry resource is already in use: {principal}")
+    entries[principal] = {"type": given.get("type") or "STANDARD", "policies": []}
+    arn = f"arn:aws:eks:{response.region}:{response.current_account}:access-entry/{cluster}/{len(entries)}"
+    told = {"clusterName": cluster, "principalArn": principal, "accessEntryArn": arn}
+    return ActionResult({"accessEntry": {**told, "type": entries[principal]["type"]}})
+
+
+def _policy(response: EKSResponse) -> ActionResult:
+    cluster, given = _cluster(response), json.loads(response.body)
+    principal = response._get_param("principalArn")
+    entry = kept(response.eks_backend, ACCESS).get(cluster, {}).get(principal)
+    if entry is None:
+        raise _NoEntryError(f"The specified principalArn could not be found: {principal}")
+    if entry["type"] != "STANDARD":
+        raise _RefusedRequestError(f"Access entries of type {entry['type']} take no access policy")
+    entry["policies"].append(given["policyArn"])
+    scope = {"policyArn": given["policyArn"], "accessScope": given["accessScope"]}
+    return ActionResult({"clusterName": cluster, "principalArn": principal, "associatedAccessPolicy": scope})
+
+
+def _cluster(response: EKSResponse) -> str:
+    name = str(response._get_param("name"))
+    response.eks_backend.describe_cluster(name=name)
+    return name
+
+
+PATHS: Final = {
+    "{0}/clusters/(?P<name>[^/]+)/addons$": responses.EKSResponse.dispatch,
+    "{0}/clusters/(?P<name>[^/]+)/access-entries$": responses.EKSResponse.dispatch,
+    "{0}/clusters/(?P<name>[^/]+)/access-entries/(?P<principalArn>.+)/access-policies$": (
+        responses.EKSResponse.dispatch
+    ),
+}
+CLUSTERS: Final = Fix(
+    "clusters of EKS",
+    moto="has no CreateAddon, CreateAccessEntry, AssociateAccessPolicy, and keeps no accessConfig",
+    aws="has them; entries ask for a mode with API, an entry of nodes takes no policy",
+    patches=(
+        (EKSResponse, "create_cluster", _create),
+        (EKSResponse, "create_addon", _addon),
+        (EKSResponse, "create_access_entry", _entry),
+        (EKSResponse, "associate_access_policy", _policy),
+    ),
+)

@@ -1,0 +1,109 @@
+"""Experiments of AWS FIS that interrupt spot instances.
+
+Sources: FIS user guide, "Actions reference" (aws:ec2:send-spot-instance-interruptions: durations, what the
+instance gets, permissions), "Targets" (COUNT chooses at random; an experiment whose target is empty fails),
+"Quotas" (five spot instances an experiment by default where tags choose them; Service Quotas L-F3F4B54A).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+from moto.core.exceptions import ServiceException
+from moto.ec2.models import ec2_backends
+from moto.fis.models import Experiment, FISBackend
+from moto.iam.models import iam_backends
+from moto.moto_api._internal import mock_random
+
+from pulumi_on_moto.fixes.fix import Fix
+
+_ACTION: Final = "aws:ec2:send-spot-instance-interruptions"
+_TYPE: Final = "aws:ec2:spot-instance"
+_SERVICE: Final = "fis.amazonaws.com"
+_MOST: Final = 5
+
+Listener = Callable[[list[str]], None]
+
+
+class _ValidationError(ServiceException):
+    code = "ValidationException"
+
+
+def listen(backend: FISBackend, listener: Listener) -> None:
+    """Call ``listener(instance_ids)`` whenever an experiment interrupts spot instances."""
+    backend.__dict__["local_listener"] = listener
+
+
+def _checked(create: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    def created(backend: FISBackend, **given: Any) -> dict[str, Any]:
+        roles = iam_backends[backend.account_id]["aws"].roles.values()
+        role = next((one for one in roles if one.arn == given["role_arn"]), None)
+        if role is None or not _trusted(role):
+            raise _ValidationError(f"Role {given['role_arn']} is not there, or does not trust {_SERVICE}.")
+        for name, action in given["actions"].items():
+            if action["actionId"] != _ACTION:
+                raise _ValidationError(f"Action {name}: {action['actionId']} is not emulated locally.")
+            before = action.get("parameters", {}).get("durationBeforeInterruption", "")
+            found = re.fullmatch(r"PT(\d+)M", before)
+            if found is None or not 2 <= int(found[1]) <= 15:
+                raise _ValidationError(f"durationBeforeInterruption is {before!r}, allowed: PT2M to PT15M.")
+            for target in action.get("targets", {}).values():
+                if (given["targets"] or {}).get(target, {}).get("resourceType") != _TYPE:
+                    raise _ValidationError(f"Target {target} of {_ACTION} must be of type {_TYPE}.")
+        return create(backend, **given)
+
+    return created
+
+
+def _trusted(role: Any) -> bool:
+    statements = json.loads(role.assume_role_policy_document)["Statement"]
+    return any(_SERVICE in str(one.get("Principal", {}).get("Service", "")) for one in statements)
+
+
+def _acting(start: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
+    def started(backend: FISBackend, **given: Any) -> dict[str, Any]:
+        told = start(backend, **given)
+        experiment = backend.experiments[told["id"]]
+        chosen = [one for target in experiment.targets.values() for one in _chosen(backend, target)]
+        if not chosen or len(chosen) > _MOST:
+            experiment.status = "failed"
+        elif listener := backend.__dict__.get("local_listener"):
+            listener(chosen)
+        return {**told, **experiment.to_dict(tags=given.get("tags") or {})}
+
+    return started
+
+
+def _chosen(backend: FISBackend, target: dict[str, Any]) -> list[str]:
+    """Return the ids of the running spot instances that a target chooses, by tags and at random."""
+    ec2 = ec2_backends[backend.account_id][backend.region_name]
+    wanted = set((target.get("resourceTags") or {}).items())
+    fitting = sorted(
+        instance.id
+        for instance in ec2.all_instances()
+        if instance.state == "running"
+        and instance.lifecycle == "spot"
+        and wanted <= {(tag["key"], tag["value"]) for tag in instance.get_tags()}
+    )
+    count = re.fullmatch(r"COUNT\((\d+)\)", target["selectionMode"])
+    return mock_random.sample(fitting, min(len(fitting), int(count[1]))) if count else fitting
+
+
+def _reasons() -> dict[str, str]:
+    return {**Experiment.STATUS_REASONS, "failed": "Target resolution returned no or too many resources."}
+
+
+EXPERIMENTS: Final = Fix(
+    "experiments that interrupt",
+    moto="keeps templates and experiments of FIS; nothing happens to any instance, and any role is taken",
+    aws="interrupts running spot instances that the target chooses, and fails where there is none; here a "
+    "listener does it, and only this action is known",
+    patches=(
+        (FISBackend, "create_experiment_template", _checked(FISBackend.create_experiment_template)),
+        (FISBackend, "start_experiment", _acting(FISBackend.start_experiment)),
+        (Experiment, "STATUS_REASONS", _reasons()),
+    ),
+)

@@ -1,0 +1,78 @@
+"""What the pages tell somebody to type: it exists, takes those options, and is run or listed as not verified.
+
+What is run, is run by tests/forecast/test_commands.py, tests/real/test_docs_commands.py, and CI.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from docs.site.stage import ROOT
+from gpu_spot.cli import parser
+from gpu_spot.reference import options
+from tests.docs.commands import mentioned, not_verified, typed
+
+TYPED = list(typed())
+GPU_SPOT = re.compile(r"^(?:\.venv/bin/)?gpu-spot +(.*?)(?: *[>|].*)?$")
+# What is run; CI runs targets of make.
+RUN = ("make ", ".venv/bin/gpu-spot demo ", ".venv/bin/gpu-spot forecast ", ".venv/bin/gpu-spot advise ")
+
+
+def test_every_command_is_run_or_listed_as_not_verified() -> None:
+    listed = not_verified()
+    neither = [one for one in TYPED if not one.line.startswith((*RUN, *listed))]
+    assert not neither
+    assert not [one for one in TYPED if one.line.startswith(RUN) and one.line.startswith(tuple(listed))]
+    assert not [one for one in (*RUN, *listed) if not any(c.line.startswith(one) for c in TYPED)]
+
+
+@pytest.mark.parametrize(
+    "line", sorted({one.line for one in TYPED if GPU_SPOT.match(one.line)}), ids=lambda line: line[:60]
+)
+def test_a_line_for_gpu_spot_is_one_that_it_takes(line: str) -> None:
+    found = GPU_SPOT.match(line)
+    assert found
+    parser().parse_args(shlex.split(found[1]))
+
+
+def test_what_prose_says_of_gpu_spot_is_a_command_with_those_options() -> None:
+    whole, wrong = parser(), []
+    for one in mentioned():
+        if not (found := GPU_SPOT.match(one.line)):
+            continue
+        at = whole
+        for word in found[1].split():
+            subs = [a for a in at._actions if isinstance(a, argparse._SubParsersAction)]
+            if subs and not word.startswith("-") and word != "COMMAND":
+                if word not in subs[0].choices:
+                    wrong.append(one)
+                    break
+                at = subs[0].choices[word]
+            elif word.startswith("--") and word.partition("=")[0] not in at._option_string_actions:
+                wrong.append(one)
+    assert not wrong
+
+
+def test_every_target_of_make_is_there() -> None:
+    said = subprocess.run(["make", "-pRrq", ":"], cwd=ROOT, capture_output=True, text=True, check=False)
+    targets = set(re.findall(r"^([a-z][a-z0-9-]*):", said.stdout, re.M))
+    benches = {f"bench-{path.stem.replace('_', '-')}" for path in (ROOT / "bench").glob("[a-z]*.py")}
+    asked = [
+        (one, word)
+        for one in (*TYPED, *mentioned())
+        if one.line.startswith("make ")
+        for word in shlex.split(one.line)[1:]
+        if "=" not in word and not word.endswith(("-…", "-NAME"))
+    ]
+    assert asked
+    assert not [one for one, word in asked if word not in targets | benches]
+
+
+def test_the_page_of_options_is_the_commands_own() -> None:
+    written = (ROOT / "docs" / "options.md").read_text("utf-8")
+    assert written == options.page(parser()), "gpu-spot schema --options > docs/options.md"

@@ -1,0 +1,133 @@
+"""``gpu-spot drill`` against the rehearsed cloud, and what the program declares for it."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import pty
+import tempfile
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+
+from gpu_spot import cli
+from gpu_spot.commands.deployed import drill
+from gpu_spot.drill.experiment import DrillError
+from infra.components.control.drills import ACTION
+from pulumi_on_moto.sandbox import ACCOUNT
+from tests.apart import apart
+from tests.e2e.world import living, load, small
+from tests.iam import Request, allowed_actions, allows
+
+INSTANCE = f"arn:aws:ec2:us-west-2:{ACCOUNT}:instance/i-1"
+OTHER_GROUP = {"aws:ResourceTag/gpu-spot:stack": ["dev"], "aws:ResourceTag/gpu-spot:group": ["other"]}
+OUR_GROUP = {"aws:ResourceTag/gpu-spot:stack": ["dev"], "aws:ResourceTag/gpu-spot:group": ["inference"]}
+
+
+def parsed(*words: str) -> argparse.Namespace:
+    return cli.parser("drill").parse_args(["drill", "--group", "inference", *words])
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    return apart(_told)
+
+
+def test_one_instance_is_lost_noticed_and_replaced(told: dict[str, Any]) -> None:
+    report = json.loads(told["report"])
+    [loss] = report["lost"]
+    assert told["code"] == 0
+    assert (report["rehearsed"], report["target"], report["group"]) == (True, 4, "inference")
+    # A minute is the rehearsal's step: the notice is heard at the first, two minutes before the end.
+    assert (loss["noticed_after"], loss["gone_after"]) == (60.0, 180.0)
+    assert report["made_good_after"] >= loss["gone_after"]
+    assert report["served"] >= 0.9
+
+
+def test_the_template_takes_spot_instances_of_this_group_alone(told: dict[str, Any]) -> None:
+    template = told["template"]
+    [target], [action], [stop] = (
+        template["targets"].values(),
+        template["actions"].values(),
+        template["stopConditions"],
+    )
+    assert target["resourceType"] == "aws:ec2:spot-instance"
+    assert target["selectionMode"] == "COUNT(1)"
+    assert target["resourceTags"] == {"gpu-spot:stack": "dev", "gpu-spot:group": "inference"}
+    assert (action["actionId"], action["parameters"]) == (ACTION, {"durationBeforeInterruption": "PT2M"})
+    assert "inference-shortage" in stop["value"]
+
+
+def test_the_role_may_interrupt_instances_of_this_group_alone(told: dict[str, Any]) -> None:
+    documents = [told["policy"]]
+    interrupt = "ec2:SendSpotInstanceInterruptions"
+    assert allowed_actions(documents) == {"ec2:DescribeInstances", interrupt}
+    assert allows(documents, Request(interrupt, INSTANCE, OUR_GROUP))
+    assert not allows(documents, Request(interrupt, INSTANCE, OTHER_GROUP))
+    assert not allows(documents, Request(interrupt, INSTANCE))
+    [trust] = told["trust"]["Statement"]
+    assert trust["Principal"] == {"Service": "fis.amazonaws.com"}
+    assert trust["Condition"]["StringEquals"] == {"aws:SourceAccount": ACCOUNT}
+
+
+def test_a_group_that_is_not_whole_is_not_drilled(told: dict[str, Any]) -> None:
+    assert "misses 4 of 4" in told["empty"]
+
+
+def test_a_person_is_asked_and_a_pipe_needs_yes() -> None:
+    config = load("dev")
+    with mock.patch("sys.stdin", io.StringIO("y\n")), pytest.raises(DrillError, match="allowed: --yes"):
+        drill._agreed(parsed(), config)
+    assert asked("y\n", config) == ""
+    assert asked("\n", config) == "nothing was started"
+    drill._agreed(parsed("--yes"), config)
+
+
+def test_a_group_that_the_stack_does_not_have_is_refused() -> None:
+    args = cli.parser("drill").parse_args(["drill", "--rehearse", "--group", "nobody"])
+    with pytest.raises(DrillError, match=r"--group is 'nobody', allowed .* \(inference\)"):
+        drill.rehearsed(args, load("dev"))
+
+
+def asked(answer: str, config: Any) -> str:
+    """Answer on a terminal; return what is refused."""
+    master, slave = pty.openpty()
+    os.write(master, answer.encode())
+    with os.fdopen(slave, "r") as terminal, mock.patch("sys.stdin", terminal):
+        try:
+            drill._agreed(parsed(), config)
+        except DrillError as error:
+            return str(error)
+        finally:
+            os.close(master)
+    return ""
+
+
+def _told() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    config = load("dev", small(4) | {"services[0].capacity.drill": 1})
+    with tempfile.TemporaryDirectory() as folder, living(config) as world:
+        args = parsed("--rehearse", "--json", "--out", folder)
+        plan = drill.drill_of(args, world.clients, config, lambda: world.clock.now)
+        try:
+            plan.plan()
+        except DrillError as error:
+            found["empty"] = str(error)
+        with redirect_stdout(io.StringIO()) as said:
+            found["code"] = drill._told(args, drill.rehearse_drill(world.cloud, "inference", plan))
+        found["report"] = said.getvalue()
+        assert found["report"] == (Path(folder) / "dev-inference.json").read_text("utf-8")
+        fis, iam = world.clients("fis"), world.clients("iam")
+        [template] = fis.list_experiment_templates()["experimentTemplates"]
+        found["template"] = fis.get_experiment_template(id=template["id"])["experimentTemplate"]
+        found["template"] = json.loads(json.dumps(found["template"], default=str))
+        role = found["template"]["roleArn"].rpartition("/")[2]
+        [policy] = iam.list_role_policies(RoleName=role)["PolicyNames"]
+        found["policy"] = iam.get_role_policy(RoleName=role, PolicyName=policy)["PolicyDocument"]
+        found["trust"] = iam.get_role(RoleName=role)["Role"]["AssumeRolePolicyDocument"]
+    return found

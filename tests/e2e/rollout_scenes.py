@@ -1,0 +1,235 @@
+"""A service in the local cloud whose image changes by `up`: a bad one, then a good one.
+
+Functions, groups, instances and parameters are the cloud's; the scene plays the agents, which find what to
+start as the node agent does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from moto.sns.models import sns_backends
+
+from lambdas.core import backlog, names, registry_item
+from lambdas.core.backlog import Backlog
+from lambdas.core.model import Market, Side
+from lambdas.core.pulse import Pulse
+from lambdas.core.rollout.release import WorkerRelease
+from pulumi_on_moto import up
+from pulumi_on_moto.running.functions import Call
+from pulumi_on_moto.sandbox import ACCOUNT
+from tests.e2e.calls import Authorisation, of_function
+from tests.e2e.world import CAPACITY, START, World, living, load
+from tests.iam import Request
+from userdata.agent.aws import releases
+
+TARGET = 3
+BOOT = 120.0
+ANEW = 100.0
+"""Seconds from a wish until the worker runs again: it ends, and what it starts from is fetched."""
+SERVICE = "services[0]"
+
+
+def image(letter: str) -> str:
+    return f"registry.example/ocr@sha256:{letter * 64}"
+
+
+OLD, BAD, GOOD = map(image, "abc")
+
+
+def changed(to: str) -> dict[str, Any]:
+    return {
+        f"{SERVICE}.image": to,
+        f"{SERVICE}.health": {"stuckSeconds": 120, "mostAtOnce": 60},
+        f"{CAPACITY}.target": TARGET,
+        f"{CAPACITY}.max": TARGET + 2,
+        f"{CAPACITY}.fallback": {"enabled": False},
+    }
+
+
+@dataclass
+class Rolled:
+    """One `up` and what followed, by the minute."""
+
+    served: list[int] = field(default_factory=list)
+    alive: list[int] = field(default_factory=list)
+    tried: list[int] = field(default_factory=list)
+    ends: dict[str, int] = field(default_factory=dict)
+    told: list[str] = field(default_factory=list)
+    boots: str = ""
+    """What an instance would start from that comes at the end."""
+
+
+@dataclass
+class Scenes:
+    """Both `up`s; who wrote which parameter; the health checker's role and what it asked."""
+
+    bad: Rolled = field(default_factory=Rolled)
+    good: Rolled = field(default_factory=Rolled)
+    ended: set[str] = field(default_factory=set)
+    wished: set[str] = field(default_factory=set)
+    writers: set[tuple[str, str]] = field(default_factory=set)
+    permissions: tuple[list[dict[str, Any]], list[Request]] = ([], [])
+
+
+@dataclass
+class _Agent:
+    """An instance's workers: from what they run, since when, and when they were asked to start anew."""
+
+    runs: WorkerRelease
+    since: float
+    asked: float | None = None
+    starts: int = 1
+
+
+class Stage:
+    """The service, played minute by minute."""
+
+    def __init__(self, world: World, scenes: Scenes) -> None:
+        self.world, self.cloud, self.group = world, world.cloud, world.view.name
+        self.scenes = scenes
+        self.now = START + 24 * 3600.0
+        self.agents: dict[str, _Agent] = {}
+        self.launched: dict[str, float] = {}
+        self._dynamodb = world.clients("dynamodb")
+        self._registry: str = world.deployment.outputs["registryTable"]
+        self._requests: dict[str, Request] = {}
+        self._authorisation = Authorisation(world.clients)
+        self._told = 0
+        self.cloud.listen(self._heard)
+
+    def _heard(self, call: Call) -> None:
+        name = str(call.params.get("Name", ""))
+        is_checker = "-health-checker" in call.function
+        if call.operation == "PutParameter" and name.endswith("/wishes"):
+            self.scenes.wished.add(str(call.params["Value"]))
+        if call.operation == "PutParameter":
+            self.scenes.writers.add(("health" if is_checker else "other", name.rpartition("/")[2]))
+        if is_checker and "Terminate" in call.operation:
+            self.scenes.ended.add(call.operation)
+        if is_checker and call.operation in ("PutParameter", "PutItem", "UpdateItem"):
+            for request in self._authorisation.requests(call):
+                self._requests.setdefault(repr(request), request)
+
+    def permissions(self) -> tuple[list[dict[str, Any]], list[Request]]:
+        """Return the policies of the health checker's role, and what it was seen to ask in writing."""
+        return of_function(self.world.deployment, "health-checker"), list(self._requests.values())
+
+    def up(self, to: str, seen: Rolled, until: Callable[[], bool], most: int) -> None:
+        """Name an image in the stack file, and play until something is so."""
+        up(self.world.deployment, load("dev", changed(to)))
+        for _ in range(most):
+            self.minute(seen)
+            if until():
+                break
+        else:
+            raise AssertionError(f"not done in {most} minutes: {seen}")
+        seen.boots = str(self._release("i-00000000").image)
+
+    def minute(self, seen: Rolled) -> None:
+        self.now += 60
+        self.cloud.set_time(self.now)
+        view = self.world.view
+        for _ in range(self.cloud.desired(self.group)[0] - self.cloud.counted(self.group, Side.PRIMARY)):
+            one = self.cloud.launch(
+                self.group, Side.PRIMARY, view.instance_types[0], view.zones[0], Market.SPOT
+            )
+            self.launched[one] = self.now
+        alive = self.cloud.alive(self.group)
+        for one in alive - self.agents.keys():
+            if self.now - self.launched[one] >= BOOT:
+                self.agents[one] = _Agent(self._release(one), self.now)
+        self._work(alive)
+        item = backlog.dump(self.group, Backlog(self.now - 10, 30, TARGET, 20.0, 3.0, 3.0, TARGET))
+        self._dynamodb.put_item(TableName=self._registry, Item=item)
+        self.cloud.tick_schedule()
+        for run in self.cloud.run_functions():
+            assert not run.error, run.error
+        self._hear(alive)
+        self.cloud.let_go(self.group)
+        here = [agent for one, agent in self.agents.items() if one in self.cloud.alive(self.group)]
+        seen.served.append(sum(agent.asked is None and agent.runs.image != BAD for agent in here))
+        seen.tried.append(sum(agent.runs.image == BAD for agent in here))
+        seen.alive.append(len(self.cloud.alive(self.group)))
+        seen.ends = {}
+        for agent in here:
+            seen.ends[agent.runs.image] = seen.ends.get(agent.runs.image, 0) + 1
+        seen.told += self._messages()
+
+    def _work(self, alive: set[str]) -> None:
+        heard = []
+        for name, agent in self.agents.items():
+            if name not in alive:
+                continue
+            if agent.asked is not None and self.now - agent.asked >= ANEW:
+                agent.runs, agent.since, agent.asked = self._release(name), self.now, None
+                agent.starts += 1
+                self.cloud.restart_workers(name)
+            if agent.runs.image == BAD:
+                agent.starts += 2
+            if agent.asked is None:
+                heard.append(name)
+                self.cloud.tell(name, _says(agent))
+        self.cloud.heartbeat(sorted(heard))
+
+    def _hear(self, alive: set[str]) -> None:
+        """Do as agents do: leave the registry at a wish, and start anew from what there is to start from."""
+        rows = self._dynamodb.query(
+            TableName=self._registry,
+            KeyConditionExpression="#g = :g",
+            ExpressionAttributeNames={"#g": names.REGISTRY_KEY},
+            ExpressionAttributeValues={":g": {"S": self.group}},
+        )["Items"]
+        for item in rows:
+            worker = registry_item.parse(item)
+            if registry_item.wished(item) and worker.instance in alive:
+                self.agents[worker.instance].asked = self.now
+                key = registry_item.key(self.group, worker.instance, worker.slot)
+                self._dynamodb.delete_item(TableName=self._registry, Key=key)
+
+    def _release(self, instance: str) -> WorkerRelease:
+        found = releases.read(self._dynamodb, self._registry, self.group, instance)
+        return found or WorkerRelease(OLD)
+
+    def _messages(self) -> list[str]:
+        topic = sns_backends[ACCOUNT][self.world.clients.region].topics[
+            self.world.deployment.outputs["alarmTopic"]
+        ]
+        subjects = [str(sent[2]) for sent in topic.sent_notifications]
+        new, self._told = subjects[self._told :], len(subjects)
+        # The daily one, and that of the minutes before anybody had booted.
+        return [
+            one for one in new if not any(w in one for w in ("need you", "needs you", "well", "registry"))
+        ]
+
+
+def _says(agent: _Agent) -> Callable[[Pulse], Pulse]:
+    def told(pulse: Pulse) -> Pulse:
+        return replace(pulse, version=agent.runs.version, starts=agent.starts)
+
+    return told
+
+
+def scenes() -> Scenes:
+    """Play a service that runs, an image that starts again and again, and one that works."""
+    found = Scenes()
+    with living(load("dev", changed(OLD))) as world:
+        stage = Stage(world, found)
+        first = Rolled()
+        while stage.now < START + 24 * 3600.0 + 300:
+            stage.minute(first)
+        stage.up(
+            BAD,
+            found.bad,
+            lambda: bool(found.bad.told) and found.bad.served[-1] >= TARGET and not found.bad.tried[-1],
+            40,
+        )
+        for _ in range(5):
+            stage.minute(found.bad)
+        stage.up(GOOD, found.good, lambda: found.good.ends == {GOOD: TARGET}, 60)
+        for _ in range(3):
+            stage.minute(found.good)
+        found.permissions = stage.permissions()
+    return found

@@ -1,0 +1,159 @@
+"""The deployed scaler over a deployed service: load rises and falls, the queue falls silent, workers stall.
+
+The scene plays the queue and its workers by the minute; functions, groups and instances are the cloud's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lambdas.core import backlog, names
+from lambdas.core.backlog import Backlog
+from lambdas.core.model import Market, Side
+from lambdas.core.pulse import Pulse
+from pulumi_on_moto import changes
+from pulumi_on_moto.running.functions import Call
+from tests.e2e.calls import Authorisation, of_function
+from tests.e2e.world import CAPACITY, START, World, living, load
+from tests.iam import Request
+
+PACE = 0.5
+"""Requests a second that a worker ends."""
+BOOT = 120.0
+MOST = 14
+SERVICE = "services[0]"
+CHANGES = {
+    f"{SERVICE}.command": ["serve"],
+    f"{SERVICE}.queue": {"kind": "rabbitmq", "existing": {"secret": "queues/inference"}},
+    f"{SERVICE}.scaling": {"waitSeconds": 60, "min": 0},
+    f"{CAPACITY}.target": 2,
+    f"{CAPACITY}.max": MOST,
+    f"{CAPACITY}.fallback": {"enabled": False},
+}
+
+
+@dataclass
+class Minute:
+    """One minute: what came a second, what waited then, targets and instances, the scaler's metrics."""
+
+    rate: float
+    waiting: float
+    target: int
+    running: int
+    gauges: dict[str, float]
+    reasons: list[str]
+
+
+@dataclass
+class Scenes:
+    """Minutes by scene; who wrote which parameter; what the scaler's role allows and what it asked."""
+
+    minutes: dict[str, list[Minute]] = field(default_factory=dict)
+    writers: set[tuple[str, str]] = field(default_factory=set)
+    second_up: int = -1
+    permissions: tuple[list[dict[str, Any]], list[Request]] = ([], [])
+
+
+class Stage:
+    """A service, its queue and its workers, in a cloud that is played minute by minute."""
+
+    def __init__(self, world: World, scenes: Scenes) -> None:
+        self.world, self.cloud, self.group = world, world.cloud, world.view.name
+        self.scenes = scenes
+        self.now = START + 24 * 3600.0
+        self.waiting = 0.0
+        self.launched: dict[str, float] = {}
+        self.told: Backlog | None = None
+        self._dynamodb = world.clients("dynamodb")
+        self._registry: str = world.deployment.outputs["registryTable"]
+        self._requests: dict[str, Request] = {}
+        self._asked: set[tuple[str, object]] = set()
+        self._authorisation = Authorisation(world.clients)
+        self.cloud.listen(self._heard)
+
+    def _heard(self, call: Call) -> None:
+        if call.operation == "PutParameter":
+            who = next((one for one in ("scaler", "health-checker") if f"-{one}" in call.function), "")
+            self.scenes.writers.add((who, call.params["Name"].rpartition("/")[2]))
+        once = (call.operation, call.params.get("TableName"))
+        if "-scaler" in call.function and once not in self._asked:
+            self._asked.add(once)
+            for request in self._authorisation.requests(call):
+                self._requests.setdefault(repr(request), request)
+
+    def permissions(self) -> tuple[list[dict[str, Any]], list[Request]]:
+        """Return the policies of the scaler's role, and what it was seen to ask."""
+        return of_function(self.world.deployment, "-scaler"), list(self._requests.values())
+
+    def play(
+        self, scene: str, minutes: int, rate: float, *, is_told: bool = True, works: bool = True
+    ) -> list[Minute]:
+        """Play a scene: so many requests a second; without ``is_told`` nobody tells of the queue."""
+        found = [self._minute(rate, is_told=is_told, works=works) for _ in range(minutes)]
+        self.scenes.minutes.setdefault(scene, []).extend(found)
+        return found
+
+    def _minute(self, rate: float, *, is_told: bool, works: bool) -> Minute:
+        self.now += 60
+        self.cloud.set_time(self.now)
+        view = self.world.view
+        for _ in range(self.cloud.desired(self.group)[0] - self.cloud.counted(self.group, Side.PRIMARY)):
+            one = self.cloud.launch(
+                self.group, Side.PRIMARY, view.instance_types[0], view.zones[0], Market.SPOT
+            )
+            self.launched[one] = self.now
+        alive = self.cloud.alive(self.group)
+        ready = sorted(one for one in alive if self.now - self.launched.get(one, 0.0) >= BOOT)
+        can = PACE * len(ready) * works
+        done = min(can, rate + self.waiting / 60)
+        self.waiting = max(0.0, self.waiting + 60 * (rate - done))
+        for one in ready:
+            self.cloud.tell(one, _ends(done / len(ready)))
+        self.cloud.heartbeat(ready)
+        if is_told:
+            oldest = self.waiting / max(can, 0.1)
+            taken = len(ready) if rate or self.waiting else 0
+            seen = Backlog(self.now - 20, int(self.waiting), taken, oldest, rate, done, len(ready))
+            self._dynamodb.put_item(TableName=self._registry, Item=backlog.dump(self.group, seen))
+        self.cloud.tick_schedule()
+        gauges: dict[str, float] = {}
+        reasons: list[str] = []
+        for run in self.cloud.run_functions():
+            assert not run.error, run.error
+            for line in run.log:
+                entry = json.loads(line) if line.startswith("{") else {}
+                gauges |= {key: value[0] for key, value in entry.items() if key.startswith("Scaling")}
+                reasons += entry.get("reasons", [])
+        self.cloud.let_go(self.group)
+        return Minute(rate, self.waiting, self.target, len(alive), gauges, reasons)
+
+    @property
+    def target(self) -> int:
+        """What stands in the parameter."""
+        name = names.group_parameter(self.world.deployment.stack, self.group, names.PARAMETER_TARGET)
+        return int(self.world.clients("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+
+
+def _ends(rate: float) -> Callable[[Pulse], Pulse]:
+    return lambda pulse: replace(pulse, rate=rate, gpu_use=100 * rate / PACE)
+
+
+def scenes() -> Scenes:
+    """Play a morning, what may be missing at noon, a night without requests, and who wakes the service."""
+    config = load("dev", CHANGES)
+    found = Scenes()
+    with living(config) as world:
+        stage = Stage(world, found)
+        stage.play("begin", 8, 1.5)
+        stage.play("rise", 8, 4.0)
+        found.second_up = len(changes(world.deployment, config))
+        stage.play("silence", 13, 4.0, is_told=False)
+        stage.play("recovery", 2, 4.0)
+        stage.play("stall", 7, 4.0, works=False)
+        stage.play("night", 32, 0.0)
+        stage.play("wake", 4, 0.5)
+        found.permissions = stage.permissions()
+    return found

@@ -1,0 +1,54 @@
+"""A new image in the whole local cloud, by the functions that are deployed: a bad one and a good one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apart import apart
+from tests.e2e.rollout_scenes import BAD, GOOD, OLD, TARGET, Rolled, Scenes, scenes
+from tests.iam import allows
+
+
+@pytest.fixture(scope="module")
+def played() -> Scenes:
+    return apart(scenes)
+
+
+def test_a_bad_image_goes_back_while_nine_tenths_are_served_and_one_message_says_so(played: Scenes) -> None:
+    bad = played.bad
+    assert max(bad.tried) == 1
+    assert min(bad.served) >= 0.9 * TARGET
+    assert bad.ends == {OLD: TARGET}
+    assert bad.boots == OLD
+    digest = BAD.rpartition("@")[2]
+    assert bad.told == [f"dev/inference: roll-back/{digest}"]
+
+
+def test_a_good_image_reaches_all_workers_while_nine_tenths_are_served(played: Scenes) -> None:
+    good = played.good
+    assert min(good.served) >= 0.9 * TARGET
+    assert good.ends == {GOOD: TARGET}
+    assert good.boots == GOOD
+    # The surge's boot and a look, one host, then two batches: docs/services.md.
+    assert len(good.served) - 3 <= 4 + 3 * 11
+
+
+@pytest.mark.parametrize("scene", ["bad", "good"])
+def test_a_surge_makes_the_room_and_is_let_go(played: Scenes, scene: str) -> None:
+    seen: Rolled = getattr(played, scene)
+    assert max(seen.alive) in (TARGET + 1, TARGET + 2)
+    assert seen.alive[-1] == TARGET
+
+
+def test_nobody_writes_what_is_anothers_and_the_checker_ends_nothing(played: Scenes) -> None:
+    assert {leaf for who, leaf in played.writers if who == "health"} <= {"wishes", "rolling"}
+    assert {leaf for who, leaf in played.writers if who != "health"} & {"wishes", "rolling"} == set()
+    assert played.ended == set()
+    assert played.wished == set()
+    role, asked = played.permissions
+    assert {request.action for request in asked} == {
+        "ssm:PutParameter",
+        "dynamodb:PutItem",
+        "dynamodb:UpdateItem",
+    }
+    assert [request for request in asked if not allows(role, request)] == []

@@ -1,0 +1,78 @@
+"""The scaler in the whole local cloud: the target follows the load, and holds and rings where it is blind."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from lambdas.core import names
+from tests.apart import apart
+from tests.e2e.scaling_scenes import MOST, Scenes, scenes
+from tests.iam import allowed_actions, allows
+
+
+@pytest.fixture(scope="module")
+def played() -> Scenes:
+    return apart(scenes)
+
+
+def test_the_target_follows_the_load(played: Scenes) -> None:
+    begin, rise = played.minutes["begin"][-1], played.minutes["rise"]
+    assert rise[1].target > begin.target  # one row may still tell of both
+    assert rise[-1].target >= 8  # 4 a second are 8 workers at work
+    assert rise[-1].running == rise[-1].target
+    assert rise[-1].waiting < 60
+
+
+def test_a_queue_that_falls_silent_holds_the_target_and_rings(played: Scenes) -> None:
+    silence = played.minutes["silence"]
+    assert {minute.target for minute in silence} == {played.minutes["rise"][-1].target}
+    blind = [minute.gauges[names.METRIC_SCALING_BLIND] for minute in silence]
+    # The last row is believed for three minutes; then for ten on end, as the alarm wants it.
+    assert blind[:2] == [0.0, 0.0]
+    assert blind[-10:] == [1.0] * 10
+    assert "queue-unknown" in silence[-1].reasons
+    assert played.minutes["recovery"][-1].gauges[names.METRIC_SCALING_BLIND] == 0.0
+
+
+def test_workers_that_end_nothing_let_nobody_go_and_ring(played: Scenes) -> None:
+    stall = played.minutes["stall"]
+    targets = [minute.target for minute in stall]
+    assert targets == sorted(targets)
+    assert stall[0].gauges[names.METRIC_SCALING_STALE] == 0.0
+    assert stall[-1].gauges[names.METRIC_SCALING_STALE] == 1.0
+    assert stall[-1].gauges[names.METRIC_SCALING_CEILING] == 1.0
+    assert targets[-1] == MOST
+
+
+def test_a_night_without_requests_has_no_worker_and_the_first_request_wakes_one(played: Scenes) -> None:
+    night, wake = played.minutes["night"], played.minutes["wake"]
+    targets = [minute.target for minute in night]
+    assert targets == sorted(targets, reverse=True)
+    assert set(targets[:8]) == {MOST}  # within the cooldown
+    assert min(targets[:14]) > 0  # a quarter of an hour of silence first
+    assert (night[-1].target, night[-1].running) == (0, 0)
+    assert wake[0].target >= 1
+    assert wake[-1].running >= 1
+
+
+def test_one_function_writes_the_target_and_a_second_up_leaves_it(played: Scenes) -> None:
+    assert {who for who, what in played.writers if what == "target"} == {"scaler"}
+    assert {what for who, what in played.writers if who == "scaler"} == {"target"}
+    assert played.second_up == 0
+
+
+def test_its_role_allows_what_it_does_and_no_more(played: Scenes) -> None:
+    role, asked = played.permissions
+    assert [request for request in asked if not allows(role, request)] == []
+    used = {request.action for request in asked}
+    assert allowed_actions(role) - used == {"logs:CreateLogStream", "logs:PutLogEvents"}  # Lambda's own
+    for request in asked:
+        if request.action == "dynamodb:PutItem":
+            controllers = {**request.context, "dynamodb:LeadingKeys": ["inference"]}
+            assert not allows(role, replace(request, context=controllers))
+        if request.action == "ssm:PutParameter":
+            for other in ("groups/inference/wishes", "groups/batch/target"):
+                place = request.resource.partition("groups/")[0] + other
+                assert not allows(role, replace(request, resource=place))

@@ -1,0 +1,48 @@
+"""A stack file, its settings, and a market's answer that nobody had to replay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpu_spot.forecast.ranges import Likely, Outlook
+from infra.schema import Settings
+from infra.settings import load_settings
+
+ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
+WEEK = Outlook(Likely(0.3, 0.4, 0.6), Likely(1.0, 10.08, 50.4), losses=3.0, unannounced=0.5)
+
+
+def service(name: str = "inference", **capacity: Any) -> dict[str, Any]:
+    usual = {"kind": "mixed-asg", "target": 8, "instanceTypes": ["g6.xlarge", "g5.xlarge"]}
+    return {"name": name, "capacity": usual | capacity}
+
+
+def job(name: str = "train", **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "capacity": {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]},
+        "repository": "https://github.com/example/training",
+        "revision": "0123456789abcdef0123456789abcdef01234567",
+        "command": ["python", "train.py"],
+        **more,
+    }
+
+
+def stack_file(services: list[dict[str, Any]], jobs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
+    return {
+        "aws:region": "us-west-2",
+        "gpu-spot:network": {"cidr": "10.20.0.0/16", "zones": list(ZONES), "egress": "nat-gateway"},
+        "gpu-spot:services": services,
+        "gpu-spot:training": jobs or [],
+    }
+
+
+def settings_of(services: list[dict[str, Any]], jobs: list[dict[str, Any]] | None = None) -> Settings:
+    return load_settings(stack_file(services, jobs))
+
+
+@pytest.fixture
+def week() -> Outlook:
+    return WEEK

@@ -1,0 +1,90 @@
+"""What is tried, and what is chosen of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpu_spot.forecast import advice
+from gpu_spot.forecast.advice import Option, Trial, choose, efficient
+from gpu_spot.forecast.groups import entries
+from gpu_spot.forecast.prices import Prices
+from gpu_spot.forecast.ranges import Outlook
+from tests.forecast.conftest import ZONES, job, service, settings_of
+
+LISTED = Prices("us-west-2")
+trials = st.lists(
+    st.builds(Trial, st.just(Option((), (), 1.0, 0)), st.floats(1, 100), st.floats(0, 1)),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(trials, st.floats(0, 1))
+def test_for_an_availability_nothing_so_available_is_cheaper(found: list[Trial], wanted: float) -> None:
+    best = choose(found, availability=wanted)
+    enough = [one for one in found if one.availability >= wanted]
+    assert (best is None) == (not enough)
+    assert best is None or best.cost == min(one.cost for one in enough)
+
+
+@given(trials, st.floats(1, 100))
+def test_for_a_budget_nothing_within_it_is_more_available(found: list[Trial], budget: float) -> None:
+    best = choose(found, budget=budget)
+    fits = [one for one in found if one.cost <= budget]
+    assert (best is None) == (not fits)
+    assert best is None or best.availability == max(one.availability for one in fits)
+
+
+@given(trials)
+def test_nothing_efficient_is_both_dearer_and_less_available(found: list[Trial]) -> None:
+    kept = efficient(found)
+    for less, more in pairwise(kept):
+        assert less.cost <= more.cost
+        assert less.availability < more.availability
+    assert kept[-1].availability == max(one.availability for one in found)
+
+
+def test_types_zones_prices_and_pools_are_tried_and_the_rest_stays() -> None:
+    [entry] = entries(
+        settings_of([service(instanceTypes=["g5.xlarge", "g6.xlarge", "g4dn.xlarge"], onDemandBase=1)])
+    )
+    tried = list(advice.options(entry, ZONES, LISTED))
+    assert {option.types for option, _ in tried} == {
+        ("g4dn.xlarge",),
+        ("g6.xlarge", "g4dn.xlarge"),
+        ("g5.xlarge", "g6.xlarge", "g4dn.xlarge"),
+    }
+    assert {len(option.zones) for option, _ in tried} == {2, 3}
+    assert {option.warm for option, _ in tried} == {0, 8}
+    for option, other in tried:
+        assert other.capacity.fallback.knobs == {"shortageCost": option.shortage_cost}
+        assert other.capacity.warm_instances == option.warm
+        assert other.capacity.on_demand_base == 1
+
+
+def test_a_job_has_no_warm_pool() -> None:
+    [entry] = entries(settings_of([], [job()]))
+    assert {option.warm for option, _ in advice.options(entry, ZONES, LISTED)} == {0}
+
+
+def test_a_warm_pool_costs_its_disks(week: Outlook) -> None:
+    [entry] = entries(settings_of([service()]))
+    tried = [one for one in advice.options(entry, ZONES, LISTED) if one[0].shortage_cost == 100.0]
+    outlooks = {one: week for one in advice.asked(tried, LISTED) if one is not None}
+    found = {one.option: one.cost for one in advice.trials(tried, LISTED, outlooks, disk=0.08)}
+    option = next(one for one in found if one.warm == 8)
+    without = Option(option.types, option.zones, option.shortage_cost, 0)
+    assert found[option] - found[without] == pytest.approx(8 * 125 * 0.08)
+
+
+def test_no_advice_without_a_price(week: Outlook) -> None:
+    [entry] = entries(settings_of([service()]))
+    elsewhere = Prices("eu-west-1")
+    tried = list(advice.options(entry, ZONES, elsewhere))
+    outlooks = {one: week for one in advice.asked(tried, elsewhere) if one is not None}
+    with pytest.raises(ValueError, match="no on-demand price is known in eu-west-1"):
+        advice.trials(tried, elsewhere, outlooks, disk=0.08)

@@ -1,0 +1,54 @@
+"""What ``make bench-forecast`` measures, on the beginning of two markets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp
+from pathlib import Path
+
+import pytest
+
+from bench import forecast
+from bench._scenarios import modelled, real
+from gpu_spot.forecast.ranges import WEEK, Part
+
+DAYS = 17.5
+
+
+def test_figures_of_two_short_markets(traces: Path | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forecast, "SHORTAGE_COSTS", (30.0, 100.0))
+    monkeypatch.setattr(forecast, "_COUNTS", 1)
+    taken = (real(traces) if traces else modelled(DAYS))[:2]
+    few = [replace(one, traces=tuple(trace.first(DAYS * 86400) for trace in one.traces)) for one in taken]
+    found, told = forecast.measured(few, workers=1)
+    assert told["windows"] == len(found) >= 8
+    assert told["independent_weeks"] == 2
+    assert 0 <= told["advise_regret"] <= 0.1
+    for key in ("cost_coverage", "shortage_coverage", "error_ratio", "advise_kept"):
+        assert told[key] >= 0
+
+
+def part(cost: float, shortage: float = 0.0) -> Part:
+    return Part(cost, shortage)
+
+
+def test_ranges_are_judged_with_the_spreads_of_other_markets() -> None:
+    calm = list(forecast.windows("calm", [part(0.3)] * (2 * WEEK + 4)))
+    wild = list(forecast.windows("wild", [part(0.3)] * WEEK + [part(0.3 * exp(0.5))] * WEEK))
+    told = forecast.judged([*calm, *wild])
+    assert told["windows"] == 6
+    assert told["cost_coverage"] == 5 / 6  # the calm market's spread is none
+    assert forecast.fit(wild).cost == pytest.approx(0.5)
+
+
+def test_the_regret_is_against_what_was_as_available() -> None:
+    zones, _ = ("a",), ()
+    cheap = forecast.Option((), zones, 30.0, 0)
+    dear = forecast.Option((), zones, 100.0, 0)
+    late = [part(0.3, 10.0)] * 2 * WEEK  # 140 minutes a week are too many
+    assert forecast.regrets({cheap: late, dear: [part(0.4)] * 2 * WEEK}) == [(0.0, True)]
+    # The cheap one was never short before, and is in the week that counts.
+    turned = [part(0.3)] * WEEK + [part(0.3, 10.0)] * WEEK
+    assert forecast.regrets({cheap: turned, dear: [part(0.4)] * 2 * WEEK}) == [(0.0, False)]
+    both = forecast.regrets({cheap: [part(0.5)] * WEEK + [part(0.6)] * WEEK, dear: [part(0.55)] * 2 * WEEK})
+    assert both[0][0] == pytest.approx(0.6 / 0.55 - 1)

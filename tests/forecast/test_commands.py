@@ -1,0 +1,204 @@
+"""``gpu-spot forecast`` and ``gpu-spot advise`` from the command line, with markets answered at once."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpu_spot.cli import main
+from gpu_spot.forecast import running, standing
+from gpu_spot.forecast.ranges import Outlook
+from gpu_spot.forecast.replayed import Question
+from gpu_spot.preflight.stack import Declared, Stack
+from infra.schema import Settings
+from pulumi_on_moto import StackConfig
+from tests.docs.commands import typed
+from tests.forecast.conftest import WEEK, service, stack_file
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[Question]:
+    """Answer all questions alike, and declare a NAT gateway and an alarm for each group."""
+    heard: list[Question] = []
+
+    def answers(questions: Sequence[Question], *_: Any) -> list[Outlook]:
+        heard.extend(questions)
+        return [WEEK for _ in questions]
+
+    def declared(versions: Sequence[tuple[StackConfig, Settings]], _: object) -> list[Callable[[], Stack]]:
+        return [partial(whole, *version) for version in versions]
+
+    def whole(config: StackConfig, settings: Settings) -> Stack:
+        _, times = standing.reduced(config)
+        made = [Declared("aws:ec2/natGateway:NatGateway", "nat", {})]
+        alarm = {"namespace": "gpu-spot"}
+        for name in times:
+            made.append(Declared("aws:cloudwatch/metricAlarm:MetricAlarm", f"gpu-spot-x-{name}-boot", alarm))
+        return standing.multiplied(Stack("x", settings, made), times, settings)
+
+    @contextlib.contextmanager
+    def processes(count: int) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr(running, "answers", answers)
+    monkeypatch.setattr(running, "declared", declared)
+    monkeypatch.setattr(running, "processes", processes)
+    return heard
+
+
+def written(folder: Path, name: str, services: list[dict[str, Any]]) -> str:
+    file = folder / name
+    file.write_text(yaml.safe_dump({"config": stack_file(services)}))
+    return str(file)
+
+
+def test_a_change_is_told_by_group_and_in_all(
+    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = written(tmp_path, "base.yaml", [service("same"), service("old"), service("more", target=8)])
+    head = written(tmp_path, "head.yaml", [service("same"), service("more", target=16), service("new")])
+    assert main(["forecast", "--base", base, "--head", head, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    month = 0.4 * 730 * 0.8048
+    disks = 0.4 * 125 * 0.08
+    warm = 125 * 0.08
+    # eight slots more for one; of the two others one comes and one goes
+    assert told["difference"]["month"] == pytest.approx(8 * (month + disks + warm))
+    assert told["difference"]["interruptions"] == pytest.approx(8 * 3.0)
+    assert [group["name"] for group in told["head"]["groups"]] == ["same", "more", "new"]
+    assert {line["what"]: line["count"] for line in told["head"]["lines"]}["alarms"] == 3
+    assert "fitted model" in told["basis"]["market"]
+    assert "assumed" in told["basis"]["spot"]
+    assert "2026-11" in told["basis"]["on_demand"]
+    assert len(asked) == 1  # groups that are alike, and unchanged ones, are replayed once
+
+
+def test_as_markdown_it_says_what_comes_what_goes_and_how_sure_it_is(
+    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = written(tmp_path, "base.yaml", [service("old"), service("more", target=8)])
+    head = written(tmp_path, "head.yaml", [service("more", target=16), service("new")])
+    assert main(["forecast", "--base", base, "--head", head, "--markdown"]) == 0
+    text = capsys.readouterr().out
+    assert "| more | 16 (was 8) | $3,824 (+$1,912) |" in text
+    assert "(new)" in text
+    assert "~~old~~" in text
+    assert "months old)" in text or "1 month old)" in text
+    assert "Market: the fitted model" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "status", "says"),
+    [
+        (("--max-monthly-increase", "1000"), 3, "more, allowed: at most $1,000.00"),
+        (("--max-monthly-increase", "5000"), 0, ""),
+        (("--min-availability", "0.9995"), 3, "more is available 0.99900, allowed: at least 0.9995"),
+        (("--min-availability", "0.998"), 0, ""),
+        (("--min-availability", "1.5"), 2, "--min-availability is 1.5, allowed: 0 to 1"),
+    ],
+)
+def test_a_threshold_is_an_exit_status(
+    asked: list[Question],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    status: int,
+    says: str,
+) -> None:
+    base = written(tmp_path, "base.yaml", [service("more", target=8)])
+    head = written(tmp_path, "head.yaml", [service("more", target=16)])
+    assert main(["forecast", "--base", base, "--head", head, *options]) == status
+    assert says in capsys.readouterr().err
+
+
+def test_wrong_input_is_told_in_one_line(
+    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = written(tmp_path, "head.yaml", [service("more", target=-1)])
+    good = written(tmp_path, "good.yaml", [service("more")])
+    for arguments, says in (
+        (["--head", head], "head.yaml: gpu-spot:services[0].capacity.target: -1, allowed: at least 0"),
+        (["--head", str(tmp_path / "none.yaml")], "none.yaml does not exist, a stack file is needed"),
+        (["--head", good, "--max-monthly-increase", "1"], "--max-monthly-increase without --base"),
+        (["--head", good, "--trace", str(tmp_path / "none")], "none does not exist"),
+    ):
+        assert main(["forecast", *arguments]) == 2
+        told = capsys.readouterr().err
+        assert says in told
+        assert told.count("\n") == 1
+
+
+def test_a_bound_on_what_is_not_known_is_not_kept(
+    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = Path(written(tmp_path, "head.yaml", [service("inference")]))
+    file.write_text(file.read_text().replace("us-west-2", "eu-west-1"))
+    assert main(["forecast", "--base", str(file), "--head", str(file), "--max-monthly-increase", "1"]) == 3
+    shown = capsys.readouterr()
+    assert "the cost of inference is not known" in shown.err
+    assert "not known" in shown.out
+    assert "what eu-west-1 asks more than us-east-1" in shown.out
+
+
+def test_advice_names_what_to_write_and_why_and_writes_nothing(
+    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = written(tmp_path, "head.yaml", [service("inference")])
+    before = Path(head).read_text()
+    assert main(["advise", "--head", head, "--availability", "0.99", "--target", "4"]) == 0
+    text = capsys.readouterr().out
+    assert "instanceTypes [" in text
+    assert "shortageCost" in text
+    assert "Why: the cheapest of" in text
+    assert "Market: the fitted model" in text
+    assert Path(head).read_text() == before
+    assert {one.slots for one in asked} == {4}
+
+
+def test_advice_that_nothing_fits_is_an_exit_status(
+    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = written(tmp_path, "head.yaml", [service("one"), service("two")])
+    assert main(["advise", "--head", head, "--group", "one", "--budget", "10"]) == 3
+    assert "Nothing of" in capsys.readouterr().out
+    assert main(["advise", "--head", head, "--group", "one", "--budget", "10", "--json"]) == 3
+    assert json.loads(capsys.readouterr().out)["advice"] is None
+    for arguments, says in (
+        (["--budget", "10"], "--group is None, allowed: one, two"),
+        (["--group", "one"], "neither --budget nor --availability"),
+        (["--group", "one", "--budget", "0"], "--budget is 0, a number > 0 is needed"),
+    ):
+        assert main(["advise", "--head", head, *arguments]) == 2
+        assert says in capsys.readouterr().err
+
+
+LINES = [one.line for one in typed() if one.page == "docs/forecast.md" and "gpu-spot" in one.line]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_what_the_page_tells_to_type(
+    line: str,
+    asked: list[Question],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    root = Path(__file__).parents[2]
+    (tmp_path / "main").mkdir()
+    for copy in ("Pulumi.yaml", "Pulumi.prod.yaml", "main/Pulumi.prod.yaml"):
+        shutil.copy(root / Path(copy).name, tmp_path / copy)
+    monkeypatch.chdir(tmp_path)
+    program, *arguments = shlex.split(line)
+    assert program == ".venv/bin/gpu-spot"
+    assert main(arguments) in {0, 3}  # 3: a threshold of the line is exceeded, or nothing fits
+    assert asked
+    assert "$" in capsys.readouterr().out

@@ -1,0 +1,102 @@
+"""A group of a stack file as a question to the market, and the answer as money and time."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu_spot.forecast.groups import entries, forecast, pools, question
+from gpu_spot.forecast.prices import Prices
+from gpu_spot.forecast.ranges import Likely, Outlook
+from infra.on_demand_prices import price
+from lambdas.core.model import Pool
+from tests.forecast.conftest import ZONES, job, service, settings_of
+
+LISTED = Prices("us-west-2")
+G6 = price("g6.xlarge", "us-west-2") or 0.0
+
+
+def test_the_bill_is_spots_share_and_what_is_bought_on_demand(week: Outlook) -> None:
+    [entry] = entries(settings_of([service(onDemandBase=2, rootVolumeGiB=100)]))
+    found = forecast(entry, ZONES, LISTED, week)
+    on_demand = 730 * G6
+    assert found.cost is not None
+    assert found.cost.middle == pytest.approx((2 + 6 * 0.4) * on_demand)
+    assert found.cost.high == pytest.approx((2 + 6 * 0.6) * on_demand)
+    assert found.on_demand == pytest.approx(8 * on_demand)
+    assert found.volumes == pytest.approx((2 + 6 * 0.4) * 100 * 0.08)
+    # 10.08 minutes of a week's 10,080, for six of eight slots
+    assert found.availability.middle == pytest.approx(1 - 0.001 * 6 / 8)
+    assert found.availability.low < found.availability.middle < found.availability.high
+    assert found.interruptions == pytest.approx(6 * 3.0)
+    assert found.lost_minutes == pytest.approx(6 * 10.08 / 7)
+
+
+def test_a_job_does_again_what_it_had_not_saved(week: Outlook) -> None:
+    [entry] = entries(settings_of([], [job(volumeGiB=300)]))
+    found = forecast(entry, ZONES, LISTED, week)
+    assert found.lost_minutes == pytest.approx(10.08 / 7 + 0.5 * 5)
+    assert found.volumes > 300 * 0.08
+    assert "all month" in found.remarks[0]
+    asked = question(entry, ZONES, LISTED, None)
+    assert asked is not None
+    assert (asked.job, asked.slots, dict(asked.knobs)) == (True, 1, {"shortageCost": 2.0})
+
+
+def test_groups_that_differ_in_size_alone_ask_the_same() -> None:
+    big = settings_of(
+        [service("one", target=40), service("two", target=50), service("three", spotPercentage=50)]
+    )
+    one, two, three = (question(entry, ZONES, LISTED, None) for entry in entries(big))
+    assert one == two == three
+
+
+def test_who_buys_no_spot_asks_nothing_and_costs_on_demand() -> None:
+    [entry] = entries(settings_of([service(onDemandBase=8)]))
+    assert question(entry, ZONES, LISTED, None) is None
+    found = forecast(entry, ZONES, LISTED, None)
+    assert found.cost == Likely(*[pytest.approx(found.on_demand)] * 3)
+    assert found.availability.low == 1.0
+
+
+def test_a_target_of_zero_costs_nothing() -> None:
+    [entry] = entries(settings_of([service(target=0)]))
+    assert forecast(entry, ZONES, LISTED, None).cost == Likely(0.0, 0.0, 0.0)
+
+
+def test_a_pool_that_saves_nothing_is_named() -> None:
+    [entry] = entries(settings_of([service()]))
+    dear = Pool("g5.xlarge", "us-west-2b")
+    told = Prices("us-west-2", spot={dear: 1.1 * G6, Pool("g6.xlarge", "us-west-2a"): 0.5 * G6})
+    found = forecast(entry, ZONES, told, None)
+    assert found.remarks == (f"{dear} saves nothing: spot costs 1.10 of the on-demand that stands in for it",)
+    shares = dict(pools(entry.capacity, ZONES, told))
+    assert shares[dear] == pytest.approx(1.1)
+    assert shares[Pool("g6.xlarge", "us-west-2a")] == pytest.approx(0.5)
+    assert list(shares)[-1] == dear
+
+
+def test_an_unknown_price_makes_the_cost_unknown_and_is_said(week: Outlook) -> None:
+    [entry] = entries(settings_of([service()]))
+    found = forecast(entry, ZONES, Prices("eu-west-1"), week)
+    assert found.cost is None
+    assert found.on_demand is None
+    assert found.remarks == ("no on-demand price is known in eu-west-1 for g6.xlarge, g5.xlarge",)
+
+
+def test_a_slot_is_a_gpu_where_the_group_counts_gpus() -> None:
+    [entry] = entries(settings_of([service(unit="gpus", instanceTypes=["g6.12xlarge", "g6.xlarge"], max=20)]))
+    assert LISTED.slot(entry.capacity) == pytest.approx((price("g6.12xlarge", "us-west-2") or 0) / 4)
+
+
+def test_fewer_types_or_zones_are_a_part_of_the_same_drawn_market() -> None:
+    def drawn(zones: tuple[str, ...], *types: str) -> set[int]:
+        [entry] = entries(settings_of([service(instanceTypes=list(types))]))
+        asked = question(entry, zones, LISTED, None)
+        assert asked is not None
+        assert len(set(asked.drawn)) == len(asked.shares)
+        return set(asked.drawn)
+
+    whole = drawn(ZONES, "g6.xlarge", "g5.xlarge")
+    assert drawn(ZONES, "g6.xlarge") < whole
+    assert drawn(ZONES[:2], "g6.xlarge", "g5.xlarge") < whole
+    assert len(drawn(tuple("abcdef"), "g6.xlarge", "g5.xlarge")) == 6

@@ -1,0 +1,246 @@
+"""What a stack with a shared host declares: the tenants' list, their ports, who may do what."""
+
+from __future__ import annotations
+
+import copy
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.settings import SettingsError, load_settings
+from tests.iam import Request, allows
+from tests.infra.declared import ROOT, Run, run, variant
+from userdata.agent.tenants import codec
+
+SHARED = ROOT / "Pulumi.shared.yaml"
+TENANTS = ("vision", "speech", "notes")
+TAGS = "ssm:resourceTag"
+
+
+@cache
+def shared() -> Run:
+    return run("known", SHARED, "shared")
+
+
+def policy(kind: str, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(shared().the(kind, name)["policy"])
+    return found
+
+
+def test_the_list_lies_beside_the_agent_and_not_in_boot_data() -> None:
+    [stored] = [one for name, one in shared().of("BucketObjectv2").items() if name.endswith("lab-tenants")]
+    assert stored["key"] == codec.key_of("lab")
+    assert [one.name for one in codec.decode(stored["content"])] == list(TENANTS)
+    for side in ("primary", "fallback"):
+        assert shared().agent(f"lab-{side}")["sharedHost"] == {
+            "bucket": "gpu-spot-shared-agent-id",
+            "jobTable": "gpu-spot-shared-jobs",
+        }
+        boot = shared().cloud_config(f"lab-{side}")
+        assert not [name for name in TENANTS if name in boot]
+        assert "gpu-spot-landlord.service" in boot
+
+
+def test_a_changed_list_changes_the_list_and_the_ports_and_no_instance(tmp_path: Any) -> None:
+    def change(config: dict[str, Any]) -> None:
+        tenants = config["gpu-spot:sharedHosts"][0]["tenants"]
+        tenants[2] |= {"cpus": 8, "hostPort": 8010}
+        tenants.append({**tenants[2], "name": "fourth", "uid": 2010, "hostPort": 8011})
+
+    other = run("known", variant(tmp_path, change, SHARED), "shared")
+
+    def inputs(of: Run) -> dict[tuple[str, str], Any]:
+        return {(one["type"], one["name"]): one["inputs"] for one in of.declared if one["custom"]}
+
+    before, after = inputs(shared()), inputs(other)
+    changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
+    kinds = {kind.rpartition(":")[2] for kind, _ in changed}
+    assert kinds == {
+        *("BucketObjectv2", "SecurityGroupIngressRule", "Document", "Policy"),
+        *("MetricAlarm", "Dashboard"),
+    }
+
+
+def test_ports_are_open_to_the_callers_and_nobody_else() -> None:
+    group = "gpu-spot-shared-lab-ports-id"
+    rules = [
+        one for one in shared().of("SecurityGroupIngressRule").values() if one["securityGroupId"] == group
+    ]
+    assert sorted((int(one["fromPort"]), int(one["toPort"]), one["cidrIpv4"]) for one in rules) == [
+        (port, port, "10.30.0.0/16") for port in (8001, 8002, 8003)
+    ]
+    assert not [
+        one for one in shared().of("SecurityGroupEgressRule").values() if one["securityGroupId"] == group
+    ]
+    for side in ("primary", "fallback"):
+        groups = shared().the("LaunchTemplate", f"lab-{side}")["vpcSecurityGroupIds"]
+        assert groups == ["gpu-spot-shared-workers-id", group]
+
+
+def test_a_document_forwards_to_one_port_whatever_its_caller_says() -> None:
+    for name, port in zip(TENANTS, (8001, 8002, 8003), strict=True):
+        document = shared().the("Document", f"lab-{name}")
+        told = json.loads(document["content"])
+        assert (document["documentType"], told["sessionType"]) == ("Session", "Port")
+        assert told["properties"]["portNumber"] == str(port)
+        assert told["properties"]["type"] == "LocalPortForwarding"
+        assert list(told["parameters"]) == ["localPortNumber"]
+
+
+INSTANCE = "arn:aws:ec2:us-west-2:123456789012:instance/i-0123456789abcdef0"
+LAB = {f"{TAGS}/gpu-spot:stack": ["shared"], f"{TAGS}/gpu-spot:group": ["lab"]}
+CHECKED = {"ssm:SessionDocumentAccessCheck": ["true"]}
+
+
+@pytest.mark.parametrize(
+    ("resource", "context", "allowed"),
+    [
+        (INSTANCE, {**LAB, **CHECKED}, True),
+        (INSTANCE, {**LAB, f"{TAGS}/gpu-spot:group": ["other"], **CHECKED}, False),
+        (INSTANCE, {**LAB, f"{TAGS}/gpu-spot:stack": ["prod"], **CHECKED}, False),
+        (INSTANCE, CHECKED, False),
+        # A session without a document would be a shell.
+        (INSTANCE, {**LAB, "ssm:SessionDocumentAccessCheck": ["false"]}, False),
+        ("{own}", CHECKED, True),
+        ("{other}", CHECKED, False),
+        ("arn:aws:ssm:us-west-2::document/AWS-StartPortForwardingSession", CHECKED, False),
+        ("arn:aws:ssm:us-west-2:123456789012:document/SSM-SessionManagerRunShell", CHECKED, False),
+    ],
+)
+def test_a_tenants_users_reach_their_port_and_nothing_else(
+    resource: str, context: dict[str, list[str]], allowed: bool
+) -> None:
+    mine = policy("Policy", "lab-vision")
+    [own] = [s["Resource"][0] for s in mine["Statement"] if s["Sid"] == "ForwardPort"]
+    resource = resource.format(own=own, other=own.replace("vision", "speech"))
+    assert allows([mine], Request("ssm:StartSession", resource, context)) == allowed
+
+
+def test_nothing_but_sessions_is_granted_to_a_tenants_users() -> None:
+    actions = {action for one in policy("Policy", "lab-vision")["Statement"] for action in one["Action"]}
+    assert actions == {"ssm:StartSession", "ssm:ResumeSession", "ssm:TerminateSession"}
+
+
+@pytest.mark.parametrize(
+    ("action", "resource", "context", "allowed"),
+    [
+        ("s3:GetObject", "{bucket}/hosts/lab/tenants.json", {}, True),
+        ("s3:GetObject", "{bucket}/hosts/other/tenants.json", {}, False),
+        ("ec2:AttachVolume", "volume/vol-0", {"aws:ResourceTag/gpu-spot:job": ["lab-vision"]}, True),
+        ("ec2:AttachVolume", "volume/vol-0", {"aws:ResourceTag/gpu-spot:job": ["resnet"]}, False),
+        ("ec2:AttachVolume", "volume/vol-0", {"aws:ResourceTag/gpu-spot:job": ["lab"]}, False),
+        ("ec2:DeleteSnapshot", "snapshot", {"aws:ResourceTag/gpu-spot:job": ["lab-new"]}, True),
+        ("ec2:DeleteSnapshot", "snapshot", {"aws:ResourceTag/gpu-spot:job": ["laboratory"]}, False),
+        ("dynamodb:UpdateItem", "jobs", {"dynamodb:LeadingKeys": ["lab-vision"]}, True),
+        ("dynamodb:UpdateItem", "jobs", {"dynamodb:LeadingKeys": ["resnet"]}, False),
+    ],
+)
+def test_the_host_may_move_its_tenants_volumes_and_no_others(
+    action: str, resource: str, context: dict[str, list[str]], allowed: bool
+) -> None:
+    role = policy("RolePolicy", "lab-instance")
+    place = {
+        "volume/vol-0": "arn:aws:ec2:us-west-2:123456789012:volume/vol-0",
+        "snapshot": "arn:aws:ec2:us-west-2::snapshot/snap-0",
+        "jobs": "arn:aws:dynamodb:us-west-2:123456789012:table/gpu-spot-shared-jobs",
+    }.get(resource, resource.format(bucket="arn:aws:s3:::gpu-spot-shared-agent-id"))
+    tagged = (
+        {**context, "aws:ResourceTag/gpu-spot:stack": ["shared"]} if action.startswith("ec2") else context
+    )
+    assert allows([role], Request(action, place, tagged)) == allowed
+
+
+def test_the_controller_is_told_of_one_worker_that_is_handed_over_with_its_volumes() -> None:
+    config = json.loads(shared().the("Parameter", "lab-config")["insecureValue"])
+    assert config["breakBeforeMake"] is True
+    assert config["byZone"] is True
+    assert set(config["slots"].values()) == {1}
+    assert shared().the("Parameter", "lab-target")["insecureValue"] == "1"
+
+
+def test_each_tenant_that_is_away_or_restarts_wakes_somebody() -> None:
+    alarms = shared().of("MetricAlarm")
+    for name in TENANTS:
+        missing = alarms[f"gpu-spot-shared-lab-{name}-missing"]
+        assert missing["treatMissingData"] == "breaching"
+        assert missing["dimensions"] == {"group": "lab", "stack": "shared", "tenant": name}
+        assert f"gpu-spot-shared-lab-{name}-restarting" in alarms
+
+
+def settings(**changes: Any) -> str:
+    raw = copy.deepcopy(yaml.safe_load(SHARED.read_text("utf-8"))["config"])
+    host = raw["gpu-spot:sharedHosts"][0]
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        here = host
+        for part in parents:
+            here = here[int(part)] if isinstance(here, list) else here.setdefault(part, {})
+        here[last] = value
+    with pytest.raises(SettingsError) as refused:
+        load_settings(raw)
+    return str(refused.value).removeprefix("gpu-spot:sharedHosts[0].")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"capacity__target": 2, "capacity__max": 8}, "capacity: target 2, allowed: 1"),
+        ({"capacity__fallback": {"warmInstances": 1}}, "capacity: 1 warm instances, allowed: fallback.warm"),
+        (
+            {"capacity__instanceTypes": ["g5.xlarge"]},
+            "capacity: 'g5.xlarge' cannot be a shared host, allowed: p3",
+        ),
+        ({"capacity__unit": "gpus", "capacity__max": 32}, "capacity: unit 'gpus', allowed: 'instances'"),
+        ({"callers": ["0.0.0.0/0"]}, "callers: 0.0.0.0/0, allowed: private networks"),
+        (
+            {"callers": ["10.0.0.1/8"]},
+            "callers: '10.0.0.1/8' (10.0.0.1/8 has host bits set), allowed: networks",
+        ),
+        ({"tenants__0__gpus": True}, "tenants[0].gpus: True, allowed: 0 to 16 of them, a list"),
+        ({"tenants__0__gpus": "half"}, "tenants[0].gpus: 'half', allowed: 0 to 16 of them, a list"),
+        ({"tenants__0__gpus": [1, 1]}, "tenants[0].gpus: [1, 1], allowed: each id once"),
+        (
+            {"tenants__0__hostPort": None},
+            "tenants[0].hostPort: None beside containerPort 8888, allowed: both",
+        ),
+        ({"tenants__0__uid": 1000}, "tenants[0].uid: 1000, allowed: at least 2000"),
+        (
+            {"tenants__0__environment": {"GPU_SPOT_A": "b"}},
+            "tenants[0].environment: GPU_SPOT_A is the agent's",
+        ),
+        # The smallest of the types must carry it, too, and the first violation is named.
+        ({"tenants__0__gpus": 4}, "tenants: on g5.12xlarge: tenant 'speech': GPUs [3], allowed: 0 of 4"),
+        (
+            {"tenants__0__memoryGiB": 170},
+            "tenants: on g5.12xlarge: tenant 'speech': memoryGiB 48, allowed: at",
+        ),
+        (
+            {"tenants__1__uid": 2001},
+            "tenants: on g5.12xlarge: tenant 'speech': uid 2001, allowed: each uid once",
+        ),
+        ({"tenants": []}, "tenants: [], allowed: at least 1 of them"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_key(changes: dict[str, Any], says: str) -> None:
+    assert settings(**changes).startswith(says)
+
+
+def test_another_name_that_begins_like_a_tenants_volume_is_refused() -> None:
+    raw = yaml.safe_load(SHARED.read_text("utf-8"))["config"]
+    host = raw["gpu-spot:sharedHosts"][0]
+    raw["gpu-spot:sharedHosts"].append({**copy.deepcopy(host), "name": "lab-two"})
+    with pytest.raises(SettingsError, match=r"sharedHosts: 'lab-two' beside 'lab', whose tenants' volumes"):
+        load_settings(raw)
+
+
+def test_memory_under_ten_datasets_is_warned_of() -> None:
+    raw = yaml.safe_load(SHARED.read_text("utf-8"))["config"]
+    assert list(load_settings(raw).warnings()) == []
+    raw["gpu-spot:sharedHosts"][0]["tenants"][0]["datasetGiB"] = 9
+    [warning] = load_settings(raw).warnings()
+    assert warning.startswith(
+        "gpu-spot:sharedHosts[0].tenants[0].memoryGiB: 80 for a dataset of 9 GiB: under 90"
+    )

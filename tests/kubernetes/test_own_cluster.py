@@ -1,0 +1,204 @@
+"""A cluster of the stack's own: what is declared, who may what, and that it deploys with its engines."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.settings import SettingsError
+from pulumi_on_moto import changes, deploy, load, sandbox
+from tests import iam
+from tests.apart import apart
+from tests.infra.declared import ROOT, Run, run
+from tests.kubernetes.entries import CLUSTER, SERVICE, STACK, settings
+
+ACCOUNT = "123456789012"
+ADMIN = f"arn:aws:iam::{ACCOUNT}:role/deploy"
+OWN = {
+    **{key: value for key, value in CLUSTER.items() if key != "nodeRole"},
+    "own": {"access": [{"role": ADMIN, "may": "admin"}, {"role": f"arn:aws:iam::{ACCOUNT}:role/look"}]},
+}
+
+
+def stack_file(folder: Path) -> Path:
+    """Both kinds of queue on the cluster."""
+    raw = copy.deepcopy(STACK)
+    raw["gpu-spot:kubernetes"] = OWN
+    raw["gpu-spot:services"] = [SERVICE, {**SERVICE, "name": "asr", "queue": {"kind": "sqs"}}]
+    path = folder / "Pulumi.own.yaml"
+    path.write_text(yaml.safe_dump({"config": raw}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run("known", stack_file(tmp_path_factory.mktemp("own")), "dev")
+
+
+@pytest.fixture(scope="module")
+def unknown(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run("unknown", stack_file(tmp_path_factory.mktemp("own")), "dev")
+
+
+def test_its_api_is_private_and_nobody_is_its_administrator_by_having_made_it(known: Run) -> None:
+    cluster = known.the("Cluster", "cluster")
+    assert cluster["vpcConfig"] | {"subnetIds": []} == {
+        "subnetIds": [],
+        "endpointPrivateAccess": True,
+        "endpointPublicAccess": False,
+    }
+    assert cluster["accessConfig"] == {
+        "authenticationMode": "API",
+        "bootstrapClusterCreatorAdminPermissions": False,
+    }
+    assert cluster["upgradePolicy"] == {"supportType": "STANDARD"}
+    assert cluster["encryptionConfig"]["resources"] == ["secrets"]
+    entries = {one["principalArn"]: one["policyArn"] for one in known.of("AccessPolicyAssociation").values()}
+    assert entries[ADMIN].endswith("/AmazonEKSClusterAdminPolicy")
+    assert len(entries) == 2
+
+
+def test_no_pod_reaches_the_role_of_its_node(known: Run) -> None:
+    options = known.the("LaunchTemplate", "system-nodes")["metadataOptions"]
+    of_karpenter = [one["inputs"]["spec"] for one in known.declared if one["type"].endswith(":EC2NodeClass")]
+    hops = {
+        options["httpPutResponseHopLimit"],
+        *(one["metadataOptions"]["httpPutResponseHopLimit"] for one in of_karpenter),
+    }
+    tokens = {options["httpTokens"], *(one["metadataOptions"]["httpTokens"] for one in of_karpenter)}
+    assert (hops, tokens) == ({1}, {"required"})
+    assert all("role" not in one and one["instanceProfile"] for one in of_karpenter)
+
+
+def test_nodes_roles_have_no_policy_of_ours_and_the_least_of_awss(known: Run) -> None:
+    attached = [
+        (name, one["policyArn"].rpartition("/")[2])
+        for name, one in known.of("RolePolicyAttachment").items()
+        if "nodes" in name
+    ]
+    assert {policy for _, policy in attached} == {
+        "AmazonEKSWorkerNodeMinimalPolicy",
+        "AmazonEC2ContainerRegistryPullOnly",
+    }
+    assert len(attached) == 4
+    assert not [name for name in known.of("RolePolicy") if "nodes" in name]
+
+
+def test_karpenter_launches_with_one_role_and_ends_only_what_is_its_clusters(known: Run) -> None:
+    [may] = [json.loads(known.the("RolePolicy", "karpenter-pods")["policy"])]
+    arn = f"arn:aws:ec2:us-west-2:{ACCOUNT}:instance/i-1"
+    ours = {
+        "aws:ResourceTag/kubernetes.io/cluster/research": ["owned"],
+        "aws:ResourceTag/karpenter.sh/nodepool": ["pool"],
+    }
+    theirs = {**ours, "aws:ResourceTag/kubernetes.io/cluster/research": ["shared"]}
+    end = "ec2:TerminateInstances"
+    assert iam.allows([may], iam.Request(end, arn, ours))
+    assert not iam.allows([may], iam.Request(end, arn, theirs))
+    assert not iam.allows([may], iam.Request(end, arn))
+    [passed] = [one for one in may["Statement"] if one["Action"] == ["iam:PassRole"]]
+    assert passed["Resource"] == ["arn:gpu-spot-dev-gpu-nodes"]
+    assert not [one for one in iam.allowed_actions([may]) if one.startswith("iam:Create")]
+    assert iam.allows([may], iam.Request("iam:ListInstanceProfiles", "*"))  # it looks, though it makes none
+
+
+def test_every_role_of_pods_is_one_accounts_of_this_cluster(known: Run) -> None:
+    accounts = {
+        (one["namespace"], one["serviceAccount"]) for one in known.of("PodIdentityAssociation").values()
+    }
+    assert accounts == {
+        ("gpu-spot", "asr"),
+        ("gpu-spot", "ocr"),
+        ("keda", "keda-operator"),
+        ("kube-system", "aws-node"),
+        ("kube-system", "ebs-csi-controller-sa"),
+        ("kube-system", "efs-csi-node-sa"),
+        ("kube-system", "karpenter"),
+    }
+    for name, one in known.of("PodIdentityAssociation").items():
+        role = known.of("Role")[name]
+        [statement] = json.loads(role["assumeRolePolicy"])["Statement"]
+        told = statement["Condition"]["StringEquals"]
+        assert told["aws:RequestTag/kubernetes-service-account"] == one["serviceAccount"]
+        assert told["aws:RequestTag/kubernetes-namespace"] == one["namespace"]
+        assert told["aws:RequestTag/eks-cluster-name"] == "research"
+
+
+def test_karpenter_hears_of_every_end_and_only_rules_of_ours_may_tell(known: Run) -> None:
+    kinds = {
+        json.loads(one["eventPattern"])["detail-type"][0]
+        for name, one in known.of("EventRule").items()
+        if "node-" in name
+    }
+    assert len(kinds) == 4
+    policy = json.loads(known.the("QueuePolicy", "node-notices")["policy"])
+    sender = next(one for one in policy["Statement"] if one["Effect"] == "Allow")
+    assert len(sender["Condition"]["ArnEquals"]["aws:SourceArn"]) == 4
+
+
+def test_a_preview_without_outputs_declares_the_same(known: Run, unknown: Run) -> None:
+    assert unknown.identities() == known.identities()
+
+
+def deployed_twice() -> tuple[list[str], list[str]]:
+    """Deploy the shipped stack file with both halves; return what a second run changes and what is there."""
+    config = load(ROOT, "eks")
+    with sandbox(config.region) as clients:
+        deployment = deploy(clients, config)
+        kinds = sorted({key.kind for key in deployment.clusters["gpu-spot-eks"]})
+        return [str(one) for one in changes(deployment, config)], kinds
+
+
+def test_the_shipped_stack_with_both_halves_deploys_and_a_second_up_changes_nothing() -> None:
+    again, kinds = apart(deployed_twice)
+    assert again == []
+    assert {"Deployment", "Job", "NodePool", "EC2NodeClass", "ClusterQueue", "ScaledObject"} <= {*kinds}
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"own": {"access": [{"role": ADMIN}]}}, "no role may 'admin'"),
+        ({"own": {"access": [{"role": ADMIN, "may": "admin"}, {"role": ADMIN}]}}, "is there twice"),
+        ({"own": OWN["own"] | {"publicCidrs": ["0.0.0.0/0"]}}, "is everybody"),
+        ({"own": OWN["own"] | {"systemType": "g6.xlarge"}}, "'g6.xlarge'"),
+        ({"nodeRole": "nodes"}, "nodeRole 'nodes' beside own"),
+        ({"own": None}, "nodeRole is missing"),
+    ],
+)
+def test_what_is_refused(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(SettingsError, match=why):
+        settings(kubernetes={**OWN, **change})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("systemNodes", 1),
+        ("systemNodes", 21),
+        ("systemType", "m7g.large" + "x" * 30),
+        ("logs", ["other"]),
+        ("logs", ["api"] * 6),
+        ("publicCidrs", [f"192.0.2.{n}/32" for n in range(41)]),
+        ("access", []),
+        ("access", [{"role": f"{ADMIN}{n}", "may": "admin"} for n in range(51)]),
+        ("access", [{"role": "deploy", "may": "admin"}]),
+        ("access", [{"role": ADMIN, "may": "root"}]),
+        ("addonVersions", {"coredns": "latest"}),
+        ("addonVersions", {"other": "v1.0.0-eksbuild.1"}),
+    ],
+)
+def test_one_beyond_a_bound_is_refused_by_its_key(key: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=rf"kubernetes\.own\.{key}"):
+        settings(kubernetes={**OWN, "own": {**OWN["own"], key: value}})
+
+
+def test_a_cluster_stands_in_two_zones() -> None:
+    one = {"cidr": "10.28.0.0/16", "zones": ["us-west-2a"]}
+    with pytest.raises(SettingsError, match="own with one zone"):
+        settings(kubernetes=OWN, network=one)

@@ -1,0 +1,160 @@
+"""A stack with both halves: what it declares and exports, who pods are; a second `up` changes nothing."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+
+from infra.schema import Kubernetes
+from pulumi_on_moto import changes, deploy, sandbox
+from pulumi_on_moto.cluster.api import ApiServer
+from pulumi_on_moto.program.stackfile import StackConfig
+from tests import iam
+from tests.apart import apart
+from tests.infra.declared import ROOT, Run, run
+from tests.kubernetes.entries import STACK
+from tests.oracles.kubernetes import refusal
+
+VERSION = get_args(Kubernetes.model_fields["version"].annotation)[-1]
+ACCOUNT, ARN = "123456789012", "arn:aws:sqs:us-west-2:123456789012:"
+
+
+def stack_file(folder: Path) -> Path:
+    """Both kinds of queue there, and a service and a job that stay on instances."""
+    raw = copy.deepcopy(STACK)
+    [service], [job] = raw["gpu-spot:services"], raw["gpu-spot:training"]
+    raw["gpu-spot:services"] += [
+        {**service, "name": "asr", "queue": {"kind": "sqs"}},
+        {**service, "name": "near", "runsOn": "instances"},
+    ]
+    raw["gpu-spot:training"].append({**job, "name": "close", "runsOn": "instances"})
+    raw["gpu-spot:identity"] = {"previews": {"repository": "team/models"}}
+    path = folder / "Pulumi.both.yaml"
+    path.write_text(yaml.safe_dump({"config": raw}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def known(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run("known", stack_file(tmp_path_factory.mktemp("both")), "dev")
+
+
+@pytest.fixture(scope="module")
+def unknown(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return run("unknown", stack_file(tmp_path_factory.mktemp("both")), "dev")
+
+
+def test_each_half_has_its_own_entries(known: Run) -> None:
+    groups = {one["name"] for one in known.declared if one["type"].endswith(":CapacityGroup")}
+    assert groups == {"gpu-spot-dev-near", "gpu-spot-dev-close"}
+    items = objects(known)
+    assert {one["metadata"]["name"] for one in items if one["kind"] == "Deployment"} == {"ocr", "asr"}
+    [job] = [one for one in items if one["kind"] == "Job"]
+    assert job["metadata"]["labels"]["gpu-spot/group"] == "resnet"
+
+
+def objects(of: Run) -> list[dict[str, Any]]:
+    return [one["inputs"] for one in of.declared if one["type"].startswith("kubernetes:")]
+
+
+def test_what_the_cluster_is_given_is_valid_and_names_what_aws_made(known: Run) -> None:
+    assert not [why for one in objects(known) if (why := refusal(one, VERSION))]
+    assert "fs-0a1b2c::fsap-0a1b2c" in json.dumps(objects(known))
+
+
+def test_a_preview_without_outputs_declares_the_same(known: Run, unknown: Run) -> None:
+    assert unknown.identities() == known.identities()
+    unsure = {one["kind"] for one in objects(unknown) if "<unknown>" in json.dumps(one)}
+    assert not unsure & {"Namespace", "NodePool", "ClusterQueue", "StorageClass", "VolumeSnapshotContent"}
+    assert all("<unknown>" not in json.dumps(one["metadata"]) for one in objects(unknown))
+
+
+def documents(of: Run, name: str) -> list[dict[str, Any]]:
+    return [json.loads(of.the("RolePolicy", name)["policy"])]
+
+
+def test_a_services_pods_may_read_their_queue_and_nothing_else(known: Run) -> None:
+    secret = f"arn:aws:secretsmanager:us-west-2:{ACCOUNT}:secret:brokers/"
+    reads = documents(known, "ocr-pods")
+    assert iam.allowed_actions(reads) == {"secretsmanager:DescribeSecret", "secretsmanager:GetSecretValue"}
+    assert iam.allows(reads, iam.Request("secretsmanager:GetSecretValue", f"{secret}ocr-a1B2c3"))
+    assert not iam.allows(reads, iam.Request("secretsmanager:GetSecretValue", f"{secret}asr-a1B2c3"))
+    [allowed] = documents(known, "asr-pods")
+    near = {one["Sid"]: one for one in allowed["Statement"]}
+    assert set(near) == {
+        "WorkOnQueue",
+        "BuryRequests",
+        "SendAnswers",
+    }  # as an instance's, by the same function
+    assert not [one for one in known.of("RolePolicy") if "resnet" in one]  # a job has no role
+
+
+def test_a_role_is_one_service_accounts_of_one_cluster(known: Run) -> None:
+    trust = json.loads(known.the("Role", "ocr-pods")["assumeRolePolicy"])
+    [statement] = trust["Statement"]
+    assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    assert set(statement["Action"]) == {"sts:AssumeRole", "sts:TagSession"}
+    association = known.the("PodIdentityAssociation", "ocr-pods")
+    assert statement["Condition"]["StringEquals"] == {
+        "aws:RequestTag/eks-cluster-name": association["clusterName"],
+        "aws:RequestTag/kubernetes-namespace": association["namespace"],
+        "aws:RequestTag/kubernetes-service-account": association["serviceAccount"],
+        "aws:SourceAccount": ACCOUNT,
+    }
+    assert (association["clusterName"], association["serviceAccount"]) == ("research", "ocr")
+
+
+def test_a_preview_may_look_up_that_cluster_and_no_other(known: Run) -> None:
+    found, arn = "eks:DescribeCluster", f"arn:aws:eks:us-west-2:{ACCOUNT}:cluster/"
+    assert iam.allows(documents(known, "previews"), iam.Request(found, f"{arn}research"))
+    assert not iam.allows(documents(known, "previews"), iam.Request(found, f"{arn}other"))
+
+
+def test_the_engines_may_look_at_those_queues_and_mount_that_access_point(known: Run) -> None:
+    policies = {
+        name: [json.loads(known.the("Policy", f"kubernetes-{name}")["policy"])]
+        for name in ("keda", "efs-csi")
+    }
+    assert known.exports["kubernetes"]["policies"].keys() == policies.keys()
+    keda = iam.allowed_actions(policies["keda"])
+    assert not [action for action in keda if action.startswith("sqs:") and not action.startswith("sqs:Get")]
+    files = known.the("Policy", "kubernetes-efs-csi")["policy"]
+    point = {"elasticfilesystem:AccessPointArn": ["arn:gpu-spot-dev-files-checkpoints"]}
+    other = {"elasticfilesystem:AccessPointArn": ["arn:gpu-spot-dev-files-other"]}
+    [system] = json.loads(files)["Statement"][0]["Resource"]
+    mount = "elasticfilesystem:ClientMount"
+    assert iam.allows(policies["efs-csi"], iam.Request(mount, system, point))
+    assert not iam.allows(policies["efs-csi"], iam.Request(mount, system, other))
+
+
+def deployed_twice(file: Path) -> list[str]:
+    raw = yaml.safe_load(file.read_text("utf-8"))["config"]
+    config = StackConfig("gpu-spot", "dev", ROOT / "infra", raw)
+    with sandbox(config.region) as clients:
+        deployment = deploy(clients, config)
+        api = deployment.clusters["research"]
+        assert not [why for key in api if (why := refusal(api.read(key), VERSION))]
+        _let_controllers_write(api)
+        return [str(one) for one in changes(deployment, config)]
+
+
+def _let_controllers_write(api: ApiServer) -> None:
+    """Each owner sets what is its own: KEDA's scaler, Kueue's webhook, Karpenter's hash of a pool."""
+    told = {
+        "Deployment": ("keda", {"spec": {"replicas": 3}}),
+        "Job": ("kueue", {"spec": {"suspend": True}}),
+        "NodePool": ("karpenter", {"metadata": {"annotations": {"karpenter.sh/nodepool-hash": "1"}}}),
+    }
+    for key in api:
+        if key.kind in told:
+            manager, fields = told[key.kind]
+            api.take(manager, key, fields)
+
+
+def test_it_deploys_and_a_second_up_changes_nothing(tmp_path: Path) -> None:
+    assert apart(deployed_twice, stack_file(tmp_path)) == []

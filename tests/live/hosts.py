@@ -1,0 +1,126 @@
+"""A shared host that is lost twice, rehearsed: what became of its tenants and how it is told, as JSON values.
+
+One loss comes without a notice, and the list of tenants has changed before the next host is there.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from unittest import mock
+
+from rich.console import Console, RenderableType
+
+from gpu_spot.facts.summary import summarise
+from gpu_spot.facts.tenancy import TenancyAccount
+from gpu_spot.live import tenancy
+from gpu_spot.live.cloud import LocalCloud
+from gpu_spot.live.rehearsal import Scene, Wishes, rehearse
+from gpu_spot.live.views import GroupView
+from gpu_spot.market.replay.ledger import Ledger, Span
+from gpu_spot.market.supply.trace import PoolTrace
+from gpu_spot.nodes import boot
+from gpu_spot.nodes.group import Nodes
+from gpu_spot.nodes.machine import contents
+from gpu_spot.nodes.tenants import account
+from gpu_spot.report.page import render
+from gpu_spot.report.summary import render_summary
+from tests.e2e.world import START, World, living, load
+from userdata.agent.tenants import codec
+
+TOLD = tenancy.told
+LOST = (30, 75)
+MINUTES = 95
+SEED = 5
+"""Of the notices: with half of the losses announced chance chooses the first."""
+ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
+
+
+@dataclass
+class Changing:
+    """Who watches the rehearsal, and changes the list of tenants with the second loss."""
+
+    change: Callable[[], str]
+    is_done: bool = False
+
+    def begin(self, scene: Scene) -> None:
+        pass
+
+    def see(self, tick: int, span: Span) -> None:
+        if tick >= LOST[1] and not self.is_done:
+            self.is_done = True
+            self.change()
+
+
+def played() -> dict[str, Any]:
+    """Lose it twice, on spot alone."""
+    ends = (*LOST, MINUTES)
+    wishes = Wishes(
+        group="lab",
+        hours=MINUTES / 60,
+        files=(),
+        traces=tuple(
+            PoolTrace(zone, 60.0, tuple(int(minute < end) for minute in range(MINUTES)))
+            for zone, end in zip(ZONES, ends, strict=True)
+        ),
+        pool_size=1,
+        notice=0.5,
+        seed=SEED,
+    )
+    seen: dict[str, Any] = {}
+
+    def told(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> TenancyAccount:
+        seen.update(looked_at(cloud, nodes))
+        return TOLD(cloud, view, nodes, ledger)
+
+    with living(load("shared", {"sharedHosts[0].capacity.fallback.enabled": False})) as world:
+        changing = Changing(lambda: change_list(world))
+        with mock.patch.object(tenancy, "told", told):
+            run = rehearse(wishes, world.cloud, changing, time.perf_counter())
+    assert run.tenancy is not None
+    return seen | {
+        "returns": [asdict(one) | {"intact": one.intact} for one in run.tenancy.returns],
+        "uses": [asdict(one) for one in run.tenancy.uses],
+        "told": summarise(run)["shared_host"],
+        "terminal": text(render_summary(summarise(run))),
+        "page": render(run),
+    }
+
+
+def looked_at(cloud: LocalCloud, nodes: Nodes) -> dict[str, Any]:
+    """Return what only the simulated machines know: who runs at the end, and what is on whose volume."""
+    entries = nodes.journal.entries
+    filters = [{"Name": "tag:gpu-spot:job", "Values": ["lab-speech"]}]
+    [abandoned] = cloud.clients("ec2").describe_volumes(Filters=filters)["Volumes"]
+    last = [one for one in entries if one.volume == abandoned["VolumeId"] and one.contents]
+    after = START + 60 * LOST[1]
+    return {
+        "serving": sorted({one.tenant for one in entries if one.kind == "running" and one.at > after}),
+        "causes": sorted({one.cause for one in account.returns(entries)}),
+        "abandoned": [
+            abandoned["State"],
+            last[-1].contents == contents(nodes.disks.folder(abandoned["VolumeId"])),
+        ],
+    }
+
+
+def change_list(world: World) -> str:
+    """As `up` does: ``speech`` leaves, and ``newcomer`` comes."""
+    host = boot.parse(world.cloud.boot_data("lab")).agent.shared_host
+    assert host is not None
+    tenants = {one.name: one for one in tenancy.listed(world.cloud, "lab")}
+    come = replace(tenants.pop("speech"), name="newcomer", uid=2009)
+    text = codec.encode((*tenants.values(), come))
+    world.clients("s3").put_object(Bucket=host.bucket, Key=codec.key_of("lab"), Body=text)
+    return text
+
+
+def text(shown: RenderableType) -> str:
+    """As it stands in a terminal 80 columns wide, spaces joined."""
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as said:
+        console.print(shown)
+    return " ".join(said.get().replace("│", " ").split())

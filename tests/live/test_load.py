@@ -1,0 +1,46 @@
+"""A service under load in the local cloud: the deployed scaler sees its queue and moves the target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.apart import apart
+from tests.live.loads import MINUTES, MOST, loaded
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, Any]:
+    return apart(loaded)
+
+
+def test_the_scaler_brings_what_the_load_needs_and_the_account_follows_its_target(
+    seen: dict[str, Any],
+) -> None:
+    spans, account = seen["spans"], seen["account"]
+    assert len(spans) == len(account.minutes) == MINUTES  # every minute is played
+    assert spans[0].target == 2
+    # 1.5 a second are six workers of a quarter at work.
+    assert 6 <= spans[-1].target <= MOST
+    assert account.minutes[-1].ready >= 6
+    assert account.minutes[-1].waiting < 60
+    assert [one.target for one in account.minutes[1:]] == [span.target for span in spans[1:]]
+
+
+def test_who_has_no_worker_waits_and_who_comes_later_does_not(seen: dict[str, Any]) -> None:
+    first, *_, last = seen["account"].waits
+    assert first.half > 60 > last.most
+
+
+def test_the_bill_is_of_those_who_live(seen: dict[str, Any]) -> None:
+    account, spans = seen["account"], seen["spans"]
+    paid = sum(span.spot + span.on_demand for span in spans[:-1])
+    assert 0.2 * paid < account.paid / account.peak.hourly * 60 <= 1.6 * paid
+    assert account.on_demand > account.paid
+
+
+def test_a_group_that_does_not_scale_is_refused(seen: dict[str, Any]) -> None:
+    assert seen["refused"] == (
+        "group 'inference' does not scale, allowed with a load: a service with scaling"
+    )

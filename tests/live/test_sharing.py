@@ -1,0 +1,37 @@
+"""Experiments that share a group, rehearsed: all come to their end, whatever instance is lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.live.apart import printed_by
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, Any]:
+    return printed_by("sharing.py")
+
+
+def test_all_come_to_their_end_and_the_group_goes(seen: dict[str, Any]) -> None:
+    assert seen["states"] == ["done"] * 21
+    assert seen["group"]["state"] == "done"
+    assert seen["group"]["why"] == "21 of 21 experiments done, 0 running"
+    assert seen["finished"] == seen["group"]["revision"]
+    assert (seen["most"], seen["alive"]) == (2, 0)
+
+
+def test_what_a_lost_instance_had_begun_goes_on_from_its_checkpoint(seen: dict[str, Any]) -> None:
+    # Two are lost without notice; nothing else is taken twice.
+    assert seen["endings"] == [["loss", "done"]] * 2
+    assert 21 <= len(seen["first_steps"]) <= 21 + 2
+    assert max(seen["first_steps"]) > 0
+
+
+def test_they_are_watched_as_jobs(seen: dict[str, Any]) -> None:
+    assert {"pending", "running", "done", "waiting for a host"} == {
+        one for each in seen["phases"] for one in each
+    }
+    assert max(each.get("running", 0) for each in seen["phases"]) == 2
+    assert not seen["twice"]

@@ -1,0 +1,119 @@
+"""The package's schema follows from the models, and the example keeps to it."""
+
+from __future__ import annotations
+
+import copy
+import re
+import tomllib
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+
+from infra.package import inputs
+from infra.package.provider import VERSION
+from infra.schema import Settings
+from infra.settings import SettingsError, load_settings
+from tests.package.checked import EXAMPLE, ROOT, of_inputs, package, problems
+
+STACK_FILES = sorted(ROOT.glob("Pulumi.*.yaml"))
+
+
+def example() -> dict[str, Any]:
+    program: dict[str, Any] = yaml.safe_load(EXAMPLE.read_text("utf-8"))
+    return program
+
+
+def test_it_is_the_package_of_this_version() -> None:
+    assert package()["version"] == VERSION
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"] == VERSION
+    kinds = ["CapacityGroup", "GpuSpot", "Service", "TrainingJob"]
+    assert sorted(package()["resources"]) == [f"gpu-spot:index:{kind}" for kind in kinds]
+
+
+def test_every_key_of_every_model_is_in_it_and_required_where_it_has_no_default() -> None:
+    models = inputs.models()
+    assert sorted(package()["types"]) == sorted(f"gpu-spot:index:{name}" for name in models)
+    for name, choice in models.items():
+        made = package()["types"][f"gpu-spot:index:{name}"]
+        fields = [{f.alias or n: f for n, f in one.model_fields.items()} for one in choice]
+        assert set(made["properties"]) == set().union(*fields)
+        always = {key for key in fields[0] if all(key in one and one[key].is_required() for one in fields)}
+        assert set(made.get("required", [])) == always
+        assert all(one["description"] for one in made["properties"].values())
+
+
+@pytest.mark.parametrize("path", STACK_FILES, ids=lambda path: path.stem)
+def test_what_a_shipped_stack_file_says_the_whole_component_says_too(path: Any) -> None:
+    raw = yaml.safe_load(path.read_text("utf-8"))["config"]
+    given = {key.removeprefix("gpu-spot:"): one for key, one in raw.items() if key.startswith("gpu-spot:")}
+    assert of_inputs("gpu-spot:index:GpuSpot", given) == []
+    region = raw["aws:region"]
+    # The engine's protocol makes a float of every number.
+    assert inputs.settings(region, inputs.plain(_floats(given))) == load_settings(raw)
+
+
+def _floats(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _floats(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_floats(one) for one in value]
+    return float(value) if type(value) is int else value
+
+
+def test_the_example_keeps_to_the_schema() -> None:
+    assert list(problems(example())) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (("lab", "properties", "capacity", "instanceType"), ["g5.xlarge"], "'instanceType' was unexpected"),
+        (("ocr", "properties", "capacity", "max"), "twelve", "'twelve' is not of type 'integer'"),
+        (("circles", "properties", "revision"), None, "'revision' is a required property"),
+        (("ocr", "type"), "gpu-spot:Services", "unknown type gpu-spot:Services"),
+        (("ocr", "properties", "image"), "${lab.primery}", "${lab.primery} is no output"),
+    ],
+)
+def test_what_the_schema_does_not_know_is_found(path: tuple[str, ...], value: Any, told: str) -> None:
+    program = copy.deepcopy(example())
+    *above, last = path
+    here = program["resources"]
+    for key in above:
+        here = here[key]
+    if value is None:
+        del here[last]
+    else:
+        here[last] = value
+    assert any(told in one for one in problems(program))
+
+
+def test_a_wrong_value_is_told_by_its_path_in_the_component() -> None:
+    given = {**example()["resources"]["lab"]["properties"], "name": "lab"}
+    given["capacity"]["target"] = -1
+    with pytest.raises(SettingsError, match=re.escape("capacity.target: -1, allowed: at least 0")) as raised:
+        inputs.settings("us-west-2", given, "services")
+    assert str(raised.value).startswith("capacity")
+
+
+def test_what_only_an_update_knows_is_refused() -> None:
+    with pytest.raises(SettingsError, match=r"^network\.zones\[1\]: an output of another resource"):
+        inputs.plain({"network": {"zones": ["us-west-2a", pulumi.Output.from_input("us-west-2b")]}})
+
+
+def test_the_engine_starts_the_folder_with_the_checkouts_environment_or_makes_one_of_the_lock() -> None:
+    folder = ROOT / "infra" / "package"
+    options = yaml.safe_load((folder / "PulumiPlugin.yaml").read_text("utf-8"))["runtime"]["options"]
+    assert (folder / options["virtualenv"]).resolve() == ROOT / ".venv"
+    [line] = re.findall(r"^-r (.*)$", (folder / "requirements.txt").read_text("utf-8"), re.M)
+    assert (folder / line).resolve() == ROOT / "requirements.lock"
+
+
+def test_one_entry_has_the_keys_of_its_model_and_of_the_file_and_no_two_of_them_clash() -> None:
+    for name, entries in (("Service", "services"), ("TrainingJob", "training")):
+        own = set(package()["resources"][f"gpu-spot:index:{name}"]["inputProperties"])
+        model = Settings.model_fields[entries].annotation.__args__[0]  # type: ignore[union-attr]
+        keys = {field.alias or key for key, field in model.model_fields.items()}
+        assert not keys & set(inputs.SHARED)
+        assert own == (keys - {"name", "runsOn", "nodes"}) | {*inputs.SHARED, "stackName"}

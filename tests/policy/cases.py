@@ -1,0 +1,174 @@
+"""For each rule resources that break it and resources that keep it, as a program would declare them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from policy.rules.model import Outside, Subject
+
+NOW: Final = datetime(2026, 11, 22, tzinfo=UTC)
+OLD, YOUNG = "ami-00000000000000001", "ami-00000000000000002"
+MADE: Final = {OLD: NOW - timedelta(days=91), YOUNG: NOW - timedelta(days=90)}
+FACTS: Final = Outside(
+    NOW,
+    lambda image, region: MADE.get(image),
+    lambda name, region: {"g6.xlarge": 0.8, "g5.xlarge": 1.006}.get(name),
+)
+TYPES: Final = {
+    "Bucket": "aws:s3/bucket:Bucket",
+    "Budget": "aws:budgets/budget:Budget",
+    "FileSystem": "aws:efs/fileSystem:FileSystem",
+    "Group": "aws:autoscaling/group:Group",
+    "LaunchTemplate": "aws:ec2/launchTemplate:LaunchTemplate",
+    "MetricAlarm": "aws:cloudwatch/metricAlarm:MetricAlarm",
+    "Queue": "aws:sqs/queue:Queue",
+    "QueuePolicy": "aws:sqs/queuePolicy:QueuePolicy",
+    "RolePolicy": "aws:iam/rolePolicy:RolePolicy",
+    "SecurityGroup": "aws:ec2/securityGroup:SecurityGroup",
+    "SecurityGroupIngressRule": "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule",
+    "SpotFleetRequest": "aws:ec2/spotFleetRequest:SpotFleetRequest",
+    "Table": "aws:dynamodb/table:Table",
+}
+TAGS: Final = {"gpu-spot:stack": "dev", "gpu-spot:group": "inference"}
+
+
+def subject(kind: str, name: str = "inference-primary", *, protected: bool = False, **inputs: Any) -> Subject:
+    whole = f"gpu-spot-dev-{name}"
+    urn = f"urn:pulumi:dev::gpu-spot::{TYPES[kind]}::{whole}"
+    return Subject(TYPES[kind], whole, urn, inputs, protected, "us-west-2")
+
+
+def template(**inputs: Any) -> Subject:
+    disk = {"deviceName": "/dev/sda1", "ebs": {"encrypted": "true"}}
+    given = {"metadataOptions": {"httpTokens": "required"}, "blockDeviceMappings": [disk], "tags": TAGS}
+    return subject("LaunchTemplate", **given | inputs)
+
+
+def group(
+    types: int = 2, zones: int = 2, spot: bool = True, most: int = 10, name: str = "inference-primary"
+) -> Subject:
+    names = ["g6.xlarge", "g5.xlarge", "g6.2xlarge"][:types]
+    policy = {
+        "instancesDistribution": {
+            "onDemandBaseCapacity": 0,
+            "onDemandPercentageAboveBaseCapacity": 0 if spot else 100,
+        },
+        "launchTemplate": {"overrides": [{"instanceType": one} for one in names]},
+    }
+    tags = [{"key": key, "value": value} for key, value in TAGS.items()]
+    subnets = [f"subnet-{place}" for place in range(zones)]
+    return subject(
+        "Group", name, mixedInstancesPolicy=policy, maxSize=most, vpcZoneIdentifiers=subnets, tags=tags
+    )
+
+
+def fleet(types: int, zones: int) -> Subject:
+    overrides = [
+        {"instanceType": f"g{kind}.xlarge", "subnetId": f"subnet-{place}"}
+        for kind in range(types)
+        for place in range(zones)
+    ]
+    return subject("SpotFleetRequest", launchTemplateConfigs=[{"overrides": overrides}], tags=TAGS)
+
+
+def allowing(kind: str = "RolePolicy", **statement: Any) -> Subject:
+    document = {"Statement": [{"Sid": "Do", "Effect": "Allow", **statement}]}
+    return subject(kind, policy=json.dumps(document))
+
+
+BUDGET: Final = subject("Budget", "budget")
+ALARM: Final = subject(
+    "MetricAlarm", "inference-shortage", alarmActions=["arn:aws:sns:us-west-2:1:alarms"], tags=TAGS
+)
+
+Case = tuple[dict[str, Any], list[Subject]]
+"""RuleSettings of the rule, and a program."""
+
+VIOLATING: Final[dict[str, list[Case]]] = {
+    "no-ingress-from-anywhere": [
+        ({}, [subject("SecurityGroupIngressRule", cidrIpv4="0.0.0.0/0")]),
+        ({}, [subject("SecurityGroupIngressRule", cidrIpv6="::/0")]),
+        ({}, [subject("SecurityGroup", ingress=[{"cidrBlocks": ["10.0.0.0/8", "0.0.0.0/0"]}], tags=TAGS)]),
+    ],
+    "no-wildcards": [
+        ({}, [allowing(Action="s3:*", Resource="arn:aws:s3:::data")]),
+        ({}, [allowing(Action=["ec2:DescribeInstances", "ec2:TerminateInstances"], Resource="*")]),
+        ({}, [allowing(NotAction="iam:PassRole", Resource="arn:aws:s3:::data")]),
+        ({}, [allowing("QueuePolicy", Principal="*", Action="sqs:SendMessage", Resource="arn:queue")]),
+        ({}, [allowing(Action=["ec2:DeleteNetworkInterface", "ec2:RunInstances"], Resource=["*"])]),
+    ],
+    "encrypted": [
+        ({}, [template(blockDeviceMappings=[{"deviceName": "/dev/sdk", "ebs": {"volumeSize": 10}}])]),
+        ({}, [template(blockDeviceMappings=[])]),
+        ({}, [subject("FileSystem", encrypted=False, tags=TAGS)]),
+        ({}, [subject("Queue", tags=TAGS)]),
+    ],
+    "protected": [({}, [subject("Table", tags=TAGS)]), ({}, [subject("Bucket", tags=TAGS)])],
+    "imdsv2": [
+        ({}, [template(metadataOptions={"httpTokens": "optional"})]),
+        ({}, [template(metadataOptions=None)]),
+    ],
+    "image-age": [({}, [template(imageId=OLD)]), ({"maximumDays": 10}, [template(imageId=YOUNG)])],
+    "capacity-pools": [
+        ({}, [group(types=1, zones=2)]),
+        ({"minimum": 7}, [group(types=2, zones=3)]),
+        ({}, [fleet(types=2, zones=1)]),
+    ],
+    "on-demand-ceiling": [
+        ({"maximumUsdPerHour": 9.9}, [group(spot=False), group()]),
+        ({"maximumUsdPerHour": 9.9}, [group(types=3, spot=False)]),
+    ],
+    "names": [
+        ({}, [Subject(TYPES["Table"], "memory", "urn:pulumi:dev::gpu-spot::t::memory", {"tags": TAGS}, True)])
+    ],
+    "tags": [({}, [subject("Queue", tags={"owner": "us"})]), ({"required": ["owner"]}, [template()])],
+    "budget-and-alarm": [({}, [group(), ALARM]), ({}, [group(), BUDGET])],
+}
+
+KEEPING: Final[dict[str, list[Case]]] = {
+    "no-ingress-from-anywhere": [
+        (
+            {},
+            [subject("SecurityGroupIngressRule", cidrIpv4="10.0.0.0/8"), subject("SecurityGroup", tags=TAGS)],
+        ),
+        ({}, [subject("SecurityGroup", egress=[{"cidrBlocks": ["0.0.0.0/0"]}], tags=TAGS)]),
+    ],
+    "no-wildcards": [
+        ({}, [allowing(Action="s3:GetObject", Resource="arn:aws:s3:::data/*")]),
+        ({}, [allowing(Action="ec2:DescribeInstances", Resource="*")]),
+        ({}, [allowing(Action=["ec2:DeleteNetworkInterface", "ec2:DescribeSubnets"], Resource="*")]),
+        (
+            {},
+            [
+                subject(
+                    "RolePolicy",
+                    policy=json.dumps({"Statement": {"Effect": "Deny", "Action": "*", "Resource": "*"}}),
+                )
+            ],
+        ),
+    ],
+    "encrypted": [
+        (
+            {},
+            [template(), subject("FileSystem", encrypted=True), subject("Queue", sqsManagedSseEnabled=True)],
+        ),
+        ({}, [subject("Queue", kmsMasterKeyId="alias/own")]),
+        ({}, [template(blockDeviceMappings=[{"deviceName": "/dev/sdk", "ebs": {"snapshotId": "snap-1"}}])]),
+    ],
+    "protected": [({}, [subject("Table", protected=True), subject("Bucket", forceDestroy=True)])],
+    "imdsv2": [({}, [template()])],
+    "image-age": [
+        ({}, [template(imageId=YOUNG)]),
+        ({}, [template(imageId="resolve:ssm:/aws/service/image")]),
+    ],
+    "capacity-pools": [({}, [group(types=2, zones=2)]), ({}, [fleet(2, 2)]), ({}, [group(1, 1, spot=False)])],
+    "on-demand-ceiling": [
+        ({"maximumUsdPerHour": 10.1}, [group(spot=False), group()]),
+        ({}, [group(spot=False, most=99)]),
+    ],
+    "names": [({}, [template()])],
+    "tags": [({}, [template(), group()]), ({"required": ["gpu-spot:group"]}, [template()])],
+    "budget-and-alarm": [({}, [group(), ALARM, BUDGET]), ({}, [subject("Table")])],
+}

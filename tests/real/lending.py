@@ -1,0 +1,123 @@
+"""Whether idle CPUs are lent, and how soon they come back: by the tenants' control groups.
+
+Nothing in here asks Docker while tenants are busy: its daemon would wait for a CPU as everybody else does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.real.tenants import THREE, SharedHost, until
+from userdata.agent.tenants.host.meter import read
+
+FAIR = 0.9
+"""Of its part of the CPUs: what a tenant has again when it has them back."""
+_CGROUPS = Path("/sys/fs/cgroup")
+_TICKS = os.sysconf("SC_CLK_TCK")
+_WINDOW = 0.25
+
+
+@dataclass(frozen=True)
+class Lent:
+    """``fraction`` of the CPU time that nobody else used, and how many ``cpus`` that was; its own is one."""
+
+    fraction: float
+    cpus: float
+
+
+class Lending:
+    """The tenants of a host, busy and idle in turn, while nothing else on the machine disturbs them."""
+
+    def __init__(self, host: SharedHost) -> None:
+        self._homes = {name: host.place.home(name) / "data" for name in host.pids()}
+        self._pids = host.pids()
+
+    def spent(self, name: str) -> float:
+        """Return a tenant's CPU seconds."""
+        found = read(self._pids[name])
+        assert found is not None, f"{name} has ended"
+        return found.seconds
+
+    def wake(self, name: str) -> None:
+        """Let a tenant want all CPUs that it can get; return when it runs."""
+        before = self.spent(name)
+        (self._homes[name] / "go").touch()
+        until(lambda: self.spent(name) > before + 0.5, f"{name} is busy")
+
+    def rest(self, name: str) -> None:
+        """Let a tenant idle again."""
+        (self._homes[name] / "go").unlink(missing_ok=True)
+
+    def lent(self, busy: str, seconds: float) -> Lent:
+        """Return what ``busy``, who wants all, was given of the CPUs while the other tenants idle.
+
+        What else runs on this machine waits meanwhile: on a host nothing runs beside the tenants.
+        """
+        with self._undisturbed():
+            begun, begin, idle = time.monotonic(), self.spent(busy), _idle()
+            time.sleep(seconds)
+            used = self.spent(busy) - begin
+            return Lent(used / (used + _idle() - idle), used / (time.monotonic() - begun))
+
+    @contextlib.contextmanager
+    def _undisturbed(self) -> Iterator[None]:
+        file, most = _weight_of_all(min(self._pids.values()))
+        before = file.read_text()
+        file.write_text(most)
+        try:
+            yield
+        finally:
+            file.write_text(before)
+
+    def give_back_seconds(self, owner: str, borrower: str) -> float:
+        """Wake ``owner``; return the seconds until it has had its part beside ``borrower`` for a while.
+
+        Its part is half, as both declare the same; the while is a quarter second.
+        """
+        woken = time.monotonic()
+        looks = [(woken, self.spent(owner), self.spent(borrower))]
+        (self._homes[owner] / "go").touch()
+        while looks[-1][0] < woken + 30:
+            time.sleep(0.02)
+            now, mine, other = time.monotonic(), self.spent(owner), self.spent(borrower)
+            looks.append((now, mine, other))
+            before = [look for look in looks if look[0] <= now - _WINDOW]
+            if (
+                before
+                and mine - before[-1][1] >= FAIR / 2 * (mine - before[-1][1] + other - before[-1][2]) > 0
+            ):
+                return now - woken
+        raise AssertionError(f"{owner} has not its part after 30 s")
+
+
+@contextlib.contextmanager
+def lending(host: SharedHost) -> Iterator[Lending]:
+    """Watch the tenants of a host, without waiting for a CPU; nobody is busy afterwards."""
+    made, nice = Lending(host), os.getpriority(os.PRIO_PROCESS, 0)
+    os.setpriority(os.PRIO_PROCESS, 0, -20)
+    try:
+        yield made
+    finally:
+        for one in THREE:
+            made.rest(one.name)
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+
+
+def _weight_of_all(pid: int) -> tuple[Path, str]:
+    """Return the file with the weight of the group that all containers are in, and the most it takes."""
+    lines = [line.split(":", 2) for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines()]
+    groups: Mapping[str, str] = {name: path[1:] for _, names, path in lines for name in names.split(",")}
+    if "cpu" in groups:
+        return (_CGROUPS / "cpu" / groups["cpu"]).parent / "cpu.shares", "262144"
+    return (_CGROUPS / groups[""]).parent / "cpu.weight", "10000"
+
+
+def _idle() -> float:
+    """Return the seconds in which this machine's CPUs had nothing to do (proc(5), ``stat``)."""
+    fields = Path("/proc/stat").read_text().splitlines()[0].split()
+    return (int(fields[4]) + int(fields[5])) / _TICKS

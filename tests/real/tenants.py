@@ -1,0 +1,250 @@
+"""A shared host of real containers on this machine: its landlord, and three tenants."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.real import containers as real
+from userdata.agent.machine.clock import SystemClock
+from userdata.agent.machine.host import Host
+from userdata.agent.metrics import emf
+from userdata.agent.tenants.host import meter
+from userdata.agent.tenants.host.container import HostPlace, name_of
+from userdata.agent.tenants.host.landlord import Landlord, Means
+from userdata.agent.tenants.host.meter import Counters, Meter
+from userdata.agent.tenants.host.shares import Shares
+from userdata.agent.tenants.model import HostShape, NumaNode, Tenant
+
+ADDRESS = "10.77.0.1"
+"""The host's own, private address in its network namespace."""
+SERVICE = 9000
+"""Where a service of the host's listens, on all its addresses."""
+DISK_MIB = 40
+
+# Busy while it is told to be; ends at SIGTERM, and says so.
+BODY = """
+trap 'echo told > /data/told; exit 0' TERM
+busybox httpd -p 8080 -h /data
+while :; do
+  while ! test -e /data/go; do sleep 0.05; done
+  (while test -e /data/go; do :; done) & (while test -e /data/go; do :; done) & wait $!
+done
+"""
+
+
+@dataclass(frozen=True)
+class SmallHost(HostShape):
+    """This machine's CPUs, all of them for tenants, who are promised more than there are."""
+
+    @property
+    def cpus(self) -> int:
+        return 16
+
+    @property
+    def reserved_cores(self) -> tuple[tuple[int, ...], ...]:
+        return ()
+
+
+def shape() -> HostShape:
+    cpus = sorted(os.sched_getaffinity(0))
+    return SmallHost((NumaNode(tuple((cpu,) for cpu in cpus)),), 256)
+
+
+def tenant(name: str, uid: int, **changes: Any) -> Tenant:
+    made = Tenant(
+        name=name,
+        uid=uid,
+        cpus=1,
+        memory_gib=1,
+        image=real.IMAGE,
+        host_port=uid + 6000,
+        container_port=8080,
+        command=("sh", "-c", BODY),
+    )
+    return replace(made, **changes)
+
+
+THREE = (tenant("ada", 2001), tenant("bo", 2002), tenant("cy", 2003))
+
+
+class Disks:
+    """A file system of its own for each tenant, in a file, as small as it takes to be full soon."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self.here: set[str] = set()
+
+    def bring(self, tenant: str, data_gib: int) -> None:
+        disk, home = self.place / f"{tenant}.disk", self.place / "homes" / tenant
+        if tenant in self.here:
+            return
+        if not disk.exists():
+            with disk.open("wb") as file:
+                file.truncate(DISK_MIB * 2**20)
+            subprocess.run(["mkfs.ext4", "-q", "-m", "0", str(disk)], check=True)
+        home.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["mount", "-o", "loop,nodev,nosuid", str(disk), str(home)], check=True)
+        self.here.add(tenant)
+
+    def give_back(self, tenant: str) -> None:
+        subprocess.run(["umount", str(self.place / "homes" / tenant)], check=True)
+        self.here.remove(tenant)
+
+    def held(self) -> frozenset[str]:
+        return frozenset(self.here)
+
+    def keep(self) -> frozenset[str]:
+        return frozenset()
+
+
+class Pulse:
+    """What the registry would hear of the host."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def beat(
+        self, slots: Collection[int], *, waiting: bool = False, draining: bool = False, **more: Any
+    ) -> frozenset[int]:
+        state = "waiting" if waiting else "draining" if draining else "ready"
+        if not self.said or self.said[-1] != state:
+            self.said.append(state)
+        return frozenset()
+
+    def leave(self, slot: int) -> None:
+        self.said.append("left")
+
+
+class SharedHost:
+    """The landlord in a thread, as its unit runs it, and questions about what it keeps."""
+
+    def __init__(self, host: Host, place: Path, inside: Sequence[str]) -> None:
+        self.host = host
+        self.inside = list(inside)
+        self.place = HostPlace(ADDRESS, place / "run", place / "homes")
+        self.place.run.mkdir()
+        self.disks = Disks(place)
+        self.tenants: tuple[Tenant, ...] = THREE
+        self.pulse = Pulse()
+        self.metrics: dict[str, list[emf.Metric]] = {}
+        self._made: Landlord | None = None
+        self._thread = threading.Thread()
+
+    def begin(self) -> None:
+        """Start the landlord, or another one after `stop`."""
+        means = Means(
+            host=self.host,
+            clock=SystemClock(),
+            aside=lambda work: threading.Thread(target=work, daemon=True).start(),
+            heart=self.pulse,
+            homes=self.disks,
+            meter=Meter(self.metrics.__setitem__, lambda: None),
+            shares=Shares(),
+            fetch=lambda: self.tenants,
+            before=lambda: None,
+            shape=shape,
+            pull=lambda image: None,
+            devices=lambda part: [],
+            list_every=1.0,
+        )
+        self._made = Landlord(means, self.place)
+        self._thread = threading.Thread(target=self._made.run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Tell it to stop, as systemd does, and wait for it."""
+        assert self._made is not None
+        self._made.stop()
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+
+    def pids(self) -> dict[str, int]:
+        """Return the first process of each tenant's container that runs."""
+        return {
+            name: one["State"]["Pid"] for name, one in self.inspected().items() if one["State"]["Running"]
+        }
+
+    def inspected(self) -> dict[str, Any]:
+        ids = self.docker("ps", "--all", "--quiet", "--filter", "label=gpu-spot.tenant").split()
+        said = subprocess.run(["docker", "inspect", *ids], capture_output=True, text=True).stdout
+        found = json.loads(said) if ids else []  # without those that went meanwhile
+        return {one["Config"]["Labels"]["gpu-spot.tenant"]: one for one in found}
+
+    def docker(self, *words: str) -> str:
+        return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout
+
+    def within(self, name: str, script: str) -> subprocess.CompletedProcess[str]:
+        """Run a script as the tenant, in its container."""
+        argv = ["docker", "exec", name_of(name), "bash", "-c", script]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+    def answers(self, address: str, port: int, user: int = 0) -> bool:
+        """Tell whether somebody answers the host itself, as ``user``."""
+        who = ["setpriv", "--reuid", str(user), "--clear-groups"] if user else []
+        argv = [*self.inside, *who, "bash", "-c", _asks(address, port)]
+        return subprocess.run(argv, capture_output=True).returncode == 0
+
+    def reaches(self, name: str, address: str, port: int) -> bool:
+        """Tell whether somebody answers a tenant."""
+        return self.within(name, _asks(address, port)).returncode == 0
+
+    def address(self, name: str) -> str:
+        [network] = self.inspected()[name]["NetworkSettings"]["Networks"].values()
+        return str(network["IPAddress"])
+
+    def gateway(self, name: str) -> str:
+        [network] = self.inspected()[name]["NetworkSettings"]["Networks"].values()
+        return str(network["Gateway"])
+
+    def spent(self, names: Collection[str]) -> dict[str, float]:
+        """Return the CPU seconds of tenants by their control groups."""
+        found: Mapping[str, Counters | None] = {
+            n: meter.read(p) for n, p in self.pids().items() if n in names
+        }
+        return {name: one.seconds for name, one in found.items() if one is not None}
+
+
+def _asks(address: str, port: int) -> str:
+    # Whoever refuses or drops the connection has not answered.
+    return f"timeout 2 bash -c 'exec 3<>/dev/tcp/{address}/{port}'"
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> float:
+    """Wait for a condition; return the seconds that it took."""
+    begun = time.monotonic()
+    while not condition():
+        assert time.monotonic() < begun + seconds, f"not so in {seconds:.0f} s: {what}"
+        time.sleep(0.05)
+    return time.monotonic() - begun
+
+
+@contextlib.contextmanager
+def shared_host(place: Path) -> Iterator[SharedHost]:
+    """A daemon in a network namespace, a double of the metadata service, a service, the three tenants."""
+    real.needed("nft", "mkfs.ext4", "setpriv", "busybox")
+    with real.docker(place) as host:
+        inside = host.inside
+        subprocess.run([*inside, "ip", "addr", "add", f"{ADDRESS}/32", "dev", "lo"], check=True)
+        service = subprocess.Popen([*inside, "busybox", "httpd", "-f", "-p", str(SERVICE), "-h", str(place)])
+        made = SharedHost(host, place, inside)
+        try:
+            made.begin()
+            until(lambda: len(made.pids()) == 3 and made.pulse.said[-1:] == ["ready"], "all are served")
+            yield made
+        finally:
+            made.stop()
+            service.kill()
+            service.wait()
+            for name in made.inspected():
+                made.docker("rm", "--force", name_of(name))
+            for name in list(made.disks.here):
+                made.disks.give_back(name)

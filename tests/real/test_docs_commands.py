@@ -1,0 +1,32 @@
+"""The demo of the documentation, typed as its page has it, shorter and on zones that are made here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs.site.stage import ROOT
+from tests.docs.commands import typed
+
+LINES = sorted({one.line for one in typed() if one.line.startswith(".venv/bin/gpu-spot demo ")})
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_demo(line: str, tmp_path: Path) -> None:
+    for zone in "abc":
+        trace = {"metadata": {"gap_seconds": 600}, "data": [1, 1, 1, 0] * 12}
+        (tmp_path / f"us-west-2{zone}_v100_1.json").write_text(json.dumps(trace), "utf-8")
+    short = line.replace("--hours 168", "--hours 2").replace("--trace us", f"--trace {tmp_path}/us")
+    assert short.count(str(tmp_path)) == 1
+    told = f"{short} --out {tmp_path}/out".replace(".venv/bin/", f"{Path(sys.executable).parent}/")
+    command = ["bash", "-euc", told]  # which expands the braces
+    done = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "COLUMNS": "120"}, capture_output=True, text=True, timeout=500
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "report.html").exists()

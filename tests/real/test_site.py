@@ -1,0 +1,47 @@
+"""The site, built strictly, and read by axe-core in a browser, wide and narrow, light and dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from docs.site.__main__ import build
+from docs.site.stage import DeadLinkError
+from gpu_spot.report.page import render
+from tests.real.environments import environment, play
+from tests.report.rehearsal import rehearse
+
+PAGES = ("index", "stack-file", "runbook", "how-it-decides", "adr/index")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("site"))
+
+
+def test_every_page_is_there_and_no_link_or_anchor_is_dead(site: Path) -> None:
+    assert {f"{page}.html" for page in PAGES} <= {str(one.relative_to(site)) for one in site.rglob("*.html")}
+
+
+def test_a_dead_anchor_ends_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from docs.site import __main__ as building
+
+    def broken(target: Path) -> None:
+        target.mkdir(parents=True)
+        (target / "index.md").write_text("# Here\n\n[there](#nowhere)\n", "utf-8")
+
+    monkeypatch.setattr(building, "stage", broken)
+    monkeypatch.setattr(building, "pages", lambda: {Path("README.md"): "index.md"})
+    with pytest.raises(DeadLinkError, match="anchor does not exist"):
+        build(tmp_path)
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_axe_finds_nothing_serious(width: int, site: Path, tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    report.write_text(render(rehearse(48)), "utf-8")
+    pages = [*(site / f"{page}.html" for page in PAGES), report]
+    found = play(environment("site"), "axe.py", tmp_path, str(width), *pages, seconds=900)
+    assert len(found) == 2 * len(pages)
+    assert not {name: wrong for name, wrong in found.items() if wrong}

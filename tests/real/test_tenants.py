@@ -1,0 +1,162 @@
+"""Three tenants on one host, in real containers: what they reach, what they lend, who notices whose end."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.real import containers as real
+from tests.real.breaches import ALONE, TRIED, breaches, network_breaches, plant, unenforced
+from tests.real.lending import lending
+from tests.real.tenants import ADDRESS, SERVICE, THREE, SharedHost, shape, shared_host, tenant, until
+from userdata.agent.tenants.host import container, walls
+from userdata.agent.tenants.plan import plan
+from userdata.agent.work import notice
+from userdata.agent.work.notice import Notice
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[SharedHost]:
+    try:
+        with real.folder() as place, shared_host(place) as made:
+            plant(made)
+            yield made
+    except real.LackingError as error:
+        pytest.skip(str(error))
+
+
+def test_no_tenant_reads_reaches_sees_or_outgrows_what_is_not_its_own(host: SharedHost) -> None:
+    # All of it is there to be reached: the host itself does.
+    for address, port in ((ADDRESS, 8001), ("127.0.0.1", 8002), (ADDRESS, SERVICE), (real.METADATA, 80)):
+        assert host.answers(address, port), (address, port)
+    assert breaches(host) == []
+    assert not host.answers(real.METADATA, 80, user=2001)
+    assert host.answers(real.METADATA, 80, user=2999)
+    assert len(unenforced()) == 4
+
+
+def test_what_is_tried_is_possible_where_nothing_prevents_it(host: SharedHost) -> None:
+    run, socket = host.place.run, host.place.run.parent / "docker.sock"
+    free = ["docker", "run", "--rm", "--tmpfs", "/data", "--device", "/dev/loop-control", "--volume"]
+    free += [f"{run}:/run/gpu-spot", "--volume", f"{socket}:/run/docker.sock", real.IMAGE, "sh", "-c"]
+    said = subprocess.run([*free, TRIED], capture_output=True, text=True).stdout
+    assert set(said.splitlines()) == set(ALONE)
+
+
+def test_it_is_the_walls_that_keep_tenants_in(host: SharedHost) -> None:
+    host.host.run(["nft", "delete", "table", "inet", walls.TABLE])
+    try:
+        found = network_breaches(host)
+    finally:
+        walls.build(host.host, [one.uid for one in THREE])
+    assert f"ada reaches {real.METADATA}:80" in found
+    assert f"bo reaches {ADDRESS}:{SERVICE}" in found
+    assert network_breaches(host) == []
+
+
+def test_idle_cpus_are_lent_and_come_back_when_their_owner_wakes(host: SharedHost) -> None:
+    with lending(host) as tenants:
+        tenants.wake("bo")
+        lent = tenants.lent("bo", 3.0)
+        # A second where nothing else runs; here much may.
+        assert tenants.give_back_seconds("ada", "bo") < 5.0
+    assert lent.fraction >= 0.9
+    assert lent.cpus > 1.2  # one is its own
+
+
+def test_one_that_is_killed_or_replaced_leaves_the_others_as_they_are(host: SharedHost) -> None:
+    before = host.pids()
+    host.docker("kill", container.name_of("ada"))
+    until(lambda: host.pids().get("ada", before["ada"]) != before["ada"], "ada is back")
+    host.tenants = (replace(THREE[0], environment={"NEW": "1"}), *THREE[1:])
+    changed = ["docker", "exec", container.name_of("ada"), "sh", "-c", 'test "$NEW" = 1']
+    until(lambda: subprocess.run(changed, capture_output=True).returncode == 0, "ada is replaced")
+    assert host.within("ada", "cat /data/secret").stdout == "secret-of-ada\n"
+    after = host.pids()
+    assert {name: after[name] for name in ("bo", "cy")} == {name: before[name] for name in ("bo", "cy")}
+    assert network_breaches(host) == []
+
+
+def test_a_new_process_of_the_landlord_touches_nobody(host: SharedHost) -> None:
+    before = host.pids()
+    host.stop()
+    assert host.pids() == before
+    host.pulse.said.clear()
+    host.begin()
+    until(lambda: host.pulse.said[-1:] == ["ready"], "the landlord is back")
+    assert host.pids() == before
+
+
+def test_other_cpus_are_given_to_a_container_that_runs(host: SharedHost) -> None:
+    before, shares = host.pids(), host.inspected()["cy"]["HostConfig"]["CpuShares"]
+    host.tenants = (*host.tenants[:2], replace(THREE[2], cpus=4))
+    until(lambda: host.inspected()["cy"]["HostConfig"]["CpuShares"] == 4 * shares, "cy has more CPUs")
+    assert host.pids() == before
+
+
+def test_a_new_tenant_whose_image_is_here_serves_within_ten_seconds(host: SharedHost) -> None:
+    before = host.pids()
+    begun = time.monotonic()
+    host.tenants = (*host.tenants, tenant("dee", 2004))
+    until(lambda: host.answers(ADDRESS, 8004), "dee serves")
+    taken = time.monotonic() - begun
+    host.tenants = host.tenants[:3]
+    until(lambda: "dee" not in host.inspected() and "dee" not in host.disks.here, "dee is gone")
+    assert host.pids() == before
+    assert taken < 10.0
+
+
+def test_a_notice_reaches_all_and_each_ends_in_its_time(host: SharedHost) -> None:
+    now = time.time()
+    notice.write(host.place.run, Notice("spot", "terminate", "soon", now + 90, now + 10, now))
+    names = sorted(host.pids())
+    told = "cat /run/gpu-spot/notice.json"
+    until(lambda: all(host.within(name, told).returncode == 0 for name in names), "all hear of it")
+    assert {json.loads(host.within(name, told).stdout)["announced"] for name in names} == {"soon"}
+    until(lambda: host.pulse.said[-1:] == ["left"], "all have ended")
+    assert host.pids() == {}
+    for name in ("ada", "bo", "cy"):
+        host.disks.bring(name, 0)
+        assert (host.place.home(name) / "data" / "told").read_text() == "told\n"
+        assert (host.place.home(name) / "data" / "secret").read_text() == f"secret-of-{name}\n"
+
+
+def test_a_tenant_sees_its_own_gpus_and_one_without_sees_none() -> None:
+    try:
+        with real.folder() as place, real.podman(place):
+            spot = container.HostPlace(ADDRESS, place / "run", place / "homes")
+            for name, uid, gpus in (("ada", 2001, ["0"]), ("bo", 2002, ["1"]), ("cy", 2003, [])):
+                assert _seen(spot, name, uid, gpus) == [f"nvidia{gpu}" for gpu in gpus]
+    except real.LackingError as error:
+        pytest.skip(str(error))
+
+
+def _seen(place: container.HostPlace, name: str, uid: int, gpus: list[str]) -> list[str]:
+    """Return the devices in a tenant's container, whose command is what podman of this age can do of it."""
+    one = tenant(
+        name, uid, command=("sh", "-c", "ls /dev | grep ^nvidia || true"), host_port=None, container_port=None
+    )
+    for folder in (place.home(name) / "data", place.home(name) / "log", place.told(name)):
+        folder.mkdir(parents=True)
+    place.environment(name).parent.mkdir(exist_ok=True)
+    place.environment(name).write_text("".join(f"{k}={v}\n" for k, v in container.environment(one).items()))
+    argv = container.run_command(one, plan(shape(), [one]).slices[name], gpus, 100, place)
+    for option in (
+        "--runtime",
+        "--log-driver",
+        "--log-opt",
+        "--log-opt",
+        "--ulimit",
+        "--ulimit",
+        "--network",
+    ):
+        at = argv.index(option)
+        del argv[at : at + 2]
+    argv = [part for part in argv if part not in ("--detach", "core=0", "--ulimit")]
+    argv[2:2] = ["--network", "none"]
+    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout.split()

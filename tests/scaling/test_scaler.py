@@ -1,0 +1,293 @@
+"""The scaler's pass over AWS: what it reads, writes and says, and what it does when AWS fails it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from lambdas.aws.scaler import ScalerOutcome, ScalerPlace, build
+from lambdas.core import memory as controllers
+from lambdas.core import names
+from lambdas.core.backlog import Backlog
+from lambdas.core.backlog import dump as queue_row
+from lambdas.core.model import Market
+from lambdas.core.registry_item import Worker
+from lambdas.core.scaling import settings
+from lambdas.core.scaling.model import Floor, Reason
+from lambdas.core.scaling.settings import ScalingSettings
+from lambdas.handlers import scaler as handler
+from tests.health.fake_aws import GROUP, NOW, PULSE, ROOT, HealthAws
+
+PLACE = ScalerPlace("dev", ROOT, "memory", "registry")
+SETTINGS = ScalingSettings(1, 16, 2)
+PACE = 0.5
+"""What a worker ends in a second where it always has work."""
+
+
+@dataclass
+class ScalerAws(HealthAws):
+    """A group of instances with two workers each, on a queue that is told of each minute."""
+
+    load: float = 2.0
+    waiting: int = 0
+    age: float = 0.0
+    taken: int = 4
+    is_told: bool = True
+    is_stuck: bool = False
+    is_late: bool = False
+
+    def begin(self, size: int, own: ScalingSettings = SETTINGS) -> None:
+        for one in self.add(size):
+            self.row(Worker(GROUP, one, 1, NOW - 7000, NOW - 5, "ready", pulse=PULSE))
+        config = json.loads(self.parameters[f"{ROOT}/{GROUP}/config"])
+        self.set(
+            GROUP,
+            config=json.dumps({**config, "max": own.maximum, "slots": {"g5.xlarge": 2}}),
+            scaling=settings.dumps(own),
+        )
+
+    @property
+    def target(self) -> int:
+        return int(self.parameters[f"{ROOT}/{GROUP}/target"])
+
+    def minute(self) -> ScalerOutcome:
+        self.now += 60
+        self.beat()
+        rows = [row for rows in self.rows.values() for row in rows.values() if "pulse" in row]
+        working = max(1, len(rows))
+        rate = 0.0 if self.is_stuck else PACE if self.waiting else min(PACE, self.load / working)
+        for row in rows:
+            row["pulse"]["M"]["rate"] = {"N": str(rate)}
+        if self.is_told:
+            seen = Backlog(self.now - 20, self.waiting, self.taken, self.age, self.load, self.load, working)
+            self.rows[names.queue_partition(GROUP)] = {"queue": queue_row(GROUP, seen)}
+        [outcome] = build(self.client, PLACE, lambda: self.now).run(50)
+        return outcome
+
+    def minutes(self, count: int) -> ScalerOutcome:
+        for _ in range(count):
+            outcome = self.minute()
+            assert outcome.error is None, outcome.error
+        return outcome
+
+    def _put_item(self, Item: Any, **more: Any) -> None:  # noqa: N803
+        if self.is_late:
+            raise ClientError({"Error": {"Code": "ConditionalCheckFailedException"}}, "PutItem")
+        super()._put_item(Item, **more)
+
+    def _put_parameter(self, Name: str, **more: Any) -> None:  # noqa: N803
+        assert Name == f"{ROOT}/{GROUP}/target"
+        super()._put_parameter(Name, **more)
+
+
+def learned(size: int = 8, own: ScalingSettings = SETTINGS) -> ScalerAws:
+    """Return a service whose workers were seen to have work for a while, and have caught up."""
+    aws = ScalerAws()
+    aws.begin(size, own)
+    aws.load, aws.waiting, aws.age = size * 2 * PACE, 200, 400.0
+    aws.minutes(3)
+    aws.load, aws.waiting, aws.age = 2.0, 0, 0.0
+    return aws
+
+
+def reasons(outcome: ScalerOutcome) -> set[Reason]:
+    assert outcome.decision is not None
+    return set(outcome.decision.reasons)
+
+
+def test_a_pass_makes_a_fixed_number_of_calls_whatever_the_groups_size() -> None:
+    for size in (2, 16):
+        aws = learned(size)
+        aws.calls.clear()
+        aws.minute()
+        assert {name: n for name, n in aws.calls.items() if name != "put_parameter"} == {
+            "get_parameters_by_path": 1,
+            "describe_instances": 1,
+            "query": 2,
+            "get_item": 3,  # the queue's row, the controller's memory, its own
+            "put_item": 1,
+        }
+
+
+def test_what_workers_do_is_learned_where_the_queue_waits_and_kept_where_it_does_not() -> None:
+    aws = learned()
+    for _ in range(10):
+        outcome = aws.minute()
+        assert outcome.decision is not None
+        assert outcome.decision.each == pytest.approx(PACE)
+        assert not outcome.decision.rings
+
+
+def test_the_target_is_written_in_slots_at_once_up_and_after_the_cooldown_down() -> None:
+    aws = learned()
+    high = aws.target
+    assert high > 8  # 200 wait
+    aws.minutes(5)
+    assert aws.target == high  # within the cooldown
+    aws.minutes(30)
+    low = aws.target
+    # 2 a second are 4 workers at work, and some to spare for the wait.
+    assert 3 <= low <= 8
+    aws.load = 6.0
+    assert aws.minute().written
+    assert aws.target > low
+
+
+def test_a_dry_run_says_what_it_would_do_and_writes_no_target() -> None:
+    aws = learned(8, replace(SETTINGS, dry_run=True))
+    outcome = aws.minutes(30)
+    assert aws.calls["put_parameter"] == 0
+    assert (outcome.before, outcome.written) == (8, False)
+    assert outcome.target < 8
+
+
+@pytest.mark.parametrize("silence", ["old", "none", "nonsense"])
+def test_a_queue_of_which_nobody_tells_holds_the_target_and_rings(silence: str) -> None:
+    aws = learned()
+    aws.minutes(30)
+    before, aws.is_told = aws.target, False
+    row = {"queue": {"ready": {"S": "many"}}} if silence == "nonsense" else {}
+    if silence != "old":
+        aws.rows[names.queue_partition(GROUP)] = row
+    outcome = aws.minutes(30)
+    assert aws.target == before
+    assert Reason.QUEUE_UNKNOWN in reasons(outcome)
+    assert handler.gauges(outcome, frozenset(reasons(outcome)))[names.METRIC_SCALING_BLIND] == 1
+    assert bool(outcome.troubles) == (silence == "nonsense")
+
+
+def test_requests_that_come_while_none_end_hold_the_target_and_ring() -> None:
+    aws = learned()
+    aws.minutes(30)
+    before, aws.is_stuck = aws.target, True
+    outcome = aws.minutes(10)
+    assert aws.target == before
+    assert handler.gauges(outcome, frozenset(reasons(outcome)))[names.METRIC_SCALING_STALE] == 1
+
+
+def test_to_zero_and_back_where_that_is_allowed() -> None:
+    aws = learned(8, replace(SETTINGS, minimum=0))
+    aws.load, aws.taken = 0.0, 0
+    aws.minutes(40)
+    assert aws.target == 0
+    aws.load, aws.waiting = 0.1, 1
+    aws.minute()
+    assert aws.target >= 1
+
+
+def test_a_floor_counts_in_slots() -> None:
+    aws = learned(8, replace(SETTINGS, floors=(Floor(7, 0, 1440),)))
+    aws.minutes(30)
+    assert aws.target == 7
+
+
+@pytest.mark.parametrize("target", ["9", "5000", "9" * 5000])
+def test_a_maximum_that_was_lowered_is_kept_whatever_stands_there(target: str) -> None:
+    aws = learned()
+    aws.set(GROUP, target=target, scaling=settings.dumps(replace(SETTINGS, maximum=3)))
+    outcome = aws.minute()
+    assert (outcome.error, outcome.before, aws.target) == (None, 3, 3)
+
+
+def test_workers_on_premises_count_and_their_slots_are_left_in_the_target() -> None:
+    """The controller takes them off what AWS holds."""
+    alone, aided = learned(), learned()
+    for slot in range(4):
+        row = Worker(names.on_premises_partition(GROUP), "gpu-1", slot, NOW, aided.now, "ready", pulse=PULSE)
+        aided.row(row)
+    for aws in (alone, aided):
+        aws.minutes(40)
+    assert aided.target == alone.target
+
+
+def test_the_controllers_boot_time_counts() -> None:
+    targets: dict[float, int] = {}
+    for boot in (60.0, 900.0):
+        aws = learned()
+        memory = controllers.dump(replace(controllers.Memory(), boots={Market.SPOT: (boot,)}))
+        aws.memory[GROUP] = {"group": {"S": GROUP}, "version": {"N": "1"}, "memory": {"S": memory}}
+        aws.load = 4.0
+        aws.minutes(30)
+        targets[boot] = aws.target
+    assert targets[60.0] < targets[900.0]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "text"), [("scaling", "{}"), ("scaling", "no"), ("config", "{}"), ("target", "many")]
+)
+def test_a_parameter_that_makes_no_sense_is_an_error_that_names_it(leaf: str, text: str) -> None:
+    aws = learned()
+    aws.set(GROUP, **{leaf: text})
+    aws.calls.clear()
+    outcome = aws.minute()
+    assert f"parameter {GROUP}/{leaf}" in str(outcome.error)
+    assert aws.calls["put_parameter"] == 0
+
+
+@pytest.mark.parametrize("call", ["query", "get_item", "put_item", "put_parameter"])
+def test_what_aws_refuses_changes_nothing_and_the_next_minute_mends_it(call: str) -> None:
+    aws = learned()
+    aws.minutes(30)
+    before, aws.load = aws.target, 6.0
+    aws.throttled[call] = 1
+    assert aws.minute().error is not None
+    assert aws.target == before
+    assert aws.minute().error is None
+    assert aws.target > before
+
+
+def test_of_two_copies_one_writes() -> None:
+    aws = learned()
+    aws.minutes(30)
+    before, aws.load, aws.is_late = aws.target, 6.0, True
+    late = aws.minute()
+    assert (late.decision, late.error, aws.target) == (None, None, before)
+    aws.is_late = False
+    assert aws.minute().written
+
+
+def test_a_memory_that_says_nothing_is_an_empty_one_and_lets_nobody_go() -> None:
+    aws = learned()
+    aws.minutes(30)
+    before = aws.target
+    aws.memory[names.scaling_memory(GROUP)] = {"group": {"S": "-"}, "version": {"S": "no"}}
+    assert aws.minute().error is None
+    assert aws.target >= before
+
+
+def test_each_decision_is_a_line_and_metrics(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    aws = learned()
+    monkeypatch.setenv(names.ENV_STACK, "dev")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", names.SERVICE_SCALER)
+    monkeypatch.setattr(handler, "_scaler", lambda: build(aws.client, PLACE, lambda: aws.now))
+    aws.minutes(30)
+    handler.handler({}, _Context())
+    [decision] = caplog.records
+    assert decision.message == "scaling"
+    assert {"group": GROUP, "target": aws.target, "written": False}.items() <= vars(decision).items()
+    [metrics] = _metrics(capsys)
+    assert metrics[names.METRIC_SCALING_TARGET] == [aws.target]
+    assert metrics["service"] == names.SERVICE_SCALER
+    aws.set(GROUP, scaling="{}")
+    handler.handler({}, _Context())
+    assert caplog.records[-1].message == "not scaled"
+    assert _metrics(capsys)[-1][names.METRIC_SCALING_ERRORS] == [1]
+
+
+def _metrics(capsys: pytest.CaptureFixture[str]) -> list[Mapping[str, Any]]:
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    return [line for line in lines if "_aws" in line]
+
+
+class _Context:
+    def get_remaining_time_in_millis(self) -> int:
+        return 55_000

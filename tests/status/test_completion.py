@@ -1,0 +1,60 @@
+"""What bash completes after `gpu-spot completion bash`, asked of a real bash."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpu_spot import cli
+from gpu_spot.commands import completion
+
+ASK = """
+source "$1"; shift
+[[ $(complete -p gpu-spot) =~ -F\\ ([^ ]+) ]]
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+"${BASH_REMATCH[1]}" gpu-spot "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def sourced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("completion")
+    (folder / "reports").mkdir()
+    script = folder / "gpu-spot.bash"
+    script.write_text(completion.script(cli.parser(), "bash"), "utf-8")
+    return script
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (("dr",), ["drill"]),
+        (("re",), ["replay", "replay-deadline", "review"]),
+        (("jobs", "re"), ["resume", "retry"]),
+        (("drill", "--re"), ["--rehearse"]),
+        (("drill", "--out", "rep"), ["reports"]),
+        (("completion", ""), ["bash", "zsh"]),
+    ],
+)
+def test_bash_completes_commands_options_and_files(
+    sourced: Path, typed: tuple[str, ...], offered: list[str]
+) -> None:
+    told = subprocess.run(
+        ["bash", "--norc", "-c", ASK, "bash", sourced, "gpu-spot", *typed],
+        cwd=sourced.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (sorted(told.stdout.split()), told.stderr) == (offered, "")
+
+
+def test_the_command_prints_the_script_of_either_shell(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell, mark in (("bash", "-F _shtab_gpu_spot gpu-spot"), ("zsh", "#compdef gpu-spot")):
+        assert cli.main(["completion", shell]) == 0
+        said = capsys.readouterr().out
+        assert mark in said
+        assert "replay-deadline" in said

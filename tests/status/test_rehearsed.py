@@ -1,0 +1,211 @@
+"""``gpu-spot status`` against the rehearsed cloud, on a terminal and in a pipe."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from contextlib import redirect_stdout
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gpu_spot import cli
+from gpu_spot.commands import deploy
+from gpu_spot.commands.deployed import status
+from gpu_spot.market.rules import TICK_SECONDS
+from gpu_spot.status import permissions
+from pulumi_on_moto.running.functions import Invocation
+from pulumi_on_moto.sandbox import ACCOUNT
+from tests.apart import apart
+from tests.e2e.world import World, living, load, small
+from tests.iam import Request, allowed_actions, allows
+
+REGION = "us-west-2"
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, Any]:
+    return apart(_told)
+
+
+def test_a_stack_in_a_market_is_shown(told: dict[str, Any]) -> None:
+    first, ringing = json.loads(told["json"]), json.loads(told["ringing"])
+
+    [group] = first["groups"]
+    live = group["instances"]
+    assert (first["is_well"], told["code"], group["group"]) == (True, 0, "inference")
+    assert group["ready"] + group["booting"] + group["draining"] == len(live) > 0
+    assert group["ready"] == sum(one["count"] for one in group["workers"] if one["phase"] == "ready")
+    assert group["missing"] == max(0, group["target"] - group["ready"])
+    assert {one["version"] for one in group["workers"]} == {"rehearsed"}
+    assert 0 < first["cost_usd_hour"] < first["on_demand_usd_hour"]
+    assert first["decisions"]
+    assert all(one["actions"] and one["reason"] for one in first["decisions"])
+    assert [one["at"] for one in first["decisions"]] == sorted(
+        (one["at"] for one in first["decisions"]), reverse=True
+    )
+
+    assert (ringing["is_well"], told["ringing code"]) == (False, 1)
+    assert [one["name"] for one in ringing["alarms"]] == [told["alarm"]]
+
+
+def test_what_deploy_made_is_told_to_machines(told: dict[str, Any]) -> None:
+    deployed = json.loads(told["deployed"])
+    assert {"type": "aws:autoscaling/group:Group", "name": "gpu-spot-dev-inference-primary"} in deployed[
+        "resources"
+    ]
+    assert deployed["outputs"].keys() >= {"queueUrl", "memoryTable", "groups"}
+    assert all(one["rule"] and one["words"] for one in deployed["violations"])
+
+
+def test_a_terminal_gets_colours_and_a_pipe_gets_plain_words(told: dict[str, Any]) -> None:
+    assert "\x1b[" in told["terminal"]
+    assert "\x1b" not in told["pipe"]
+    plain = " ".join(told["pipe"].split())
+    assert plain.startswith(f"dev in {REGION} needs a look")
+    assert plain.index("ALARM ") < plain.index("groups")
+    assert "docs/operations.md#alarms" in plain
+    assert re.search(r"\$\d+\.\d\d/h \(\d+ % of on-demand\)", plain)
+    assert re.search(r"\d+ calls to AWS for this view", plain)
+    assert told["looks"] == 3
+
+
+def test_the_policy_allows_what_it_asks_for_and_nothing_else(told: dict[str, Any]) -> None:
+    document = permissions.policy("dev", REGION)
+    asked = {request["action"] for request in told["requests"]}
+    for request in told["requests"]:
+        assert allows([document], Request(request["action"], request["resource"])), request
+    of_fleets = {one for one in allowed_actions([document]) if "SpotFleet" in one}
+    elsewhere = {"sts:GetCallerIdentity", "dynamodb:BatchGetItem"}  # who asks; of stacks with jobs
+    assert allowed_actions([document]) - of_fleets - elsewhere == asked
+    other = {"dynamodb:GetItem": "table/gpu-spot-prod-memory-0a1b2c3"}
+    for action, resource in other.items():
+        arn = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:{resource}"
+        assert not allows([document], Request(action, arn))
+
+
+def _told() -> dict[str, Any]:
+    """Play six hours of market, then look in all ways."""
+    with living(load("dev", small(4))) as world:
+        fleet = world.fleet()
+        _keep_logs(world)
+        replay = world.replay(fleet, 6)
+        replay.run(300)
+        world.cloud.set_time(replay.start + 300 * TICK_SECONDS)
+        world.cloud.heartbeat(world.cloud.alive("inference"))  # calm ticks are not played
+        found: dict[str, Any] = {"deployed": deploy.as_json(world.deployment, [])}
+        noted = _requests(world)
+        found["json"], found["code"] = _shown(world, "--json")
+        found["alarm"] = _ring(world)
+        found["ringing"], found["ringing code"] = _shown(world, "--json")
+        found["pipe"], _ = _shown(world)
+        found["terminal"], found["looks"] = _watched(world)
+        ours = ("cloudwatch:PutMetricAlarm", "cloudwatch:SetAlarmState")
+        found["requests"] = [one for one in noted if one["action"] not in ours]
+        return found
+
+
+def _shown(world: World, *words: str, wait: Any = None) -> tuple[str, int]:
+    args = cli.parser("status").parse_args(["status", *words])
+    with redirect_stdout(io.StringIO()) as said:
+        code = status.act(args, world.clients, world.config, wait, lambda: world.clock.now)
+    return said.getvalue(), code
+
+
+def _watched(world: World) -> tuple[str, int]:
+    written, looks = io.StringIO(), iter((True, True, False))
+    made: list[int] = []
+
+    def wait() -> bool:
+        made.append(1)
+        return next(looks)
+
+    terminal = Console(file=written, force_terminal=True, width=140, height=60)
+    kept, status.Console = status.Console, lambda: terminal  # type: ignore[misc, assignment]
+    try:
+        _shown(world, "--watch", wait=wait)
+    finally:
+        status.Console = kept  # type: ignore[misc]
+    return written.getvalue(), len(made)
+
+
+def _ring(world: World) -> str:
+    """Let one of the stack's alarms ring, and one of a stack whose name begins alike."""
+    cloudwatch = world.clients("cloudwatch")
+    [name] = [
+        one["AlarmName"]
+        for page in cloudwatch.get_paginator("describe_alarms").paginate()
+        for one in page["MetricAlarms"]
+        if "inference-shortage" in one["AlarmName"]
+    ]
+    cloudwatch.put_metric_alarm(
+        AlarmName="gpu-spot-dev-2-controller-errors",
+        ComparisonOperator="GreaterThanThreshold",
+        EvaluationPeriods=1,
+        MetricName="Errors",
+        Namespace="AWS/Lambda",
+        Period=60,
+        Statistic="Sum",
+        Threshold=1,
+        Tags=[{"Key": "gpu-spot:stack", "Value": "dev-2"}],
+    )
+    for one in (name, "gpu-spot-dev-2-controller-errors"):
+        cloudwatch.set_alarm_state(AlarmName=one, StateValue="ALARM", StateReason="a test")
+    return str(name)
+
+
+def _keep_logs(world: World) -> None:
+    """Write what the controller logs where Lambda writes it: into the log group that the program declares."""
+    logs, functions = world.clients("logs"), world.deployment.functions
+    [group] = [
+        one["logGroupName"]
+        for one in logs.describe_log_groups(logGroupNamePrefix="gpu-spot-dev-controller")["logGroups"]
+    ]
+    logs.create_log_stream(logGroupName=group, logStreamName="one")
+    run = functions.run
+
+    def kept() -> list[Invocation]:
+        found = list(run())
+        lines = [line for one in found for line in one.log]
+        at = round(1000 * world.clock.now)
+        events = [{"timestamp": at, "message": line} for line in lines if line.startswith("{")]
+        if events:
+            logs.put_log_events(logGroupName=group, logStreamName="one", logEvents=events)
+        return found
+
+    functions.run = kept  # type: ignore[method-assign]
+
+
+def _requests(world: World) -> list[dict[str, str]]:
+    """Note what is asked of AWS from now on, as IAM authorises it."""
+    found: list[dict[str, str]] = []
+
+    def note(model: Any, params: Any, **_: Any) -> None:
+        service, body = model.service_model.signing_name, params.get("body") or {}
+        service = {"monitoring": "cloudwatch"}.get(service, service)
+        found.append({"action": f"{service}:{model.name}", "resource": _resource(service, model.name, body)})
+
+    for service in ("autoscaling", "cloudwatch", "dynamodb", "ec2", "logs", "ssm"):
+        world.clients(service).meta.events.register("before-call", note, unique_id="note")
+    return found
+
+
+def _resource(service: str, action: str, body: Any) -> str:
+    given = json.loads(body) if isinstance(body, str | bytes) and body else body
+    place = f"{REGION}:{ACCOUNT}"
+    match service, action:
+        case "dynamodb", "BatchGetItem":
+            return f"arn:aws:dynamodb:{place}:table/{next(iter(given['RequestItems']))}"
+        case "dynamodb", "GetItem" | "Query":
+            return f"arn:aws:dynamodb:{place}:table/{given['TableName']}"
+        case "ssm", _:
+            return f"arn:aws:ssm:{place}:parameter{given['Path']}"
+        case "cloudwatch", _:
+            return f"arn:aws:cloudwatch:{place}:alarm:any"
+        case "logs", "FilterLogEvents":
+            return f"arn:aws:logs:{place}:log-group:{given['logGroupName']}"
+        case "logs", _:
+            return f"arn:aws:logs:{place}:log-group:any"
+    return "*"

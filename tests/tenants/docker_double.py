@@ -1,0 +1,22 @@
+"""The rehearsal's Docker on a machine whose files are real, and what it was told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gpu_spot.nodes.tenants.containers import Containers, options
+from userdata.agent.machine.host import SystemHost
+
+__all__ = ["DockerDouble", "options"]
+
+
+class DockerDouble(Containers, SystemHost):
+    """Notes each command before it is run."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ran: list[list[str]] = []
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        self.ran.append(list(argv))
+        return super().run(argv, stdin, environment)

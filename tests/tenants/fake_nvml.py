@@ -1,0 +1,62 @@
+"""pynvml with two GPUs that can be cut, as much of it as a shared host asks for."""
+
+# ruff: noqa: N801, N802, N818 - the names are pynvml's
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+GIB = 2**30
+
+
+class FakeNvml:
+    """A module with two GPUs, one on each node."""
+
+    class NVMLError(Exception):
+        """See pynvml."""
+
+    class NVMLError_NotFound(NVMLError):
+        """See pynvml."""
+
+    def __init__(self) -> None:
+        self.parts: dict[tuple[int, int], int] = {}
+
+    def nvmlInit(self) -> None:
+        """See pynvml."""
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetPciInfo(self, gpu: int) -> Any:
+        return SimpleNamespace(busId=f"00000000:{gpu + 1}0:1C.0".encode())
+
+    def nvmlDeviceGetMemoryInfo(self, gpu: int) -> Any:
+        return SimpleNamespace(total=40 * GIB)
+
+    def nvmlDeviceGetName(self, gpu: int) -> str:
+        return "NVIDIA A100-SXM4-40GB"
+
+    def nvmlDeviceGetMaxMigDeviceCount(self, gpu: int) -> int:
+        return 7
+
+    def nvmlDeviceGetMigDeviceHandleByIndex(self, gpu: int, number: int) -> tuple[int, int]:
+        mine = sorted(start for one, start in self.parts if one == gpu)
+        if number >= len(mine):
+            raise self.NVMLError_NotFound
+        return gpu, mine[number]
+
+    def nvmlDeviceGetGpuInstanceId(self, part: tuple[int, int]) -> int:
+        return part[1] + 100
+
+    def nvmlDeviceGetGpuInstanceById(self, gpu: int, number: int) -> int:
+        return number
+
+    def nvmlGpuInstanceGetInfo(self, instance: int) -> Any:
+        return SimpleNamespace(placement=SimpleNamespace(start=instance - 100))
+
+    def nvmlDeviceGetUUID(self, part: tuple[int, int]) -> str:
+        return f"MIG-{part[0]}-{part[1]}"

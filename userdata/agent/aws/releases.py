@@ -1,0 +1,35 @@
+"""From what this instance's workers are to be started: the health checker's row in the worker registry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lambdas.core.rollout import release
+from lambdas.core.rollout.release import WorkerRelease
+from userdata.agent.aws.clients import as_agent_error
+from userdata.agent.machine.errors import AgentError
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb import DynamoDBClient
+
+
+def read(client: DynamoDBClient, table: str, group: str, instance: str) -> WorkerRelease | None:
+    """Return the release, None where nobody has said any.
+
+    Raises:
+        AgentError: DynamoDB refused or cannot be reached, or the row makes no sense.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    what = f"release of {group} in {table}"
+    try:
+        answer = client.get_item(TableName=table, Key=release.key(group), ConsistentRead=True)
+    # RuntimeError: credentials that were renewed and had expired all the same (botocore.credentials).
+    except (BotoCoreError, ClientError, RuntimeError) as error:
+        raise as_agent_error(what, error) from None
+    if "Item" not in answer:
+        return None
+    try:
+        return release.parse(answer["Item"]).of(instance)
+    except ValueError as error:
+        raise AgentError(f"{what}: {error}") from None

@@ -1,0 +1,120 @@
+"""One tenant's way into the host and out of it: volume, image, walls, container; each may take minutes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Final, Protocol
+
+from userdata.agent.machine import files, log
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import Host
+from userdata.agent.tenants.host import container, docker, walls
+from userdata.agent.tenants.host.container import HostPlace
+from userdata.agent.tenants.host.steps import Found, WantedTenant
+
+_END_SECONDS: Final = 30
+"""What a container that is replaced, or no longer wanted, has between SIGTERM and SIGKILL."""
+
+
+class Homes(Protocol):
+    """The tenants' data, mounted at `HostPlace.home`."""
+
+    def bring(self, tenant: str, data_gib: int) -> None:
+        """Bring it here; what is here only grows."""
+        ...
+
+    def give_back(self, tenant: str) -> None:
+        """Let go of it."""
+        ...
+
+    def held(self) -> frozenset[str]:
+        """Return the tenants whose data are here."""
+        ...
+
+    def keep(self) -> frozenset[str]:
+        """Renew what is due; return the tenants who have lost it."""
+        ...
+
+
+class Tenancies:
+    """What is done for one tenant; nothing in it waits for another. Raises `AgentError` where it fails.
+
+    Args:
+        pull: brings an image here.
+        users: returns the ids of all tenants' users, for the walls.
+        is_over: tells whether nothing is to be begun any more.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        place: HostPlace,
+        homes: Homes,
+        pull: Callable[[str], None],
+        users: Callable[[], Iterable[int]],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self._host = host
+        self._place = place
+        self._homes = homes
+        self._pull = pull
+        self._users = users
+        self._is_over = is_over
+
+    def move_in(self, wanted: WantedTenant, argv: list[str], old: Found | None) -> None:
+        """Start a tenant's container, in the place of ``old``, which ends only once all else is there."""
+        tenant = wanted.tenant
+        self._homes.bring(tenant.name, tenant.data_gib)
+        self._pull(tenant.image)
+        self._furnish(wanted)
+        if self._is_over():
+            raise AgentError("nothing is started any more")
+        docker.end(self._host, tenant.name, _END_SECONDS)
+        walls.build(self._host, self._users())
+        made = docker.start(self._host, container.network_command(tenant), argv)
+        record = self._place.record(tenant.name)
+        files.write_atomic(record.with_suffix(".cid"), made)
+        files.write_json(record, {"slot": tenant.name})
+        log.info(
+            "tenant started",
+            tenant=tenant.name,
+            gpus=wanted.part.gpus,
+            cpus=wanted.part.cpuset,
+            port=tenant.host_port,
+            replaced=old is not None,
+        )
+
+    def grow(self, wanted: WantedTenant) -> None:
+        """Bring a tenant's volume to its size, or learn after a restart of ours what is held."""
+        self._homes.bring(wanted.tenant.name, wanted.tenant.data_gib)
+
+    def move_out(self, tenant: str, seconds: int = _END_SECONDS) -> None:
+        """End a tenant's container, which has ``seconds`` after SIGTERM, and give its volume back."""
+        docker.end(self._host, tenant, seconds)
+        self._homes.give_back(tenant)
+        for path in (self._place.environment(tenant), self._place.record(tenant)):
+            path.unlink(missing_ok=True)
+        self._place.record(tenant).with_suffix(".cid").unlink(missing_ok=True)
+        log.info("tenant gone", tenant=tenant)
+
+    def _furnish(self, wanted: WantedTenant) -> None:
+        """Make what a container sees of the host, each tenant's own."""
+        tenant, home = wanted.tenant, self._place.home(wanted.tenant.name)
+        user = f"{tenant.uid}:{tenant.uid}"
+        for folder in (home / "data", home / "log"):
+            if _owner(folder) not in (None, tenant.uid):
+                self._host.run(["chown", "--recursive", "--no-dereference", user, str(folder)])
+            owner = [f"--owner={tenant.uid}", f"--group={tenant.uid}", "--mode=0700"]
+            self._host.run(["install", "--directory", *owner, str(folder)])
+        self._place.told(tenant.name).mkdir(parents=True, exist_ok=True)
+        told = container.environment(tenant)
+        text = "".join(f"{key}={value}\n" for key, value in told.items())
+        files.write_atomic(self._place.environment(tenant.name), text, 0o600)
+
+
+def _owner(path: Path) -> int | None:
+    try:
+        return path.stat(follow_symlinks=False).st_uid
+    except OSError:
+        return None

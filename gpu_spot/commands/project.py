@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from gpu_spot.preflight.stack import make_given
 from infra.schema import Settings
@@ -34,10 +36,9 @@ def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
     repository = f"{HOST}/{here.relative_to(root).as_posix()}"
     stacks = _stacks(root, stack)
     for config in (load(root, one) for one in stacks):
-        jobs = config.values.get(f"{config.project}:training") or ()
-        if any(isinstance(job, dict) and job.get("repository") == repository for job in jobs):
+        if any(job.get("repository") == repository for job in _on_instances(config, "training")):
             return next((config, job.name) for job in settings(config).jobs if job.repository == repository)
-    raise LocalCloudError(f"no job's repository is {repository} in {', '.join(stacks)}")
+    raise LocalCloudError(f"no job's repository on instances is {repository} in {', '.join(stacks)}")
 
 
 def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:
@@ -51,10 +52,16 @@ def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:
         there = ", ".join(sorted(one.name.removesuffix("-worker") for one in root.glob("examples/*-worker")))
         raise LocalCloudError(f"--service is {name}, allowed: {there or f'none, there is no {code}'}")
     for config in (load(root, one) for one in _stacks(root, stack)):
-        services = config.values.get(f"{config.project}:services") or ()
-        if any(isinstance(one, dict) and one.get("name") == name for one in services):
+        if any(one.get("name") == name for one in _on_instances(config, "services")):
             return config, code
-    raise LocalCloudError(f"no service is {name} in {', '.join(_stacks(root, stack))}")
+    raise LocalCloudError(f"no service on instances is {name} in {', '.join(_stacks(root, stack))}")
+
+
+def _on_instances(config: StackConfig, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a list of a stack file that do not run on Kubernetes; nothing is judged here."""
+    for one in config.values.get(f"{config.project}:{key}") or ():
+        if isinstance(one, dict) and one.get("runsOn") != "kubernetes":
+            yield one
 
 
 def _stacks(root: Path, stack: str | None) -> list[str]:

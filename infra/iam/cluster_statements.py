@@ -24,7 +24,6 @@ _CREATED: Final = (
     "instance",
     "volume",
     "network-interface",
-    "launch-template",
     "spot-instances-request",
 )
 
@@ -55,6 +54,7 @@ def karpenter(
     of_pool = {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
     for_pool = {"aws:RequestTag/karpenter.sh/nodepool": "*"}
     created = [scope.arn("ec2", f"{kind}/*") for kind in _CREATED]
+    template = scope.arn("ec2", "launch-template/*")
     return [
         Statement(
             "LaunchFrom",
@@ -67,19 +67,25 @@ def karpenter(
         Statement(
             "LaunchFromItsTemplates",
             ["ec2:CreateFleet", "ec2:RunInstances"],
-            [scope.arn("ec2", "launch-template/*")],
+            [template],
             {"StringEquals": owned, "StringLike": of_pool},
         ),
         Statement(
             "LaunchTagged",
-            ["ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances"],
+            ["ec2:CreateFleet", "ec2:RunInstances"],
             created,
+            {"StringEquals": asked, "StringLike": for_pool},
+        ),
+        Statement(
+            "MakeItsTemplates",
+            ["ec2:CreateLaunchTemplate"],
+            [template],
             {"StringEquals": asked, "StringLike": for_pool},
         ),
         Statement(
             "TagWhatIsLaunched",
             ["ec2:CreateTags"],
-            created,
+            [*created, template],
             {
                 "StringEquals": {
                     **asked,
@@ -104,7 +110,7 @@ def karpenter(
         Statement(
             "EndItsNodes",
             ["ec2:DeleteLaunchTemplate", "ec2:TerminateInstances"],
-            [scope.arn("ec2", f"{kind}/*") for kind in ("instance", "launch-template")],
+            [scope.arn("ec2", "instance/*"), template],
             {"StringEquals": owned, "StringLike": of_pool},
         ),
         Statement(

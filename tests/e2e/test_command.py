@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from gpu_spot import cli
+from gpu_spot.commands.project import of_service
 from tests.apart import apart
 
 COMMAND = Path(sys.executable).with_name("gpu-spot")
@@ -164,6 +165,12 @@ def desired_capacities(endpoint: str) -> list[int]:
     return found
 
 
+def test_a_service_is_looked_for_where_it_runs_on_instances(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    config, code = of_service("ocr", None)  # the stack eks has one, too, and comes first
+    assert (config.stack, code.name) == ("ocr", "ocr-worker")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -175,7 +182,8 @@ def desired_capacities(endpoint: str) -> list[int]:
         (["demo", "--notice", "1.5"], "'1.5' is not a number between 0 and 1"),
         (["demo", "--hours", "0.5"], "hours is 0.5, more than the first 60 minutes"),
         (["demo", "--service", "moon"], "--service is moon, allowed: ocr"),
-        (["demo", "--service", "ocr", "--stack", "dev"], "no service is ocr in dev"),
+        (["demo", "--service", "ocr", "--stack", "dev"], "no service on instances is ocr in dev"),
+        (["demo", "--service", "ocr", "--stack", "eks"], "no service on instances is ocr in eks"),
         (["demo", "--service", "ocr", "--trace", "empty"], "--service beside --trace"),
         (["demo", "--job", "examples/training", "--service", "ocr"], "--job beside --service"),
         (["demo", "--target", "0"], "'0' is not a whole number of at least 1"),

@@ -37,7 +37,7 @@ def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
             "target is 2 for no group, only a service can have another",
         ),
         (["--target", "2", "--group", "resnet"], "target is 2 for resnet, only a service can"),
-        (["--job", "examples"], "no job's repository is https://git.example.org/examples in "),
+        (["--job", "examples"], "no job's repository on instances is https://git.example.org/examples in "),
         (["--job", "examples/moon"], "--job is examples/moon, allowed: a folder of"),
         (["--job", "examples/training", "--group", "resnet"], "--job beside --group, allowed: --job alone"),
         (["--python", "venv"], "--python is venv, allowed: with --job"),

@@ -86,7 +86,7 @@ class Part:
 
     Attributes:
         of: the other's Pulumi type.
-        found: the input that holds the other's id or name.
+        found: the input that holds the other's id or name; of an id of several parts, the inputs by colons.
         shape: the properties that it adds; lists are joined.
     """
 
@@ -112,7 +112,7 @@ def template(resources: Iterable[Declared], types: Mapping[str, As | Part]) -> d
             case Part() as part:
                 parts.append((part, resource))
     for part, resource in parts:
-        owner = whole[part.of, resource.inputs[part.found]]
+        owner = whole[part.of, ":".join(resource.inputs[key] for key in part.found.split(":"))]
         for key, value in part.shape(dict(resource.inputs)).items():
             owner[key] = [*owner.get(key, []), *value] if isinstance(value, list) else value
     return {"AWSTemplateFormatVersion": "2010-09-09", "Resources": made}

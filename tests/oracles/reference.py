@@ -19,6 +19,7 @@ GLOBAL_KEYS: Final = frozenset(
     {
         "aws:PrincipalArn",
         "aws:PrincipalOrgID",
+        "aws:RequestedRegion",
         "aws:ResourceAccount",
         "aws:SecureTransport",
         "aws:SourceAccount",

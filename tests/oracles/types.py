@@ -31,9 +31,10 @@ def _template(inputs: Inputs) -> Properties:
     made = {"VersionDescription": inputs.pop("description")}
     data = {
         "TagSpecifications": specifications,
-        "SecurityGroupIds": inputs.pop("vpcSecurityGroupIds"),
         **pascal(inputs),
     }
+    if groups := data.pop("VpcSecurityGroupIds", None):
+        data["SecurityGroupIds"] = groups
     inputs.clear()
     return made | {"LaunchTemplateData": data}
 
@@ -168,6 +169,25 @@ def _broker(inputs: Inputs) -> Properties:
     return {"EngineType": inputs.pop("engineType").upper(), "Users": users}
 
 
+def _cluster(inputs: Inputs) -> Properties:
+    logs = [{"Type": one} for one in inputs.pop("enabledClusterLogTypes")]
+    return {
+        "BootstrapSelfManagedAddons": inputs.pop("bootstrapSelfManagedAddons"),
+        "EncryptionConfig": [pascal(inputs.pop("encryptionConfig"))],
+        "Logging": {"ClusterLogging": {"EnabledTypes": logs}},
+    }
+
+
+def _access(inputs: Inputs) -> Properties:
+    return {"AccessPolicies": [pascal({key: inputs[key] for key in ("policyArn", "accessScope")})]}
+
+
+def _addon(inputs: Inputs) -> Properties:
+    created, updated = (inputs.pop(f"resolveConflictsOn{when}") for when in ("Create", "Update"))
+    assert created == updated  # one property there
+    return {"ResolveConflicts": created}
+
+
 def _public_access(inputs: Inputs) -> Properties:
     return {"PublicAccessBlockConfiguration": pascal({k: v for k, v in inputs.items() if k != "bucket"})}
 
@@ -241,6 +261,23 @@ TYPES: Final[dict[str, As | Part]] = {
         lambda inputs: {"FileSystemPolicy": json.loads(inputs["policy"])},
     ),
     "aws:efs/mountTarget:MountTarget": As("AWS::EFS::MountTarget"),
+    "aws:eks/accessEntry:AccessEntry": As("AWS::EKS::AccessEntry"),
+    "aws:eks/accessPolicyAssociation:AccessPolicyAssociation": Part(
+        "aws:eks/accessEntry:AccessEntry",
+        "clusterName:principalArn",
+        _access,
+    ),
+    "aws:eks/addon:Addon": As("AWS::EKS::Addon", shape=_addon),
+    "aws:eks/cluster:Cluster": As(
+        "AWS::EKS::Cluster", rename={"vpcConfig": "ResourcesVpcConfig"}, shape=_cluster
+    ),
+    "aws:eks/nodeGroup:NodeGroup": As(
+        "AWS::EKS::Nodegroup",
+        "NodegroupName",
+        rename={"nodeRoleArn": "NodeRole", "subnetIds": "Subnets"},
+        tagged=lambda tags: dict(tags),
+    ),
+    "aws:eks/podIdentityAssociation:PodIdentityAssociation": As("AWS::EKS::PodIdentityAssociation"),
     "aws:iam/instanceProfile:InstanceProfile": As(
         "AWS::IAM::InstanceProfile",
         "InstanceProfileName",
@@ -273,6 +310,7 @@ TYPES: Final[dict[str, As | Part]] = {
     "aws:iam/rolePolicyAttachment:RolePolicyAttachment": Part(
         "aws:iam/role:Role", "role", lambda inputs: {"ManagedPolicyArns": [inputs["policyArn"]]}
     ),
+    "aws:kms/key:Key": As("AWS::KMS::Key", rename={"deletionWindowInDays": "PendingWindowInDays"}),
     "aws:lambda/eventSourceMapping:EventSourceMapping": As("AWS::Lambda::EventSourceMapping"),
     "aws:lambda/function:Function": As("AWS::Lambda::Function", "FunctionName", shape=_function),
     "aws:lambda/functionEventInvokeConfig:FunctionEventInvokeConfig": As(
@@ -313,6 +351,7 @@ TYPES: Final[dict[str, As | Part]] = {
         "AWS::SQS::Queue",
         "QueueName",
         rename={
+            "receiveWaitTimeSeconds": "ReceiveMessageWaitTimeSeconds",
             "messageRetentionSeconds": "MessageRetentionPeriod",
             "visibilityTimeoutSeconds": "VisibilityTimeout",
         },

@@ -22,7 +22,7 @@ from infra.components.network.network import Network
 from infra.components.queue.sqs import Sqs
 from infra.components.storage.storage import Storage
 from infra.iam import kubernetes_statements
-from infra.iam.statements import Statement
+from infra.iam.statement import Statement
 from infra.kubernetes import render
 from infra.kubernetes.place import ClusterPlace, Object
 from infra.schema import Kubernetes, Settings

@@ -6,7 +6,7 @@ from typing import Final
 
 import pulumi
 
-from infra.iam.statements import ANY_RESOURCE, Statement, with_key
+from infra.iam.statement import ANY_RESOURCE, Statement, with_key
 from infra.scope import Scope
 
 CONTROL_PLANE: Final = ("AmazonEKSClusterPolicy",)
@@ -31,11 +31,6 @@ _CREATED: Final = (
 def managed(scope: Scope, name: str) -> pulumi.Output[str]:
     """Return the ARN of a policy of AWS's own."""
     return pulumi.Output.concat("arn:", scope.partition, ":iam::aws:policy/", name)
-
-
-def assumed_by(service: str) -> list[Statement]:
-    """Trust one service of AWS."""
-    return [Statement("Assume", ["sts:AssumeRole"], principal={"Service": service})]
 
 
 def karpenter(

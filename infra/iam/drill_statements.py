@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.iam.statements import ANY_RESOURCE, Statement
+from infra.iam.statement import ANY_RESOURCE, Statement
 from infra.scope import Scope
 from lambdas.core import names
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulumi
 
-from infra.iam.statements import ANY_RESOURCE, Statement, keys_like, read_groups, with_key
+from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, read_groups, with_key
 from infra.scope import Scope
 from lambdas.core import names
 

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 import pulumi
 
-from infra.iam import queue_statements, statements
+from infra.iam import queue_statements
 from infra.iam.queue_statements import SqsArns
-from infra.iam.statements import ANY_RESOURCE, Statement
+from infra.iam.statement import ANY_RESOURCE, Statement, lend_key, with_key
+from infra.schema import OnPremises
 from infra.scope import Scope
 from lambdas.core import names
 from userdata.agent.aws import permissions
@@ -86,7 +87,7 @@ def on_premises(scope: Scope, *, group: str, access: InstanceAccess) -> list[Sta
     return [
         *_of_agent(scope, names.on_premises_partition(group), allowed),
         *(queue_statements.sqs_worker(access.sqs) if access.sqs is not None else ()),
-        *statements.with_key(scope, services),
+        *with_key(scope, services),
     ]
 
 
@@ -163,8 +164,8 @@ def _key(scope: Scope, access: InstanceAccess) -> list[Statement]:
     services = ["dynamodb", "s3", *(["secretsmanager"] if access.secret or access.queue is not None else [])]
     services += ["sqs"] if access.sqs is not None else []
     if not access.needs.isdisjoint({"volume", "tenants"}):
-        return [*statements.with_key(scope, ["ec2", *services]), *statements.lend_key(scope)]
-    return statements.with_key(scope, services)
+        return [*with_key(scope, ["ec2", *services]), *lend_key(scope)]
+    return with_key(scope, services)
 
 
 def _storage_access(access: InstanceAccess) -> Iterator[Statement]:
@@ -180,3 +181,28 @@ def _storage_access(access: InstanceAccess) -> Iterator[Statement]:
         yield Statement(
             "ReadBuckets", ["s3:GetObject"], [pulumi.Output.concat(arn, "/*") for arn in access.buckets]
         )
+
+
+def assumed_by_hosts(settings: OnPremises) -> list[Statement]:
+    """Trust the hosts that a stack file names; nobody where it names none.
+
+    Roles Anywhere gives the certificate's subject as tags of the session, so the trust must let it tag
+    (IAM Roles Anywhere user guide, "The IAM Roles Anywhere trust model").
+    """
+    found = []
+    if settings.trust_anchor:
+        conditions: dict[str, dict[str, str]] = {"ArnEquals": {"aws:SourceArn": settings.trust_anchor}}
+        if settings.organizational_unit:
+            unit = {"aws:PrincipalTag/x509Subject/OU": settings.organizational_unit}
+            conditions["StringEquals"] = unit
+        found.append(
+            Statement(
+                "AssumeByCertificate",
+                ["sts:AssumeRole", "sts:SetSourceIdentity", "sts:TagSession"],
+                principal={"Service": "rolesanywhere.amazonaws.com"},
+                conditions=conditions,
+            )
+        )
+    if settings.principals:
+        found.append(Statement("Assume", ["sts:AssumeRole"], principal={"AWS": list(settings.principals)}))
+    return found

@@ -8,7 +8,7 @@ import pulumi
 
 from infra.iam import queue_statements
 from infra.iam.queue_statements import SqsArns
-from infra.iam.statements import Statement, with_key
+from infra.iam.statement import Statement, with_key
 from infra.scope import Scope
 
 

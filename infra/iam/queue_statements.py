@@ -8,7 +8,7 @@ from typing import Final
 
 import pulumi
 
-from infra.iam.statements import ANY_RESOURCE, Statement, keys_like, with_key
+from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, with_key
 from infra.scope import Scope
 from lambdas.core import names
 

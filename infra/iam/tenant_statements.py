@@ -6,7 +6,7 @@ from typing import Final
 
 import pulumi
 
-from infra.iam.statements import Statement
+from infra.iam.statement import Statement
 from infra.scope import Scope
 from lambdas.core import names
 

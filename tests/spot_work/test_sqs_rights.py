@@ -11,7 +11,7 @@ import pytest
 
 from infra.iam import queue_statements
 from infra.iam.queue_statements import SqsArns
-from infra.iam.statements import Statement
+from infra.iam.statement import Statement
 from infra.scope import Scope
 from spot_work import Queue, Worker, message
 from spot_work.pending import Pending

@@ -190,7 +190,7 @@ ASSUMPTIONS: Final = (
         "fleet-tags",
         "A fleet shows the tags of its request, by which permissions to modify it are given.",
         "RequestSpotFleet, TagSpecifications",
-        "infra/iam/statements.py",
+        "infra/iam/controller_statements.py",
         "the tag is missing",
         _tags,
     ),

@@ -55,7 +55,7 @@ ASSUMPTIONS: Final = (
         "tags-of-groups-bound-permissions",
         "SetDesiredCapacity can be allowed by the tag of the group.",
         'Auto Scaling guide, "Identity-based policy examples"',
-        "infra/iam/statements.py",
+        "infra/iam/controller_statements.py",
         "another group is allowed, or the own denied",
         _groups,
         unplayable=_NO_SIMULATION,

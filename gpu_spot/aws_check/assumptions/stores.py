@@ -141,7 +141,7 @@ ASSUMPTIONS: Final = (
         "policy-of-files",
         "EFS takes a policy that allows mounts only through mount targets.",
         'EFS user guide, "Using IAM to control access to file systems"',
-        "infra/iam/statements.py",
+        "infra/iam/resource_policies.py",
         "it is refused",
         _policy,
     ),

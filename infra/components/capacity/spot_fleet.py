@@ -11,7 +11,8 @@ import pulumi_aws as aws
 
 from infra.components.capacity import overrides
 from infra.components.capacity.launch_template import Launchable
-from infra.iam import statements
+from infra.iam import aws_service_statements
+from infra.iam.statement import document
 from infra.schema.capacity import Capacity
 from infra.scope import Scope
 
@@ -90,7 +91,7 @@ class SpotFleet(pulumi.ComponentResource):
         name = args.scope.name(args.group, "fleet")
         role = aws.iam.Role(
             name,
-            assume_role_policy=statements.document(statements.assumed_by_fleets(args.scope)),
+            assume_role_policy=document(aws_service_statements.assumed_by_fleets(args.scope)),
             permissions_boundary=args.scope.permissions_boundary,
             tags=args.scope.tags(name, group=args.group),
             opts=child,
@@ -104,7 +105,7 @@ class SpotFleet(pulumi.ComponentResource):
         narrowed = aws.iam.RolePolicy(
             name,
             role=role.name,
-            policy=statements.document(statements.fleet(args.instance_role_arn)),
+            policy=document(aws_service_statements.fleet(args.instance_role_arn)),
             opts=child,
         )
         return role, [attachment, narrowed]

@@ -11,8 +11,8 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
-from infra.iam import cluster_statements, statements
-from infra.iam.statements import Statement
+from infra.iam import cluster_statements
+from infra.iam.statement import Statement, lend_key, with_key
 from infra.schema.own_cluster import OwnCluster
 from infra.scope import Scope
 
@@ -69,7 +69,7 @@ class Addons(pulumi.ComponentResource):
     def _identity(self, args: AddonsArgs, addon: str) -> list[pulumi.Resource]:
         """Declare who an add-on's pods are: nobody, unless they call AWS."""
         scope = args.scope
-        volumes = [*statements.lend_key(scope), *statements.with_key(scope, ["ec2"])]
+        volumes = [*lend_key(scope), *with_key(scope, ["ec2"])]
         known: dict[str, tuple[str, Sequence[Statement], Sequence[str]]] = {
             "vpc-cni": ("aws-node", (), cluster_statements.NETWORK),
             "aws-ebs-csi-driver": ("ebs-csi-controller-sa", volumes, cluster_statements.VOLUMES),

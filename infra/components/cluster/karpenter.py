@@ -11,7 +11,8 @@ import pulumi_aws as aws
 
 from infra.components.cluster.roles import service_role
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
-from infra.iam import cluster_statements, statements
+from infra.iam import cluster_statements, resource_policies
+from infra.iam.statement import document
 from infra.scope import Scope
 
 NAMESPACE: Final = "kube-system"
@@ -100,7 +101,7 @@ class Karpenter(pulumi.ComponentResource):
         aws.sqs.QueuePolicy(
             name,
             queue_url=queue.url,
-            policy=statements.document(statements.queue(queue.arn, [rule.arn for rule in rules])),
+            policy=document(resource_policies.queue(queue.arn, [rule.arn for rule in rules])),
             opts=self._child,
         )
         return queue

@@ -17,7 +17,7 @@ from infra.components.cluster.karpenter import Karpenter, KarpenterArgs
 from infra.components.cluster.system_nodes import SystemNodes, SystemNodesArgs
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.components.network.network import Network
-from infra.iam.statements import Statement
+from infra.iam.statement import Statement
 from infra.schema import Kubernetes, Settings
 from infra.schema.own_cluster import OwnCluster
 from infra.schema.queue import Queue

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import cluster_statements, statements
+from infra.iam import aws_service_statements, cluster_statements
+from infra.iam.statement import document
 from infra.scope import Scope
 
 
@@ -18,7 +19,7 @@ def service_role(
     name = scope.name(short)
     role = aws.iam.Role(
         name,
-        assume_role_policy=statements.document(cluster_statements.assumed_by(service)),
+        assume_role_policy=document(aws_service_statements.assumed_by(service)),
         permissions_boundary=scope.permissions_boundary,
         tags=scope.tags(name),
         opts=opts,

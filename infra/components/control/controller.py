@@ -12,7 +12,7 @@ from infra.archives import functions as archive
 from infra.components.control.state import State
 from infra.components.control.wake_ups import WakeUps, WakeUpsArgs
 from infra.components.identity.identity import FunctionIdentity, FunctionIdentityArgs
-from infra.iam import statements
+from infra.iam import controller_statements
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -70,7 +70,7 @@ class Controller(pulumi.ComponentResource):
             FunctionIdentityArgs(
                 scope,
                 "controller",
-                statements.controller(
+                controller_statements.controller(
                     scope,
                     queue_arn=self.wake_ups.queue_arn,
                     memory_arn=args.state.memory.arn,

@@ -9,7 +9,8 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import drill_statements, statements
+from infra.iam import drill_statements
+from infra.iam.statement import document
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -49,7 +50,7 @@ class Drills(pulumi.ComponentResource):
         tags = scope.tags(name, group=group)
         role = aws.iam.Role(
             name,
-            assume_role_policy=statements.document(drill_statements.assumed_by_experiments(scope)),
+            assume_role_policy=document(drill_statements.assumed_by_experiments(scope)),
             permissions_boundary=scope.permissions_boundary,
             tags=tags,
             opts=self._child,
@@ -57,7 +58,7 @@ class Drills(pulumi.ComponentResource):
         aws.iam.RolePolicy(
             name,
             role=role.name,
-            policy=statements.document(drill_statements.drill(scope, group)),
+            policy=document(drill_statements.drill(scope, group)),
             opts=self._child,
         )
         aws.fis.ExperimentTemplate(

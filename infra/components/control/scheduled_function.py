@@ -10,7 +10,7 @@ import pulumi_aws as aws
 
 from infra.archives import functions as archive
 from infra.components.identity.identity import FunctionIdentity, FunctionIdentityArgs
-from infra.iam import statements
+from infra.iam.statement import Statement, write_log
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -31,7 +31,7 @@ class ScheduledFunctionArgs:
     service: str
     timeout: int
     log_retention_days: int
-    allowed: Sequence[statements.Statement]
+    allowed: Sequence[Statement]
     environment: Mapping[str, pulumi.Input[str]]
     subnet_ids: Collection[pulumi.Input[str]] = ()
     security_group_ids: Collection[pulumi.Input[str]] = ()
@@ -59,7 +59,7 @@ class ScheduledFunction(pulumi.ComponentResource):
             tags=scope.tags(full),
             opts=child,
         )
-        allowed = [statements.write_log(log.arn), *args.allowed]
+        allowed = [write_log(log.arn), *args.allowed]
         identity = FunctionIdentity(full, FunctionIdentityArgs(scope, args.short, allowed), child)
         function = aws.lambda_.Function(
             full,

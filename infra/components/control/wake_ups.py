@@ -10,7 +10,8 @@ from typing import Any, Final
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import statements
+from infra.iam import resource_policies
+from infra.iam.statement import document
 from infra.scope import Scope
 
 _DAY: Final = 86_400
@@ -132,7 +133,7 @@ class WakeUps(pulumi.ComponentResource):
         aws.sqs.QueuePolicy(
             self._scope.name(short),
             queue_url=queue.url,
-            policy=statements.document(statements.queue(queue.arn, [rule.arn for _, rule in rules])),
+            policy=document(resource_policies.queue(queue.arn, [rule.arn for _, rule in rules])),
             opts=self._child,
         )
 

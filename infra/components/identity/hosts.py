@@ -8,7 +8,8 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
-from infra.iam import instance_statements, statements
+from infra.iam import instance_statements
+from infra.iam.statement import document
 from infra.scope import Scope
 
 
@@ -36,16 +37,14 @@ class HostIdentity(pulumi.ComponentResource):
         self.policy_arn = aws.iam.Policy(
             name,
             description=f"Report workers of {args.group} from elsewhere, and read their queue",
-            policy=statements.document(
-                instance_statements.on_premises(scope, group=args.group, access=args.access)
-            ),
+            policy=document(instance_statements.on_premises(scope, group=args.group, access=args.access)),
             tags=tags,
             opts=child,
         ).arn
-        if trust := statements.assumed_by_hosts(args.settings):
+        if trust := instance_statements.assumed_by_hosts(args.settings):
             role = aws.iam.Role(
                 name,
-                assume_role_policy=statements.document(trust),
+                assume_role_policy=document(trust),
                 permissions_boundary=scope.permissions_boundary,
                 tags=tags,
                 opts=child,

@@ -1,4 +1,4 @@
-"""Who instances and functions are. What they may do stands in ``infra.iam.statements``."""
+"""Who instances and functions are. What they may do stands in ``infra.iam``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import instance_statements, statements
+from infra.iam import aws_service_statements, instance_statements
+from infra.iam.statement import Statement, document
 from infra.scope import Scope
 
 
@@ -36,7 +37,7 @@ class InstanceIdentity(pulumi.ComponentResource):
         tags = args.scope.tags(role_name, group=args.group)
         role = aws.iam.Role(
             role_name,
-            assume_role_policy=statements.document(statements.assumed_by("ec2.amazonaws.com")),
+            assume_role_policy=document(aws_service_statements.assumed_by("ec2.amazonaws.com")),
             permissions_boundary=args.scope.permissions_boundary,
             tags=tags,
             opts=child,
@@ -44,9 +45,7 @@ class InstanceIdentity(pulumi.ComponentResource):
         aws.iam.RolePolicy(
             role_name,
             role=role.name,
-            policy=statements.document(
-                instance_statements.instance(args.scope, group=args.group, access=args.access)
-            ),
+            policy=document(instance_statements.instance(args.scope, group=args.group, access=args.access)),
             opts=child,
         )
         self.role_arn = role.arn
@@ -60,7 +59,7 @@ class FunctionIdentityArgs:
 
     scope: Scope
     function: str
-    allowed: list[statements.Statement]
+    allowed: list[Statement]
 
 
 class FunctionIdentity(pulumi.ComponentResource):
@@ -77,14 +76,12 @@ class FunctionIdentity(pulumi.ComponentResource):
         role_name = args.scope.name(args.function, "function")
         role = aws.iam.Role(
             role_name,
-            assume_role_policy=statements.document(statements.assumed_by("lambda.amazonaws.com")),
+            assume_role_policy=document(aws_service_statements.assumed_by("lambda.amazonaws.com")),
             permissions_boundary=args.scope.permissions_boundary,
             tags=args.scope.tags(role_name),
             opts=child,
         )
-        policy = aws.iam.RolePolicy(
-            role_name, role=role.name, policy=statements.document(args.allowed), opts=child
-        )
+        policy = aws.iam.RolePolicy(role_name, role=role.name, policy=document(args.allowed), opts=child)
         # Handed out only with its policy: a function or event source that starts earlier is refused.
         self.role_arn = pulumi.Output.all(role.arn, policy.id).apply(lambda parts: str(parts[0]))
         self.register_outputs({"roleArn": self.role_arn})

@@ -10,7 +10,8 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
-from infra.iam import statements
+from infra.iam import preview_statements
+from infra.iam.statement import document
 from infra.scope import Scope
 
 _ISSUER: Final = "token.actions.githubusercontent.com"
@@ -59,8 +60,10 @@ class Previews(pulumi.ComponentResource):
             ).arn
         role = aws.iam.Role(
             name,
-            assume_role_policy=statements.document(
-                statements.assumed_by_pull_requests(provider, _ISSUER, _AUDIENCE, args.settings.repository)
+            assume_role_policy=document(
+                preview_statements.assumed_by_pull_requests(
+                    provider, _ISSUER, _AUDIENCE, args.settings.repository
+                )
             ),
             max_session_duration=3600,
             permissions_boundary=scope.permissions_boundary,
@@ -70,8 +73,8 @@ class Previews(pulumi.ComponentResource):
         aws.iam.RolePolicy(
             name,
             role=role.name,
-            policy=statements.document(
-                statements.previews(
+            policy=document(
+                preview_statements.previews(
                     scope,
                     args.settings.state_bucket,
                     images=args.images,

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import statements
-from infra.iam.statements import Statement
+from infra.iam.statement import Statement, document
 from infra.scope import Scope
 
 
@@ -38,7 +37,7 @@ class EnginePolicies(pulumi.ComponentResource):
             self.arns[engine] = aws.iam.Policy(
                 own,
                 description=f"What {engine} needs for the entries of {scope.stack} on Kubernetes",
-                policy=statements.document(allowed),
+                policy=document(allowed),
                 tags=scope.tags(own),
                 opts=child,
             ).arn

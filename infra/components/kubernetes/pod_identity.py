@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import cluster_statements, kubernetes_statements, statements
-from infra.iam.statements import Statement
+from infra.iam import cluster_statements, kubernetes_statements
+from infra.iam.statement import Statement, document
 from infra.scope import Scope
 
 
@@ -44,13 +44,13 @@ class PodIdentity(pulumi.ComponentResource):
         trust = kubernetes_statements.assumed_by_pods(scope, args.cluster, args.namespace, args.account)
         role = aws.iam.Role(
             name,
-            assume_role_policy=statements.document(trust),
+            assume_role_policy=document(trust),
             permissions_boundary=scope.permissions_boundary,
             tags=tags,
             opts=child,
         )
         if args.allowed:
-            aws.iam.RolePolicy(name, role=role.name, policy=statements.document(args.allowed), opts=child)
+            aws.iam.RolePolicy(name, role=role.name, policy=document(args.allowed), opts=child)
         for policy in args.managed:
             aws.iam.RolePolicyAttachment(
                 f"{name}-{policy.rpartition('/')[2]}",

@@ -15,7 +15,8 @@ from infra.components.monitoring.alarms import Alarms, AlarmsArgs, Watched
 from infra.components.monitoring.broker_alarms import WatchedBroker
 from infra.components.monitoring.queue_alarms import QueueBounds
 from infra.components.monitoring.sqs_alarms import WatchedSqs
-from infra.iam import statements
+from infra.iam import resource_policies
+from infra.iam.statement import document
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -127,7 +128,7 @@ class Monitoring(pulumi.ComponentResource):
         aws.sns.TopicPolicy(
             name,
             arn=topic.arn,
-            policy=statements.document(statements.topic(scope, topic.arn)),
+            policy=document(resource_policies.topic(scope, topic.arn)),
             opts=self._child,
         )
         if self._args.settings.email is not None:

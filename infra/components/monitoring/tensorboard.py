@@ -12,7 +12,8 @@ import pulumi_aws as aws
 
 from infra import schema
 from infra.components.storage.file_system import FileSystem
-from infra.iam import instance_statements, statements
+from infra.iam import aws_service_statements, instance_statements
+from infra.iam.statement import document
 from infra.scope import Scope
 from lambdas.core import names
 from userdata.tensorboard import render
@@ -45,7 +46,7 @@ class TensorBoard(pulumi.ComponentResource):
         point = args.files.access_point_arns[settings.access_point]
         role = aws.iam.Role(
             name,
-            assume_role_policy=statements.document(statements.assumed_by("ec2.amazonaws.com")),
+            assume_role_policy=document(aws_service_statements.assumed_by("ec2.amazonaws.com")),
             permissions_boundary=scope.permissions_boundary,
             tags=tags,
             opts=child,
@@ -53,7 +54,7 @@ class TensorBoard(pulumi.ComponentResource):
         aws.iam.RolePolicy(
             name,
             role=role.name,
-            policy=statements.document(instance_statements.reader(args.files.arn, point)),
+            policy=document(instance_statements.reader(args.files.arn, point)),
             opts=child,
         )
         profile = aws.iam.InstanceProfile(name, role=role.name, tags=tags, opts=child)

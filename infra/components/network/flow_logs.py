@@ -8,7 +8,8 @@ from typing import Literal
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import statements
+from infra.iam import aws_service_statements
+from infra.iam.statement import document
 from infra.scope import Scope
 
 
@@ -38,13 +39,13 @@ class FlowLogs(pulumi.ComponentResource):
         )
         role = aws.iam.Role(
             name,
-            assume_role_policy=statements.document(statements.assumed_by_flow_logs(args.scope)),
+            assume_role_policy=document(aws_service_statements.assumed_by_flow_logs(args.scope)),
             permissions_boundary=args.scope.permissions_boundary,
             tags=tags,
             opts=child,
         )
         policy = aws.iam.RolePolicy(
-            name, role=role.name, policy=statements.document(statements.flow_logs(log.arn)), opts=child
+            name, role=role.name, policy=document(aws_service_statements.flow_logs(log.arn)), opts=child
         )
         aws.ec2.FlowLog(
             name,

@@ -8,8 +8,9 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import queue_statements, statements
+from infra.iam import queue_statements
 from infra.iam.queue_statements import SqsArns
+from infra.iam.statement import document
 from infra.schema.sqs_queue import SqsQueue
 from infra.scope import Scope
 
@@ -63,7 +64,7 @@ class Sqs(pulumi.ComponentResource):
         self.callers_policy = aws.iam.Policy(
             policy,
             description=f"Send requests to {args.service}, and read their answers",
-            policy=statements.document(queue_statements.sqs_caller(scope, self.arns)),
+            policy=document(queue_statements.sqs_caller(scope, self.arns)),
             tags=scope.tags(policy, group=args.service),
             opts=self._child,
         ).arn
@@ -91,7 +92,7 @@ class Sqs(pulumi.ComponentResource):
         aws.sqs.QueuePolicy(
             name,
             queue_url=queue.url,
-            policy=statements.document(queue_statements.only_over_tls(queue.arn)),
+            policy=document(queue_statements.only_over_tls(queue.arn)),
             opts=self._child,
         )
         return queue

@@ -8,7 +8,8 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
-from infra.iam import statements
+from infra.iam import resource_policies
+from infra.iam.statement import document
 from infra.scope import Scope
 
 
@@ -53,7 +54,7 @@ class Bucket(pulumi.ComponentResource):
         aws.s3.BucketPolicy(
             name,
             bucket=bucket.id,
-            policy=statements.document(statements.bucket(bucket.arn)),
+            policy=document(resource_policies.bucket(bucket.arn)),
             opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[private])),
         )
         aws.s3.BucketOwnershipControls(

@@ -9,7 +9,8 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import statements
+from infra.iam import resource_policies
+from infra.iam.statement import document
 from infra.schema.operations import AccessPoint
 from infra.schema.operations import FileSystem as Settings
 from infra.scope import Scope
@@ -61,7 +62,7 @@ class FileSystem(pulumi.ComponentResource):
         aws.efs.FileSystemPolicy(
             name,
             file_system_id=system.id,
-            policy=statements.document(statements.file_system(scope, system.arn)),
+            policy=document(resource_policies.file_system(scope, system.arn)),
             opts=self._child,
         )
         group = self._security_group()

@@ -11,7 +11,7 @@ import pulumi_aws as aws
 
 from infra import schema
 from infra.components.capacity.agent_store import AgentStore
-from infra.iam import statements, tenant_statements
+from infra.iam import tenant_statements
 from infra.schema.shared_host import Tenant
 from infra.scope import Scope
 from lambdas.core import names
@@ -113,9 +113,7 @@ class Tenancy(pulumi.ComponentResource):
         policy = aws.iam.Policy(
             name,
             description=f"Reach the port of {tenant.name} on {host.name}, through Session Manager",
-            policy=statements.document(
-                tenant_statements.forwarding(scope, host=host.name, document=document.arn)
-            ),
+            policy=document(tenant_statements.forwarding(scope, host=host.name, document=document.arn)),
             tags=tags,
             opts=self._child,
         )

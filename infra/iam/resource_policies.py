@@ -1,0 +1,96 @@
+"""Policies that stand at a resource: who may use it, whatever roles allow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pulumi
+
+from infra.iam.statement import Statement
+from infra.scope import Scope
+
+
+def queue(queue_arn: pulumi.Input[str], rule_arns: Sequence[pulumi.Input[str]]) -> list[Statement]:
+    """A queue's own policy: these EventBridge rules may send, and nobody may without TLS."""
+    return [
+        Statement(
+            "EventBridgeSends",
+            ["sqs:SendMessage"],
+            [queue_arn],
+            {"ArnEquals": {"aws:SourceArn": list(rule_arns)}},
+            principal={"Service": "events.amazonaws.com"},
+        ),
+        Statement(
+            "OnlyOverTls",
+            ["sqs:SendMessage", "sqs:ReceiveMessage"],
+            [queue_arn],
+            {"Bool": {"aws:SecureTransport": "false"}},
+            principal="*",
+            effect="Deny",
+        ),
+    ]
+
+
+def topic(scope: Scope, topic_arn: pulumi.Input[str]) -> list[Statement]:
+    """A topic's own policy: this account's alarms and budgets may publish, and nobody may without TLS."""
+    return [
+        Statement(
+            "AlarmsPublish",
+            ["sns:Publish"],
+            [topic_arn],
+            {"StringEquals": {"aws:SourceAccount": scope.account_id}},
+            principal={"Service": ["budgets.amazonaws.com", "cloudwatch.amazonaws.com"]},
+        ),
+        Statement(
+            "OnlyOverTls",
+            ["sns:Publish"],
+            [topic_arn],
+            {"Bool": {"aws:SecureTransport": "false"}},
+            principal="*",
+            effect="Deny",
+        ),
+    ]
+
+
+def file_system(scope: Scope, file_system_arn: pulumi.Input[str]) -> list[Statement]:
+    """A file system's own policy: this account's roles may mount through a mount target, and only over TLS.
+
+    Without an explicit Allow every client in the VPC has full access; a Deny alone would not change that.
+    """
+    return [
+        Statement(
+            "MountThroughMountTargets",
+            ["elasticfilesystem:ClientMount", "elasticfilesystem:ClientWrite"],
+            [file_system_arn],
+            {"Bool": {"elasticfilesystem:AccessedViaMountTarget": "true"}},
+            principal={
+                "AWS": pulumi.Output.concat("arn:", scope.partition, ":iam::", scope.account_id, ":root")
+            },
+        ),
+        Statement(
+            "OnlyOverTls",
+            [
+                "elasticfilesystem:ClientMount",
+                "elasticfilesystem:ClientRootAccess",
+                "elasticfilesystem:ClientWrite",
+            ],
+            [file_system_arn],
+            {"Bool": {"aws:SecureTransport": "false"}},
+            principal={"AWS": "*"},
+            effect="Deny",
+        ),
+    ]
+
+
+def bucket(bucket_arn: pulumi.Input[str]) -> list[Statement]:
+    """A bucket's own policy: nobody may do anything without TLS."""
+    return [
+        Statement(
+            "OnlyOverTls",
+            ["s3:*"],
+            [bucket_arn, pulumi.Output.concat(bucket_arn, "/*")],
+            {"Bool": {"aws:SecureTransport": "false"}},
+            principal="*",
+            effect="Deny",
+        )
+    ]

@@ -27,6 +27,8 @@ KEPT_BY_AWS = 5
 SIZES = (10, 100, 1_000, 10_000)
 GP3_TIB = 50
 """Of a region by default (source 16 of the page)."""
+WRITES = 1_000
+"""A second on a partition of DynamoDB (source 5)."""
 UNFINISHED = 100
 """Snapshots of an account (source 16)."""
 COLLECTED = telemetry.configuration("dev", "web", "logs", is_nvidia=True)
@@ -55,6 +57,7 @@ def test_calls_of_a_look_are_those_that_the_controller_makes() -> None:
 
 def test_heartbeats_come_as_often_as_the_page_reckons() -> None:
     assert f"a heartbeat every {Config.heartbeat_seconds:g} s, as is the default" in PAGE
+    assert f"Eight workers an instance come there with {WRITES * Config.heartbeat_seconds / 8:,.0f}" in PAGE
 
 
 def default(model: type[BaseModel], field: str) -> int:

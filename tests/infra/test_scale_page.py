@@ -7,15 +7,31 @@ import re
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 from bench.checker import measure
+from gpu_spot.preflight.checks import sizes
+from infra.components.control import controller
+from infra.components.monitoring import telemetry
 from infra.components.network.network import plan
+from infra.schema import Capacity
+from infra.schema.network import Network
+from infra.schema.training import Training
 from lambdas.core import policies
-from userdata.agent.config.model import Config
+from userdata.agent.config.model import Config, Metrics
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
 KEPT_BY_AWS = 5
 """Addresses of each subnet (VPC guide, "Subnet CIDR blocks")."""
+
+SIZES = (10, 100, 1_000, 10_000)
+GP3_TIB = 50
+"""Of a region by default (source 16 of the page)."""
+WRITES = 1_000
+"""A second on a partition of DynamoDB (source 5)."""
+UNFINISHED = 100
+"""Snapshots of an account (source 16)."""
+COLLECTED = telemetry.configuration("dev", "web", "logs", is_nvidia=True)
 
 
 def row(begin: str) -> list[str]:
@@ -32,7 +48,7 @@ def test_addresses_are_those_of_the_declared_subnets(bits: int) -> None:
 
 
 def test_calls_of_a_look_are_those_that_the_controller_makes() -> None:
-    found = [measure("mixed-asg", size, policies.DEFAULT) for size in (10, 100, 1_000, 10_000)]
+    found = [measure("mixed-asg", size, policies.DEFAULT) for size in SIZES]
     assert row("AWS calls")[:4] == [str(one["calls_total"]) for one in found]
     pages = [str(one["calls"]["describe_instances"]) for one in found]
     assert row("of them `DescribeInstances`")[:4] == pages
@@ -41,3 +57,81 @@ def test_calls_of_a_look_are_those_that_the_controller_makes() -> None:
 
 def test_heartbeats_come_as_often_as_the_page_reckons() -> None:
     assert f"a heartbeat every {Config.heartbeat_seconds:g} s, as is the default" in PAGE
+    assert f"Eight workers an instance come there with {WRITES * Config.heartbeat_seconds / 8:,.0f}" in PAGE
+
+
+def default(model: type[BaseModel], field: str) -> int:
+    """Return what a stack file need not say."""
+    return int(model.model_fields[field].default)
+
+
+def cells(each: float) -> list[str]:
+    """Return what so much for each instance is at the sizes of the page."""
+    found = (each * size for size in SIZES)
+    return [f"{one:,.0f}" if one >= 10 else f"{one:.1f}".removesuffix(".0") for one in found]
+
+
+@pytest.mark.parametrize(
+    ("begin", "each"),
+    [
+        ("heartbeats a second", 1 / Config.heartbeat_seconds),
+        ("`PutMetricData` a second", 1 / COLLECTED["agent"]["metrics_collection_interval"]),
+        ("`PutLogEvents` a second", 1 / Metrics.send_every_seconds),
+        ("TiB of root volumes", default(Capacity, "root_volume_gib") / 1024),
+        ("snapshots a minute", 1 / default(Training, "snapshot_every_minutes")),
+    ],
+)
+def test_what_instances_ask_of_aws_is_what_is_configured(begin: str, each: float) -> None:
+    assert row(begin)[: len(SIZES)] == cells(each)
+
+
+def test_one_call_takes_all_metrics_of_an_instance() -> None:
+    [gpus] = COLLECTED["metrics"]["metrics_collected"].values()
+    assert len(gpus["measurement"]) < 20, "the agent sends twenty metrics at once, not once a minute"
+    assert gpus["drop_original_metrics"] == gpus["measurement"], "or each GPU's are sent beside the sum"
+
+
+def test_a_burst_of_warnings_takes_as_many_runs_as_the_page_reckons() -> None:
+    runs = [f"{-(-size // controller.BATCH)}" for size in SIZES]
+    assert row("runs of the controller") == [*runs, f"{controller.RUNS} at a time, ours"]
+
+
+def test_a_region_of_default_quotas_holds_as_many_instances_as_the_page_says() -> None:
+    root, home = default(Capacity, "root_volume_gib"), default(Training, "volume_gib")
+    alone, together = GP3_TIB * 1024 // root, GP3_TIB * 1024 // (root + home)
+    assert f"{GP3_TIB} TiB of gp3 volumes: {alone} instances" in PAGE
+    assert f"With roots of {root} GiB, the default, that is {alone} instances" in PAGE
+    assert f"a job's volume of {home} GiB beside each, {together}." in PAGE
+
+
+def test_unfinished_snapshots_stay_below_the_quota_as_the_page_reckons() -> None:
+    every = default(Training, "snapshot_every_minutes")
+    assert f"A job takes one every {every} minutes" in PAGE
+    minutes, seconds = UNFINISHED * every / 1_000, UNFINISHED * every * 60 / 10_000
+    assert f"done within {minutes:g} minutes, 10,000 only within {seconds:g} s" in PAGE
+
+
+def test_an_instance_has_as_many_streams_as_the_page_says() -> None:
+    streams = 1 + len(COLLECTED["logs"]["logs_collected"]["files"]["collect_list"])
+    assert streams == 3
+    assert "an instance has three" in PAGE
+
+
+def test_a_fleet_takes_what_a_stack_file_may_ask_for() -> None:
+    types, zones = most(Capacity, "instance_types"), most(Network, "zones")
+    assert types * zones <= 300
+    assert most(Capacity, "max") <= 10_000
+    assert f"{types} types in six zones" in PAGE
+    assert f"are {types * zones} pools" in PAGE
+
+
+def most(model: type[BaseModel], field: str) -> int:
+    """Return the upper bound of a field, or of its length."""
+    schema = model.model_json_schema(by_alias=False)["properties"][field]
+    kinds = schema.get("anyOf", [schema])
+    return int(next(kind[key] for kind in kinds for key in ("maxItems", "maximum") if key in kind))
+
+
+def test_groups_are_to_be_divided_where_preflight_says_so() -> None:
+    assert f"divide it at {sizes.MOST:,}" in PAGE
+    assert f"groups of at most {sizes.MOST:,}" in PAGE

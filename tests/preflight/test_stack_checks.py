@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.preflight.checks import brokers, endpoints, images, money, offerings, taken_names
+from gpu_spot.preflight.checks import brokers, endpoints, images, money, offerings, sizes, taken_names
 from pulumi_on_moto import AwsClients
 from tests.preflight.worlds import answer, declared, remarks, stack, statuses
 
@@ -48,6 +48,20 @@ def test_a_zone_that_the_account_does_not_have_fails(clients: AwsClients) -> Non
         "us-west-2h": "failure",
         "web": "ok",
     }
+
+
+def test_a_group_that_is_too_large_is_to_be_divided(clients: AwsClients) -> None:
+    large = {"max": sizes.MOST + 1}
+    [found] = remarks(sizes, stack(large), clients)
+    assert (found.subject, found.status) == ("web", "warning")
+    assert found.found.startswith("max is 5,001: ")
+    assert found.advice == "divide it: at most 5,000 a group (docs/scale.md)"
+    assert not remarks(sizes, stack({"max": sizes.MOST}), clients)
+
+
+def test_a_group_without_a_max_is_as_large_as_twice_its_target(clients: AwsClients) -> None:
+    assert not remarks(sizes, stack({"target": 2500}), clients)
+    assert statuses(remarks(sizes, stack({"target": 2501}), clients)) == {"web": "warning"}
 
 
 def image(clients: AwsClients, *, kind: str = "aws:ec2:image", **given: Any) -> str:

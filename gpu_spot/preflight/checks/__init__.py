@@ -18,6 +18,7 @@ from gpu_spot.preflight.checks import (
     quotas,
     reservations,
     service_roles,
+    sizes,
     taken_names,
 )
 from gpu_spot.preflight.remark import Check
@@ -28,6 +29,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     quotas,
     limits,
     offerings,
+    sizes,
     reservations,
     images,
     encryption,

@@ -19,6 +19,10 @@ from lambdas.core import names
 _TIMEOUT: Final = 60
 _VISIBILITY: Final = 6 * _TIMEOUT
 """At least six times the function's timeout (Lambda guide, "Configuring a queue to use with Lambda")."""
+BATCH: Final = 100
+"""The most messages of a run: one answers a whole burst, for many warnings come when a pool is taken back."""
+RUNS: Final = 2
+"""The most at once."""
 
 SERVICE: Final = names.SERVICE_CONTROLLER
 
@@ -113,11 +117,10 @@ class Controller(pulumi.ComponentResource):
             function_name,
             event_source_arn=self.wake_ups.queue_arn,
             function_name=function.name,
-            # One run answers a whole burst: many warnings come together when a pool is taken back.
-            batch_size=100,
+            batch_size=BATCH,
             maximum_batching_window_in_seconds=1,
             function_response_types=["ReportBatchItemFailures"],
-            scaling_config=aws.lambda_.EventSourceMappingScalingConfigArgs(maximum_concurrency=2),
+            scaling_config=aws.lambda_.EventSourceMappingScalingConfigArgs(maximum_concurrency=RUNS),
             tags=scope.tags(function_name),
             opts=pulumi.ResourceOptions(parent=self, depends_on=args.ready_after),
         )

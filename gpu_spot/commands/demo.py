@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from gpu_spot.commands import project
+from gpu_spot.commands import files, project
 from gpu_spot.commands.progress import TerminalProgress
 from gpu_spot.facts.run import Run
 from gpu_spot.facts.summary import summarise
@@ -24,7 +24,6 @@ from gpu_spot.live import real_service, tenancy
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.real_job import Script
 from gpu_spot.live.rehearsal import Wishes, is_shared, rehearse
-from gpu_spot.market.supply import trace
 from gpu_spot.nodes import broker
 from gpu_spot.report.jobs import job_card
 from gpu_spot.report.page import render
@@ -111,6 +110,7 @@ def run(args: argparse.Namespace) -> int:
     Raises ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each.
     """
     console = Console()
+    files.can_hold("--out", args.out)
     config = _config(args)
     wishes = _wishes(args)
     if wishes.workers is not None:
@@ -166,7 +166,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
         group=args.group,
         hours=args.hours or (LOAD_HOURS if args.load else hours),
         files=tuple(args.trace or ()),
-        traces=trace.load(args.trace) if args.trace else None,
+        traces=files.traces(args.trace) if args.trace else None,
         pool_size=args.pool_size,
         notice=notice if args.notice is None else args.notice,
         seed=args.seed,

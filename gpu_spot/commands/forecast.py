@@ -61,9 +61,9 @@ def _run(args: argparse.Namespace) -> int:
     _check(args)
     recorded = outlook.market(args)
     versions = []
-    for file in (args.base, args.head):
+    for option, file in (("--base", args.base), ("--head", args.head)):
         if file is not None:
-            config, settings = outlook.read(file)
+            config, settings = outlook.read(option, file)
             price = outlook.prices(args, settings)
             versions.append((config, settings, price, stack.questions(settings, price, recorded)))
     _, settings, price, _ = versions[-1]

@@ -127,7 +127,10 @@ def test_wrong_input_is_told_in_one_line(
     good = written(tmp_path, "good.yaml", [service("more")])
     for arguments, says in (
         (["--head", head], "head.yaml: gpu-spot:services[0].capacity.target: -1, allowed: at least 0"),
-        (["--head", str(tmp_path / "none.yaml")], "none.yaml does not exist, a stack file is needed"),
+        (
+            ["--head", str(tmp_path / "none.yaml")],
+            "none.yaml, which cannot be read (no such file or directory), allowed: ",
+        ),
         (["--head", good, "--max-monthly-increase", "1"], "--max-monthly-increase without --base"),
         (["--head", good, "--trace", str(tmp_path / "none")], "none does not exist"),
     ):

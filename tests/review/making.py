@@ -171,8 +171,8 @@ def commented(request: str) -> str:
     previews = []
     for environment in REQUESTS[request]:
         file = MADE / request / f"{environment}.json"
-        log = file.with_suffix(".jsonl").read_text("utf-8")
-        previews.append(preview.read(environment, file.read_text("utf-8"), log))
+        found = preview.complaints(file.with_suffix(".jsonl").read_text("utf-8"))
+        previews.append(preview.read(environment, file.read_text("utf-8"), found))
     forecasts = dict.fromkeys(REQUESTS[request], FORECAST)
     return comment(previews, forecasts, "https://ci.example.org/run/1", "c0ffee" * 6)
 

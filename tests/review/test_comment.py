@@ -9,7 +9,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from gpu_spot.review.comment import LIMIT, MARKER, comment
-from gpu_spot.review.preview import Complaint, EngineStep, Preview, read
+from gpu_spot.review.preview import Complaint, EngineStep, Preview, complaints, read
 from tests.review.making import GOLDEN, commented
 from tests.review.requests import REQUESTS
 
@@ -113,16 +113,24 @@ def test_lifted_protection_is_told() -> None:
     assert "no longer refuses to delete it" in comment([read("dev", told)], {})
 
 
-@pytest.mark.parametrize(("events", "told"), [("", "kept"), (None, "not known")])
-def test_policies_are_kept_only_where_somebody_looked(events: str | None, told: str) -> None:
-    text = comment([read("dev", '{"steps": []}', events)], {})
+@pytest.mark.parametrize(("found", "told"), [(complaints(""), "kept"), (None, "not known")])
+def test_policies_are_kept_only_where_somebody_looked(found: tuple[Complaint, ...] | None, told: str) -> None:
+    text = comment([read("dev", '{"steps": []}', found)], {})
     assert f"| {told} |" in text
 
 
-@pytest.mark.parametrize(("text", "events"), [("error: no stack", ""), ("[]", ""), ("{}", "no json")])
-def test_what_is_no_preview_is_refused(text: str, events: str) -> None:
-    with pytest.raises(ValueError, match="dev: "):
-        read("dev", text, events)
+@pytest.mark.parametrize(
+    "text", ["error: no stack", "[]", '{"steps": [{"op": "same"}]}', '{"diagnostics": [1]}']
+)
+def test_what_is_no_preview_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(no JSON|not the JSON of a preview): "):
+        read("dev", text)
+
+
+@pytest.mark.parametrize("text", ["no json", "[]", '{"policyEvent": {}}'])
+def test_what_is_no_event_log_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(no JSON|not the JSON of an event log): "):
+        complaints(text)
 
 
 def test_a_comment_on_nothing_is_one() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from functools import partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, Final
 from gpu_spot.commands import files
 from gpu_spot.review import preview
 from gpu_spot.review.comment import comment
+from gpu_spot.review.judged import judged, to_json
 
 _PREVIEW: Final = "what `pulumi preview --json --show-sames` prints"
 _EVENTS: Final = "the --event-log of `pulumi preview`"
@@ -59,6 +61,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--out", type=Path, help="where the comment goes (default: standard output)")
     parser.add_argument(
+        "--json", action="store_true", help="print JSON in place of the comment, which --out still writes"
+    )
+    parser.add_argument(
         "--expect-no-changes", action="store_true", help=f"exit {_CHANGED} where a resource changes (drift)"
     )
     parser.set_defaults(run=run)
@@ -75,10 +80,12 @@ def run(args: argparse.Namespace) -> int:
         )
         for file in sorted(args.preview)
     ]
-    text = comment(found, forecasts, args.address, args.commit)
-    if args.out is None:
-        sys.stdout.write(text)
-    else:
-        files.write("--out", args.out, text)
-    changed = any(one.changes or one.errors for one in found)
+    environments = judged(found, forecasts)
+    if args.out is not None:
+        files.write("--out", args.out, comment(environments, args.address, args.commit))
+    if args.json:
+        sys.stdout.write(f"{json.dumps(to_json(environments, args.address, args.commit), indent=2)}\n")
+    elif args.out is None:
+        sys.stdout.write(comment(environments, args.address, args.commit))
+    changed = any(one.is_changed for one in environments)
     return _CHANGED if args.expect_no_changes and changed else 0

@@ -22,6 +22,7 @@ from gpu_spot.preflight.stack import Declared, Stack
 from infra.schema import Settings
 from pulumi_on_moto import StackConfig
 from tests.docs.commands import typed
+from tests.docs.keys import documented
 from tests.forecast.conftest import WEEK, service, stack_file
 
 
@@ -72,6 +73,7 @@ def test_a_change_is_told_by_group_and_in_all(
     disks = 0.4 * 125 * 0.08
     warm = 125 * 0.08
     # eight slots more for one; of the two others one comes and one goes
+    assert told.keys() == documented("forecast") | {"base", "difference"}
     assert told["difference"]["month"] == pytest.approx(8 * (month + disks + warm))
     assert told["difference"]["interruptions"] == pytest.approx(8 * 3.0)
     assert [group["name"] for group in told["head"]["groups"]] == ["same", "more", "new"]
@@ -174,7 +176,9 @@ def test_advice_that_nothing_fits_is_an_exit_status(
     assert main(["advise", "--head", head, "--group", "one", "--budget", "10"]) == 3
     assert "Nothing of" in capsys.readouterr().out
     assert main(["advise", "--head", head, "--group", "one", "--budget", "10", "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["advice"] is None
+    told = json.loads(capsys.readouterr().out)
+    assert told["advice"] is None
+    assert told.keys() == documented("advise")
     for arguments, says in (
         (["--budget", "10"], "--group is None, allowed: one, two"),
         (["--group", "one"], "neither --budget nor --availability"),

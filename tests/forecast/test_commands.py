@@ -23,7 +23,7 @@ from infra.schema import Settings
 from pulumi_on_moto import StackConfig
 from tests.docs.commands import typed
 from tests.docs.keys import documented
-from tests.forecast.conftest import WEEK, service, stack_file
+from tests.forecast.conftest import WEEK, job, service, stack_file
 
 
 @pytest.fixture
@@ -120,6 +120,20 @@ def test_a_threshold_is_an_exit_status(
     head = written(tmp_path, "head.yaml", [service("more", target=16)])
     assert main(["forecast", "--base", base, "--head", head, *options]) == status
     assert says in capsys.readouterr().err
+
+
+def test_what_the_file_after_the_change_is_remarked_on_is_told_once(
+    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = {"deadline": "2026-01-01T00:00:00Z"}
+    files = []
+    for name, jobs in (("base", [job("one", **late)]), ("head", [job("new"), job("one", **late)])):
+        files.append(tmp_path / f"{name}.yaml")
+        files[-1].write_text(yaml.safe_dump({"config": stack_file([], jobs)}))
+    base, head = map(str, files)
+    assert main(["forecast", "--base", base, "--head", head]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "has passed" in line]
+    assert [line.partition(":")[2].partition(":")[0] for line in told] == ["training[1].deadline"]
 
 
 def test_wrong_input_is_told_in_one_line(

@@ -93,7 +93,7 @@ def load(
     given = config_in(stack_file)
     for key, value in given.items():
         _refuse_secrets(value, f"{stack_file.name}: {key}")
-        values[_full_key(str(key), name)] = value
+        values[_full_key(str(key), name)] = _unshared(value)
     for path, value in (overrides or {}).items():
         _override(values, path, value, name)
     _check_types(project, name, values, stack_file.name)
@@ -172,6 +172,13 @@ def _check_types(project: Mapping[str, Any], name: str, values: Mapping[str, Any
             raise LocalCloudError(
                 f"{file}: {key} is {value!r}, a value of type {declaration['type']} is needed"
             )
+
+
+def _unshared(value: Any) -> Any:
+    """Return a copy in which what an alias repeats is there again: an override changes one of them."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value
 
 
 def _refuse_secrets(value: Any, where: str) -> None:

@@ -41,8 +41,8 @@ def declare() -> None:
 def within(scope: Scope, stack_file: Settings) -> None:
     """Declare everything that ``stack_file`` asks for; the scope is told what its user needs next."""
     settings = stack_file.on_instances
-    for warning in (*stack_file.warnings(), *settings.past_deadlines(datetime.now(UTC))):
-        pulumi.log.warn(warning)
+    for remark in stack_file.remarks(datetime.now(UTC)):
+        pulumi.log.warn(remark)
     entries: tuple[Service | Training | SharedHost, ...] = (
         *settings.services,
         *settings.jobs,

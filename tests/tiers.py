@@ -15,6 +15,7 @@ REHEARSED: Final = HERE / "live"
 _MARKS_OF: Final = {
     "aws_check": "adapter",
     "aws_check/test_rehearsal.py": "adapter long",
+    "commands": "adapter",
     "core": "pure",
     "deadline": "pure",
     "deadline/test_bench.py": "pure long",

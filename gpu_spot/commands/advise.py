@@ -66,7 +66,7 @@ def _run(args: argparse.Namespace) -> int:
         raise ValueError(f"--availability is {args.availability:g}, allowed: 0 to 1")
     if args.trace:
         raise ValueError("--trace with advise, which compares types and zones of no trace, allowed: without")
-    _, settings = read(args.head)
+    _, settings = read("--head", args.head)
     entry, priced = _entry(settings, args), prices(args, settings)
     rests_on = basis(args, priced, scores(args, {entry.name: entry.capacity}, settings.region))
     tried = list(advice.options(entry, settings.network.zones, priced))

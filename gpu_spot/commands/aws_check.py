@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import secrets
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -65,19 +67,64 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--cap", type=float, default=1.0, metavar="USD", help="refuse to start above this (default: 1)"
     )
+    parser.add_argument("--json", action="store_true", help="print JSON, the course of it on stderr")
     parser.set_defaults(run=run)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run came to. ``account`` is None on moto, ``page`` where none was written."""
+
+    region: str
+    account: str | None
+    outcomes: Sequence[Outcome]
+    left: Sequence[str]
+    page: str | None = None
+
+    @property
+    def counts(self) -> dict[Verdict, int]:
+        """How many assumptions came to each verdict."""
+        counted = Counter(outcome.verdict for outcome in self.outcomes)
+        return {verdict: counted[verdict] for verdict in _STYLES}
+
+    @property
+    def is_well(self) -> bool:
+        """Whether nothing is falsified and nothing is left."""
+        return not self.counts["falsified"] and not self.left
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        outcomes = [
+            {
+                "name": one.assumption.name,
+                "says": one.assumption.says,
+                "verdict": one.verdict,
+                "seen": one.seen,
+            }
+            for one in self.outcomes
+        ]
+        return {
+            "region": self.region,
+            "account": self.account,
+            "is_well": self.is_well,
+            "counts": self.counts,
+            "outcomes": outcomes,
+            "left": list(self.left),
+            "page": self.page,
+        }
 
 
 def run(args: argparse.Namespace) -> int:
     """Try and print; 1 where an assumption is falsified or something is left, 2 where nothing was started."""
-    console = Console()
+    console = Console(stderr=args.json)
     try:
         assumptions = _chosen(args.only)
         if args.rehearse:
-            return _rehearsal(assumptions, args.region, console)
+            return _told(_rehearsed(assumptions, args.region, console), args, console)
         asked = account.connect(args.region, args.profile)
         if args.clean_up_only:
-            return _told_left(clean_up(asked.clients, WallClock()), console)
+            left = clean_up(asked.clients, WallClock())
+            return _told(Report(args.region, asked.id, (), left), args, console)
         most = cost.at_most(assumptions)
         if most > args.cap:
             raise LocalCloudError(f"this run may cost ${most:.2f}, allowed: --cap {args.cap:g}")
@@ -90,11 +137,13 @@ def run(args: argparse.Namespace) -> int:
     )
     lab = Lab(asked.clients, WallClock(), secrets.token_hex(4))
     outcomes, left = tried(lab, assumptions, on_moto=False, heard=lambda outcome: _tell(outcome, console))
+    page = None
     if args.only is None:
         day = datetime.datetime.now(datetime.UTC).date().isoformat()
         (root / PAGE).write_text(table.run_on_aws(outcomes, args.region, day), encoding="utf-8")
-        console.print(f"written: {PAGE}")
-    return max(_told(outcomes, console), _told_left(left, console))
+        page = str(PAGE)
+        console.print(f"written: {page}")
+    return _told(Report(args.region, asked.id, outcomes, left, page), args, console)
 
 
 def _chosen(names: Sequence[str] | None) -> Sequence[Assumption]:
@@ -105,11 +154,11 @@ def _chosen(names: Sequence[str] | None) -> Sequence[Assumption]:
     return ASSUMPTIONS if names is None else [known[name] for name in names]
 
 
-def _rehearsal(assumptions: Sequence[Assumption], region: str, console: Console) -> int:
+def _rehearsed(assumptions: Sequence[Assumption], region: str, console: Console) -> Report:
     console.print("rehearsed on moto: this tells nothing of AWS, and the page in docs/ stays as it is")
     with rehearsed(region) as lab:
         outcomes, left = tried(lab, assumptions, on_moto=True, heard=lambda outcome: _tell(outcome, console))
-    return max(_told(outcomes, console), _told_left(left, console))
+    return Report(region, None, outcomes, left)
 
 
 def _tell(outcome: Outcome, console: Console) -> None:
@@ -117,12 +166,13 @@ def _tell(outcome: Outcome, console: Console) -> None:
     console.print(f"{outcome.assumption.name}: {outcome.seen}", markup=False, highlight=False, soft_wrap=True)
 
 
-def _told(outcomes: Sequence[Outcome], console: Console) -> int:
-    counts = Counter(outcome.verdict for outcome in outcomes)
-    console.print(", ".join(f"{verdict}: {counts[verdict]}" for verdict in _STYLES), highlight=False)
-    return int(counts["falsified"] > 0)
-
-
-def _told_left(left: Sequence[str], console: Console) -> int:
+def _told(report: Report, args: argparse.Namespace, console: Console) -> int:
+    if args.json:
+        sys.stdout.write(f"{json.dumps(report.to_json(), indent=2)}\n")
+        return int(not report.is_well)
+    if not args.clean_up_only:
+        counts = ", ".join(f"{verdict}: {count}" for verdict, count in report.counts.items())
+        console.print(counts, highlight=False)
+    left = report.left
     console.print("nothing is left" if not left else f"still there: {', '.join(left)}", markup=False)
-    return int(bool(left))
+    return int(not report.is_well)

@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import signal
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from gpu_spot.commands import project
+from gpu_spot.commands import files, project
 from gpu_spot.commands.progress import TerminalProgress
 from gpu_spot.facts.run import Run
 from gpu_spot.facts.summary import summarise
@@ -24,7 +25,6 @@ from gpu_spot.live import real_service, tenancy
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.real_job import Script
 from gpu_spot.live.rehearsal import Wishes, is_shared, rehearse
-from gpu_spot.market.supply import trace
 from gpu_spot.nodes import broker
 from gpu_spot.report.jobs import job_card
 from gpu_spot.report.page import render
@@ -101,6 +101,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--seed", type=int, default=1, help="of everything that chance decides (default: 1)")
     parser.add_argument("--out", type=Path, default=Path("out/demo"), help="folder of the report")
+    parser.add_argument("--json", action="store_true", help="print the summary as JSON, all else on stderr")
     parser.add_argument("--keep", action="store_true", help="leave the local cloud open for the AWS CLI")
     parser.set_defaults(run=run, workers=None)
 
@@ -110,7 +111,8 @@ def run(args: argparse.Namespace) -> int:
 
     Raises ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each.
     """
-    console = Console()
+    console = Console(stderr=args.json)
+    files.can_hold("--out", args.out)
     config = _config(args)
     wishes = _wishes(args)
     if wishes.workers is not None:
@@ -128,7 +130,10 @@ def run(args: argparse.Namespace) -> int:
             console.print(f"a shared host: {tenancy.HOURS:g} hours, others with --hours", style="dim")
         with contextlib.closing(TerminalProgress(console)) as progress:
             finished = rehearse(wishes, cloud, progress, started)
-        _report(args.out, finished, console)
+        summary = _report(args.out, finished, console)
+        if args.json:
+            sys.stdout.write(summary)
+            sys.stdout.flush()
         if args.keep:
             _keep(console, config.region, config.stack, finished.job)
     return 0 if finished.served is None or finished.served.is_whole else 1
@@ -166,7 +171,7 @@ def _wishes(args: argparse.Namespace) -> Wishes:
         group=args.group,
         hours=args.hours or (LOAD_HOURS if args.load else hours),
         files=tuple(args.trace or ()),
-        traces=trace.load(args.trace) if args.trace else None,
+        traces=files.traces(args.trace) if args.trace else None,
         pool_size=args.pool_size,
         notice=notice if args.notice is None else args.notice,
         seed=args.seed,
@@ -211,10 +216,12 @@ def _scaled(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def _report(out: Path, finished: Run, console: Console) -> None:
+def _report(out: Path, finished: Run, console: Console) -> str:
+    """Write and print the report; return the summary as JSON."""
     summary = summarise(finished)
     out.mkdir(parents=True, exist_ok=True)
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    told = json.dumps(summary, indent=2) + "\n"
+    (out / "summary.json").write_text(told, encoding="utf-8")
     (out / "report.html").write_text(render(finished), encoding="utf-8")
     console.print(render_summary(summary))
     written = ["summary.json", "report.html"]
@@ -228,6 +235,7 @@ def _report(out: Path, finished: Run, console: Console) -> None:
         written.append("job.json")
     for name in written:
         console.print(str(out / name), soft_wrap=True)
+    return told
 
 
 def _jobs_line(endpoint: str, stack: str) -> str:

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -61,12 +62,13 @@ def _run(args: argparse.Namespace) -> int:
     _check(args)
     recorded = outlook.market(args)
     versions = []
-    for file in (args.base, args.head):
+    for option, file in (("--base", args.base), ("--head", args.head)):
         if file is not None:
-            config, settings = outlook.read(file)
+            config, settings = outlook.read(option, file)
             price = outlook.prices(args, settings)
             versions.append((config, settings, price, stack.questions(settings, price, recorded)))
     _, settings, price, _ = versions[-1]
+    sys.stderr.writelines(f"{remark}\n" for remark in settings.remarks(datetime.now(UTC)))
     scored = outlook.scores(args, settings.on_instances.capacities, settings.region)
     told_basis = outlook.basis(args, price, scored)
     with ExitStack() as opened:

@@ -16,11 +16,10 @@ import boto3
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gpu_spot.commands import project
+from gpu_spot.commands import files, project
 from gpu_spot.forecast import account, price_list, running, words
 from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices, spot_history
 from gpu_spot.forecast.replayed import Traces
-from gpu_spot.market.supply.trace import load
 from infra.schema import Capacity, Settings
 from infra.settings import SettingsError, load_settings
 from pulumi_on_moto import LocalCloudError, StackConfig
@@ -29,6 +28,8 @@ from pulumi_on_moto import load as load_stack
 WRONG: Final = 2
 """The exit status for wrong input."""
 _NAMED: Final = "Pulumi."
+_A_STACK_FILE: Final = "a stack file such as Pulumi.dev.yaml"
+_A_HISTORY: Final = "the JSON of `aws ec2 describe-spot-price-history`"
 
 
 def add_market(parser: argparse.ArgumentParser) -> None:
@@ -66,23 +67,25 @@ def run(work: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> 
         return WRONG
 
 
-def read(file: Path) -> tuple[StackConfig, Settings]:
+def read(option: str, file: Path) -> tuple[StackConfig, Settings]:
     """Return a stack file of this project, wherever it lies, and what it says."""
-    if not file.is_file():
-        raise ValueError(f"{file} does not exist, a stack file is needed")
     name = file.name.removeprefix(_NAMED).partition(".")[0] if file.name.startswith(_NAMED) else "forecast"
-    config = load_stack(project.find(), name, file=file.resolve())
+    files.read(option, file, _A_STACK_FILE, str)
+    try:
+        config = load_stack(project.find(), name, file=file.resolve())
+    except LocalCloudError as error:
+        raise ValueError(f"{option} is {file} ({error}), allowed: {_A_STACK_FILE}") from None
     try:
         return config, load_settings(config.values)
     except SettingsError as error:
-        raise ValueError(f"{file}: {'; '.join(str(error).splitlines())}") from None
+        raise ValueError(f"{option} is {file}: {'; '.join(str(error).splitlines())}") from None
 
 
 def prices(args: argparse.Namespace, settings: Settings) -> Prices:
     """Return the prices that a command was told to take."""
     found = Prices(settings.region)
     if args.spot_prices is not None:
-        found = replace(found, spot=spot_history(args.spot_prices))
+        found = replace(found, spot=files.read("--spot-prices", args.spot_prices, _A_HISTORY, spot_history))
     if args.account:
         told = account.spot_prices(_ec2(settings.region), _types(settings), datetime.now(UTC))
         found = replace(found, spot=told)
@@ -111,7 +114,7 @@ def _ec2(region: str) -> Any:
 
 def market(args: argparse.Namespace) -> Traces | None:
     """Return the recorded market that a command was given."""
-    return load(args.trace) if args.trace else None
+    return files.traces(args.trace) if args.trace else None
 
 
 def basis(args: argparse.Namespace, used: Prices, scored: Mapping[str, int]) -> words.Basis:

@@ -7,9 +7,11 @@ so the command finds it again, and an image without such a comment is somebody's
 from __future__ import annotations
 
 import argparse
+import json
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, TypeAlias
 
 import boto3
@@ -17,10 +19,12 @@ import yaml
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
-from gpu_spot.commands import project
+from gpu_spot.commands import files, project
 from infra import accelerators
 from infra.schema import Capacity, SharedHost, Work
 from infra.settings import SettingsError, load_settings
+from pulumi_on_moto import StackConfig
+from pulumi_on_moto.program.stackfile import config_in, file_of
 
 _MARK: Final = re.compile(r"[ \t]*#[ \t]*of[ \t]+(/\S+)")
 _IMAGE: Final = re.compile(r"ami-[0-9a-f]{8,17}")
@@ -30,27 +34,68 @@ Resolve: TypeAlias = Callable[[str], str]
 
 
 @dataclass(frozen=True)
+class Pin:
+    """A group's image, by the keys of its capacity that hold it, before and now.
+
+    ``before`` is None where the newest was looked up at each preview; ``parameter`` held ``image``.
+    """
+
+    group: str
+    keys: tuple[str, ...]
+    before: str | None
+    image: str
+    parameter: str
+
+    @property
+    def told(self) -> str:
+        """It in a line."""
+        if self.before is None:
+            return f"{self.group}: the newest at each preview → {self.written}"
+        what = f"{self.group}: {', '.join(self.keys)}"
+        if self.before == self.image:
+            return f"{what}: {self.image} is the newest"
+        return f"{what}: {self.before} → {self.image}"
+
+    @property
+    def written(self) -> str:
+        """It as the file has it."""
+        return f"{self.image}  # of {self.parameter}"
+
+
+@dataclass(frozen=True)
 class Edit:
-    """In place of ``text[start:end]`` stands ``new``; ``told`` says what it is about."""
+    """In place of ``text[start:end]`` stands ``new``, which writes ``pin`` down."""
 
     start: int
     end: int
     new: str
-    told: str
+    pin: Pin
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """The images of a stack, and whether its file is another now."""
+
+    stack: str
+    region: str
+    file: str
+    changed: bool
+    images: Sequence[Pin]
 
 
 def add_parser(commands: Any) -> None:
     """Add the sub-command to an ``argparse`` sub-parsers object."""
     parser = commands.add_parser("pin-images", help="write the newest machine images into a stack file")
     parser.add_argument("--stack", default="dev", help="the stack file Pulumi.<STACK>.yaml (default: dev)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Pin the images of a stack and print each change, old → new."""
-    path = project.find() / f"Pulumi.{args.stack}.yaml"
+    path = file_of(project.find(), args.stack)
+    region = StackConfig("", args.stack, path, config_in(path)).region
     before = path.read_text("utf-8")
-    region = str(yaml.safe_load(before)["config"]["aws:region"])
     client = boto3.client("ssm", region_name=region)
 
     def resolve(parameter: str) -> str:
@@ -62,16 +107,20 @@ def run(args: argparse.Namespace) -> int:
             raise ValueError(f"parameter {parameter} in {region} holds {value!r}, allowed: an AMI id")
         return value
 
-    after, told = pinned(before, resolve)
+    after, images = pinned(before, resolve)
     if after != before:
-        path.write_text(after, "utf-8")
-    for line in told or ["every image is somebody's own: nothing to pin"]:
+        files.write("--stack", path, after)
+    found = Pinned(args.stack, region, path.name, after != before, images)
+    if args.json:
+        sys.stdout.write(f"{json.dumps(asdict(found), indent=2)}\n")
+        return 0
+    for line in [pin.told for pin in images] or ["every image is somebody's own: nothing to pin"]:
         Console().print(line, highlight=False, soft_wrap=True)
     return 0
 
 
-def pinned(text: str, resolve: Resolve) -> tuple[str, list[str]]:
-    """Return a stack file's text with its images pinned, and a line for each of them.
+def pinned(text: str, resolve: Resolve) -> tuple[str, list[Pin]]:
+    """Return a stack file's text with its images pinned, and them.
 
     All else in it stays as it is, comments and order too. Raises ``ValueError`` for a file that the stack's
     program would refuse, and for one whose form leaves no room for the comments.
@@ -96,7 +145,7 @@ def pinned(text: str, resolve: Resolve) -> tuple[str, list[str]]:
                 edits[edit.start] = edit
     for edit in sorted(edits.values(), key=lambda one: one.start, reverse=True):
         text = text[: edit.start] + edit.new + text[edit.end :]
-    return text, [edits[start].told for start in sorted(edits)]
+    return text, [edits[start].pin for start in sorted(edits)]
 
 
 def _edits(
@@ -107,8 +156,8 @@ def _edits(
     fields = _fields(node)
     amis = _fields(fields["amis"]) if "amis" in fields else {}
     given = {"ami": fields["ami"]} if "ami" in fields else {}
-    for key, scalar in (given | amis).items():
-        if (edit := _again(text, f"{group}: {key}", scalar, resolve)) is not None:
+    for key, scalar in (given | {f"amis.{family}": one for family, one in amis.items()}).items():
+        if (edit := _again(text, group, key, scalar, resolve)) is not None:
             yield edit
     families = {accelerators.lookup(name).family.name for name in capacity.types}
     missing = sorted(families - amis.keys())
@@ -116,20 +165,22 @@ def _edits(
         return
     architecture = accelerators.lookup(capacity.types[0]).family.architecture
     parameter = accelerators.ami_parameter(architecture)
-    line = f"{resolve(parameter)}  # of {parameter}\n"
+    keys = tuple(f"amis.{family}" for family in missing)
+    pin = Pin(group, keys, None, resolve(parameter), parameter)
     start, indent = _line_of(text, node)
     if capacity.instance_requirements is None:
-        new = f"{indent}ami: {line}"
+        pin = replace(pin, keys=("ami",))
+        new = f"{indent}ami: {pin.written}\n"
     elif "amis" in fields:
         start, indent = _line_of(text, fields["amis"])
-        new = "".join(f"{indent}{family}: {line}" for family in missing)
+        new = "".join(f"{indent}{family}: {pin.written}\n" for family in missing)
     else:
         # Not `ami`, with which the requirements would match families that AWS's image does not boot.
-        new = f"{indent}amis:\n" + "".join(f"{indent}  {family}: {line}" for family in missing)
-    yield Edit(start, start, new, f"{group}: the newest at each preview → {line.strip()}")
+        new = f"{indent}amis:\n" + "".join(f"{indent}  {family}: {pin.written}\n" for family in missing)
+    yield Edit(start, start, new, pin)
 
 
-def _again(text: str, what: str, scalar: yaml.ScalarNode, resolve: Resolve) -> Edit | None:
+def _again(text: str, group: str, key: str, scalar: yaml.ScalarNode, resolve: Resolve) -> Edit | None:
     """Return the edit of an image that is written there, none for somebody's own."""
     old, end = str(scalar.value), scalar.end_mark.index
     mark = _MARK.match(text, end)
@@ -139,9 +190,8 @@ def _again(text: str, what: str, scalar: yaml.ScalarNode, resolve: Resolve) -> E
         parameter, end = mark[1], mark.end()
     else:
         return None
-    new = resolve(parameter)
-    told = f"{what}: {new} is the newest" if new == old else f"{what}: {old} → {new}"
-    return Edit(scalar.start_mark.index, end, f"{new}  # of {parameter}", told)
+    pin = Pin(group, (key,), old, resolve(parameter), parameter)
+    return Edit(scalar.start_mark.index, end, pin.written, pin)
 
 
 def _fields(node: yaml.Node) -> dict[str, Any]:

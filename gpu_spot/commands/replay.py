@@ -11,10 +11,10 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from gpu_spot.commands import files
 from gpu_spot.market.comparison.contenders import AT_VALUE, NAMES, named
 from gpu_spot.market.comparison.runs import PolicyOutcome, compare
 from gpu_spot.market.rules import HOSTILE, TICK_SECONDS, Rules
-from gpu_spot.market.supply.trace import load
 from gpu_spot.report import frontier
 
 _EPILOG: Final = f"""The tick is {TICK_SECONDS:g} s and the first hour is not counted. A policy is
@@ -111,17 +111,18 @@ def run(args: argparse.Namespace) -> int:
     contenders = named(args.policy)
     if args.plot is not None:
         frontier.check(args.plot)
-    outcomes = list(compare(load(args.trace), rules, contenders, args.target, args.pool_size))
+    for option, file in (("--json", args.json), ("--plot", args.plot)):
+        files.can_write(option, file)
+    outcomes = list(compare(files.traces(args.trace), rules, contenders, args.target, args.pool_size))
     console = Console()
     # In a pipe there is no terminal whose width counts.
     (console if console.is_terminal else Console(width=120)).print(_table(outcomes))
     if args.json is not None:
-        args.json.parent.mkdir(parents=True, exist_ok=True)
-        args.json.write_text(json.dumps([o.to_json() for o in outcomes], indent=1) + "\n", encoding="utf-8")
+        files.write("--json", args.json, json.dumps([o.to_json() for o in outcomes], indent=1) + "\n")
     if args.plot is not None:
         points = [frontier.Point(o.policy, o.cost_vs_bound, o.availability) for o in outcomes]
-        args.plot.parent.mkdir(parents=True, exist_ok=True)
-        frontier.write(args.plot, points, f"target {args.target}, {outcomes[0].pools} pools")
+        title = f"target {args.target}, {outcomes[0].pools} pools"
+        files.write("--plot", args.plot, frontier.text(args.plot, points, title))
     return 0
 
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from gpu_spot.commands import files
 from gpu_spot.market.deadline.policies import NAMES, named
 from gpu_spot.market.deadline.zones import ZoneOutcome, compare
-from gpu_spot.market.supply.trace import TraceError
 from lambdas.core.deadline.model import Job
 
 Subparsers = argparse._SubParsersAction  # argparse has no public name for it
@@ -26,7 +26,7 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> argparse.Argu
         description="Replay one-instance jobs under a deadline. Every trace file is a zone of its own.",
     )
     parser.add_argument(
-        "--trace", nargs="+", required=True, metavar="DIR|FILE", help="traces, one zone a file"
+        "--trace", nargs="+", type=Path, required=True, metavar="DIR|FILE", help="traces, one zone a file"
     )
     parser.add_argument(
         "--compute", type=float, required=True, metavar="HOURS", help="compute that the job needs"
@@ -50,11 +50,12 @@ def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> argparse.Argu
 def run(args: argparse.Namespace) -> int:
     """Replay and print a table; return 0, or 2 after one line on standard error if the input is bad."""
     try:
-        outcomes = _outcomes(args)
+        files.can_write("--json", args.json)
+        with files.of_traces():
+            outcomes = _outcomes(args)
         if args.json is not None:
-            args.json.parent.mkdir(parents=True, exist_ok=True)
-            args.json.write_text(json.dumps([asdict(o) for o in outcomes], indent=2) + "\n", encoding="utf-8")
-    except (TraceError, ValueError, OSError) as error:
+            files.write("--json", args.json, json.dumps([asdict(o) for o in outcomes], indent=2) + "\n")
+    except (ValueError, OSError) as error:
         sys.stderr.write(f"gpu-spot replay-deadline: {error}\n")
         return 2
     sys.stdout.write(_table(outcomes))
@@ -71,7 +72,7 @@ def _outcomes(args: argparse.Namespace) -> list[ZoneOutcome]:
     job = Job(
         _whole(args.compute * 60), _whole(args.deadline * 60), _whole(args.delay), spot_price=args.spot_price
     )
-    return list(compare(map(Path, args.trace), job, named(args.policy), args.starts))
+    return list(compare(args.trace, job, named(args.policy), args.starts))
 
 
 def _whole(minutes: float) -> float:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from gpu_spot.commands import files
 from gpu_spot.review import preview
 from gpu_spot.review.comment import comment
+from gpu_spot.review.judged import judged, to_json
 
+_PREVIEW: Final = "what `pulumi preview --json --show-sames` prints"
+_EVENTS: Final = "the --event-log of `pulumi preview`"
+_FORECAST: Final = "what `gpu-spot forecast` prints"
 _CHANGED: Final = 3
 """Exit status of ``--expect-no-changes`` where there are some; 1 and 2 say that something is wrong."""
 
@@ -54,6 +61,9 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument("--out", type=Path, help="where the comment goes (default: standard output)")
     parser.add_argument(
+        "--json", action="store_true", help="print JSON in place of the comment, which --out still writes"
+    )
+    parser.add_argument(
         "--expect-no-changes", action="store_true", help=f"exit {_CHANGED} where a resource changes (drift)"
     )
     parser.set_defaults(run=run)
@@ -61,17 +71,21 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the comment; return 3 where no change was expected and there is one."""
-    events, forecasts = (
-        {path.stem: path.read_text("utf-8") for path in paths} for paths in (args.events, args.forecast)
-    )
+    files.can_write("--out", args.out)
+    policies = {file.stem: files.read("--events", file, _EVENTS, preview.complaints) for file in args.events}
+    forecasts = {file.stem: files.read("--forecast", file, _FORECAST, str) for file in args.forecast}
     found = [
-        preview.read(path.stem, path.read_text("utf-8"), events.get(path.stem))
-        for path in sorted(args.preview)
+        files.read(
+            "--preview", file, _PREVIEW, partial(preview.read, file.stem, found=policies.get(file.stem))
+        )
+        for file in sorted(args.preview)
     ]
-    text = comment(found, forecasts, args.address, args.commit)
-    if args.out is None:
-        sys.stdout.write(text)
-    else:
-        args.out.write_text(text, "utf-8")
-    changed = any(one.changes or one.errors for one in found)
+    environments = judged(found, forecasts)
+    if args.out is not None:
+        files.write("--out", args.out, comment(environments, args.address, args.commit))
+    if args.json:
+        sys.stdout.write(f"{json.dumps(to_json(environments, args.address, args.commit), indent=2)}\n")
+    elif args.out is None:
+        sys.stdout.write(comment(environments, args.address, args.commit))
+    changed = any(one.is_changed for one in environments)
     return _CHANGED if args.expect_no_changes and changed else 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 from infra import on_demand_prices
@@ -54,20 +53,17 @@ class Prices:
         return None if slot is None or spot is None else spot / capacity.weights[pool.instance_type] / slot
 
 
-def spot_history(file: Path) -> dict[Pool, float]:
+def spot_history(text: str) -> dict[Pool, float]:
     """Return each pool's newest price in the answer of ``aws ec2 describe-spot-price-history``, as JSON.
 
     Raises ``ValueError`` for anything else.
     """
     try:
-        return newest(json.loads(file.read_text(encoding="utf-8"))["SpotPriceHistory"])
-    except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"spot prices {file} cannot be read: {error}") from None
+        return newest(json.loads(text)["SpotPriceHistory"])
+    except json.JSONDecodeError as error:
+        raise ValueError(f"no JSON: {error}") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"spot prices {file} are wrong ({error}), the JSON of `aws ec2 describe-spot-price-history` is "
-            "needed"
-        ) from None
+        raise ValueError(f"no price history: {type(error).__name__}: {error}") from None
 
 
 def newest(rows: Iterable[Any]) -> dict[Pool, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -58,9 +59,19 @@ def declared(
         few, times = standing.reduced(config)
         likeness = standing.likeness(few)
         if likeness not in runs:
-            runs[likeness] = pool.submit(declare, few)
+            runs[likeness] = pool.submit(declared_quietly, few)
         waits.append(partial(_whole, runs[likeness], times, settings))
     return waits
+
+
+def declared_quietly(config: StackConfig) -> Stack:
+    """Return what the program declares, in a process for this alone.
+
+    It remarks on one entry of each kind, by its place among those, and for each version: the caller does so
+    of the stack file.
+    """
+    logging.disable(logging.WARNING)
+    return declare(config)
 
 
 def _whole(run: Future[Stack], times: Mapping[str, int], settings: Settings) -> Stack:

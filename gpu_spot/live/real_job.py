@@ -49,6 +49,10 @@ class Script:
     project: Path
     python: Path | None = None
 
+    def __post_init__(self) -> None:
+        if self.python is not None:
+            programs_of(self.python)  # told before anything is deployed
+
 
 def closing(zones: tuple[str, ...]) -> tuple[PoolTrace, ...]:
     """Return the market's script: one zone is open at a time, ``LOSSES`` times it closes and the next opens.

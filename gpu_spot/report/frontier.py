@@ -51,11 +51,15 @@ def check(path: Path) -> None:
         raise ValueError(f"plot {path} ends in {path.suffix!r}, allowed: {', '.join(_KINDS)}")
 
 
-def write(path: Path, points: Sequence[Point], title: str) -> None:
-    """Write the plot; its kind goes by the file's ending."""
+def text(path: Path, points: Sequence[Point], title: str) -> str:
+    """Return the plot for a file of this name; its kind goes by the file's ending."""
     check(path)
-    text = svg(points, title) if path.suffix == ".svg" else _page(points, title)
-    path.write_text(text, encoding="utf-8")
+    return svg(points, title) if path.suffix == ".svg" else _page(points, title)
+
+
+def write(path: Path, points: Sequence[Point], title: str) -> None:
+    """Write the plot."""
+    path.write_text(text(path, points, title), encoding="utf-8")
 
 
 def curve(points: Sequence[Point]) -> list[Point]:

@@ -6,15 +6,15 @@ policies and the engine say, at last the words about workers; what was left out 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
 from gpu_spot.review import difference
 from gpu_spot.review.consequences import Severity
+from gpu_spot.review.judged import Judged
 from gpu_spot.review.preview import Preview
 from gpu_spot.review.text import code, plural, short
-from gpu_spot.review.workers import Effect, Meaning, judge
+from gpu_spot.review.workers import Effect, Meaning
 
 MARKER: Final = "<!-- gpu-spot preview -->"
 """The first line, by which the comment is found again and edited."""
@@ -36,36 +36,24 @@ _VERDICTS: Final = {
 }
 
 
-@dataclass(frozen=True)
-class _Environment:
-    preview: Preview
-    meaning: Meaning
-    forecast: str
-
-
-def comment(
-    previews: Sequence[Preview], forecasts: Mapping[str, str], run: str = "", commit: str = ""
-) -> str:
+def comment(judged: Sequence[Judged], run: str = "", commit: str = "") -> str:
     """Return the comment's Markdown, at most ``LIMIT`` bytes long.
 
     Args:
-        previews: one for each environment.
-        forecasts: Markdown of ``gpu-spot forecast`` by environment.
+        judged: the environments, the gravest first.
         run: the address of what ran, for what is left out here.
         commit: the commit that was looked at.
     """
-    environments = [_Environment(one, judge(one), forecasts.get(one.environment, "")) for one in previews]
-    environments.sort(key=lambda one: (not one.preview.errors, -one.meaning.worst, one.preview.environment))
-    head = _head(environments, run, commit)
+    head = _head(judged, run, commit)
     # What is not diff may take all but a tenth; an environment has an equal share of what is left.
-    sections = [_section(one) for one in environments]
+    sections = [_section(one) for one in judged]
     sections = _cut(sections, LIMIT * 9 // 10 - _size(head))
     left = LIMIT - _size(head) - sum(_size(one) for one in sections)
-    diffs = _diffs(environments, left)
+    diffs = _diffs(judged, left)
     return head + "".join(one + diff for one, diff in zip(sections, diffs, strict=True))
 
 
-def _head(environments: Sequence[_Environment], run: str, commit: str) -> str:
+def _head(environments: Sequence[Judged], run: str, commit: str) -> str:
     told = f"Commit {commit[:12]}. " if commit else ""
     told += f"[The whole output]({run})." if run else ""
     rows = [
@@ -77,7 +65,7 @@ def _head(environments: Sequence[_Environment], run: str, commit: str) -> str:
     return "\n".join([MARKER, *alert, "", *rows, "", *([told, ""] if told else [])]) + "\n"
 
 
-def _alert(environments: Sequence[_Environment]) -> list[str]:
+def _alert(environments: Sequence[Judged]) -> list[str]:
     if not environments:
         return ["> [!CAUTION]", "> **No preview came.**"]
     failed = [one for one in environments if one.preview.errors]
@@ -107,14 +95,14 @@ def _alert(environments: Sequence[_Environment]) -> list[str]:
     return ["> [!NOTE]", "> **Nothing changes.**"]
 
 
-def _row(one: _Environment) -> str:
+def _row(one: Judged) -> str:
     counts = ", ".join(f"{number} {op}" for op, number in one.preview.counts().items()) or "no change"
     verdict = "**preview failed**" if one.preview.errors else _verdict(one)
-    cells = [f"**{one.preview.environment}**", verdict, _cost(one.forecast), _policies(one.preview), counts]
+    cells = [f"**{one.preview.environment}**", verdict, _cost(one), _policies(one.preview), counts]
     return f"| {' | '.join(cells)} |"
 
 
-def _verdict(one: _Environment) -> str:
+def _verdict(one: Judged) -> str:
     worst = one.meaning.worst
     groups = one.meaning.groups(worst)
     where = (
@@ -125,11 +113,9 @@ def _verdict(one: _Environment) -> str:
     return _VERDICTS[worst] + where if one.preview.changes else "no change"
 
 
-def _cost(forecast: str) -> str:
-    """Return the forecast's first sentence: its first line that is neither heading, table nor fold."""
-    lines = (line.strip() for line in forecast.splitlines())
-    first = next((line for line in lines if line and line[0] not in "#|<-`~>"), "")
-    return short(first.replace("|", "¦"), 120) if first else "not known"
+def _cost(one: Judged) -> str:
+    said = one.cost
+    return short(said.replace("|", "¦"), 120) if said else "not known"
 
 
 def _policies(preview: Preview) -> str:
@@ -140,7 +126,7 @@ def _policies(preview: Preview) -> str:
     return ", ".join(told + ([f"{all_ - mandatory} advisory"] if all_ > mandatory else []))
 
 
-def _section(one: _Environment) -> str:
+def _section(one: Judged) -> str:
     preview = one.preview
     if not preview.changes and not preview.errors and not preview.complaints:
         return ""
@@ -204,7 +190,7 @@ def _shortened(section: str, most: int) -> str:
     return text + closing + note
 
 
-def _diffs(environments: Sequence[_Environment], room: int) -> list[str]:
+def _diffs(environments: Sequence[Judged], room: int) -> list[str]:
     """Return each environment's folded diff, whole steps only, within ``room`` bytes in all."""
     blocks = [difference.steps(one.preview) for one in environments]
     folded = [""] * len(blocks)
@@ -246,7 +232,7 @@ def _mandatory(preview: Preview) -> list[str]:
     return [one.policy for one in preview.complaints if one.level == "mandatory"]
 
 
-def _names(environments: Sequence[_Environment]) -> str:
+def _names(environments: Sequence[Judged]) -> str:
     return ", ".join(code(one.preview.environment) for one in environments)
 
 

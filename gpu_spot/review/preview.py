@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -95,19 +96,41 @@ class Preview:
         return dict(sorted(Counter(step.op for step in self.changes).items()))
 
 
-def read(environment: str, text: str, events: str | None = None) -> Preview:
-    """Read one environment's digest, and its policy events; None: there is no log of them.
+def read(environment: str, text: str, found: Sequence[Complaint] | None = None) -> Preview:
+    """Read one environment's digest; ``found`` is what policies say, None where nobody has told.
 
-    Raises ``ValueError`` for what is neither.
+    Raises ``ValueError`` for what is none.
     """
+    with _expected("a preview"):
+        return _read(environment, json.loads(text), found)
+
+
+def complaints(events: str) -> tuple[Complaint, ...]:
+    """Return what policies say in an event log; raise ``ValueError`` for what is none."""
+    found = []
+    with _expected("an event log"):
+        for line in events.splitlines():
+            told = json.loads(line).get("policyEvent")
+            if told is not None:
+                resource = told.get("resourceUrn", "").rpartition("::")[2]
+                level = told["enforcementLevel"]
+                # The engine puts the policy's description before what it found, on a line of its own.
+                message = told["message"].strip().rpartition("\n")[2]
+                found.append(Complaint(told["policyName"], level, resource, message))
+    return tuple(dict.fromkeys(found))
+
+
+@contextmanager
+def _expected(what: str) -> Iterator[None]:
     try:
-        digest = json.loads(text)
+        yield
     except json.JSONDecodeError as error:
-        raise ValueError(
-            f"preview of {environment}: no JSON ({error}), allowed: `pulumi preview --json`"
-        ) from None
-    if not isinstance(digest, dict):
-        raise ValueError(f"preview of {environment}: {type(digest).__name__}, allowed: an object with steps")
+        raise ValueError(f"no JSON: {error}") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"not the JSON of {what}: {type(error).__name__}: {error}") from None
+
+
+def _read(environment: str, digest: Any, found: Sequence[Complaint] | None) -> Preview:
     diagnostics = [one for one in digest.get("diagnostics") or () if one.get("message", "").strip()]
     return Preview(
         environment,
@@ -118,8 +141,8 @@ def read(environment: str, text: str, events: str | None = None) -> Preview:
         ),
         tuple(one["message"].strip() for one in diagnostics if one["severity"] == "error"),
         tuple(one["message"].strip() for one in diagnostics if one["severity"] == "warning"),
-        _complaints(environment, events or ""),
-        is_judged=events is not None,
+        tuple(found or ()),
+        is_judged=found is not None,
     )
 
 
@@ -145,19 +168,3 @@ def _step(told: Mapping[str, Any]) -> EngineStep:
 
 def _top(path: str) -> str:
     return path.partition(".")[0].partition("[")[0]
-
-
-def _complaints(environment: str, events: str) -> tuple[Complaint, ...]:
-    found = []
-    for line in events.splitlines():
-        try:
-            told = json.loads(line).get("policyEvent")
-        except json.JSONDecodeError as error:
-            raise ValueError(f"event log of {environment}: no JSON ({error}): {line[:80]!r}") from None
-        if told is not None:
-            resource = told.get("resourceUrn", "").rpartition("::")[2]
-            level = told["enforcementLevel"]
-            # The engine puts the policy's description before what it found, on a line of its own.
-            message = told["message"].strip().rpartition("\n")[2]
-            found.append(Complaint(told["policyName"], level, resource, message))
-    return tuple(dict.fromkeys(found))

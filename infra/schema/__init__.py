@@ -246,6 +246,11 @@ class Settings(Model):
         images = {image for capacity in self.capacities.values() for image in capacity.images}
         return sorted(image for image in images if image.startswith("/") and not image.startswith("/aws/"))
 
+    def remarks(self, now: datetime) -> Iterator[str]:
+        """Yield what a preview says of a stack file that it takes, one line each."""
+        yield from self.warnings()
+        yield from self.past_deadlines(now)
+
     def past_deadlines(self, now: datetime) -> Iterator[str]:
         """Yield a warning for each deadline that has passed; a finished job's may, so it is no error."""
         for index, one in enumerate(self.training):

@@ -6,7 +6,15 @@ import ipaddress
 from collections.abc import Iterator
 from typing import Annotated, Final, TypeAlias, get_args
 
-from pydantic import Field, PlainValidator, ValidationInfo, WithJsonSchema, field_validator
+from pydantic import (
+    Field,
+    GetJsonSchemaHandler,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
+from pydantic.json_schema import JsonSchemaValue
 
 from infra import host_shapes
 from infra.schema.base import Model, unique
@@ -129,12 +137,48 @@ class Tenant(Model):
 CallerNetwork: TypeAlias = Annotated[str, Field(pattern=r"^[0-9.]{7,15}/[0-9]{1,2}$")]
 
 
+class HostCapacity(Capacity):
+    """One machine: said at the key itself, before what follows from another value of it."""
+
+    @field_validator("target")
+    @classmethod
+    def _one(cls, target: int) -> int:
+        if target != 1:
+            raise ValueError(
+                f"{target}, allowed: 1 (the tenants' volumes are on one machine at a time; another machine "
+                "is another entry)"
+            )
+        return target
+
+    @field_validator("fleet_type")
+    @classmethod
+    def _kept(cls, kind: str) -> str:
+        if kind != "maintain":
+            raise ValueError(f"{kind!r}, allowed: 'maintain' (a fleet that asks once replaces no host)")
+        return kind
+
+    @field_validator("unit")
+    @classmethod
+    def _machines(cls, unit: str) -> str:
+        if unit != "instances":
+            raise ValueError(f"{unit!r}, allowed: 'instances' (it is one, whatever GPUs are in it)")
+        return unit
+
+
+class _ShownAsCapacity:
+    """Lets the reference have one table for every capacity."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, _: object, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return handler(Capacity.__pydantic_core_schema__)
+
+
 class SharedHost(Model):
     """One machine of several GPUs, divided between tenants, which come and go while it runs."""
 
     name: limits.Name
     """Of the group; unique in the stack."""
-    capacity: Capacity
+    capacity: Annotated[HostCapacity, _ShownAsCapacity]
     """What it may be: one instance of any of these types, each of which the tenants must fit."""
     callers: Annotated[tuple[CallerNetwork, ...], Field(max_length=_CALLERS)] = ()
     """Private networks that reach the tenants' ports; without any only Session Manager does."""
@@ -165,17 +209,11 @@ class SharedHost(Model):
 
     @field_validator("capacity")
     @classmethod
-    def _one_machine(cls, capacity: Capacity) -> Capacity:
+    def _of_no_warm_pool(cls, capacity: HostCapacity) -> HostCapacity:
         """A warm pool that nobody has asked for is left out: its group takes no order for a zone."""
-        if capacity.target != 1:
-            raise ValueError(f"target {capacity.target}, allowed: 1 (a volume is on one machine at a time)")
         if capacity.fallback.warm_instances is None:
             none_warm = capacity.fallback.model_copy(update={"warm_instances": 0})
             capacity = capacity.model_copy(update={"fallback": none_warm})
-        if not capacity.is_kept:
-            raise ValueError("fleetType 'request', which asks once, allowed: 'maintain'")
-        if capacity.unit != "instances":
-            raise ValueError(f"unit {capacity.unit!r}, allowed: 'instances'")
         if capacity.warm_instances:
             raise ValueError(
                 f"{capacity.warm_instances} warm instances, allowed: fallback.warmInstances 0, or left out "

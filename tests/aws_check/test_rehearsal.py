@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +14,13 @@ from gpu_spot import cli
 from gpu_spot.aws_check import cleaning
 from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.assumptions import ASSUMPTIONS
-from gpu_spot.aws_check.lab import Lab
+from gpu_spot.aws_check.lab import Falsified, Lab
 from gpu_spot.aws_check.rehearsal import rehearsed
 from gpu_spot.aws_check.trial import tried
 from gpu_spot.commands import aws_check, project
 from gpu_spot.preflight import account
 from tests.aws_check.faults import FAULTS, faulty
+from tests.docs.keys import documented
 
 PLAYABLE = [assumption for assumption in ASSUMPTIONS if not assumption.unplayable]
 BY_NAME = {assumption.name: assumption for assumption in ASSUMPTIONS}
@@ -141,6 +143,37 @@ def test_a_run_on_aws_writes_its_page(
 def test_a_part_of_the_assumptions_writes_no_page(on_aws: Path) -> None:
     assert cli.main(["aws-check", "--yes-spend-money", "--only", "template-versions"]) == 0
     assert not on_aws.exists()
+
+
+def test_a_run_is_one_document_where_that_is_asked_for(
+    on_aws: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(aws_check, "ASSUMPTIONS", (BY_NAME["template-versions"],))
+    assert cli.main(["aws-check", "--yes-spend-money", "--json"]) == 0
+    shown = capsys.readouterr()
+    told = json.loads(shown.out)
+    assert told.keys() == documented("aws-check")
+    [outcome] = told["outcomes"]
+    assert (outcome["name"], outcome["verdict"]) == ("template-versions", "held")
+    assert (told["is_well"], told["counts"]["held"], told["left"]) == (True, 1, [])
+    assert (told["account"], told["page"]) == ("123456789012", "docs/aws-check.md")
+    assert "latest 2, default 1" in shown.err
+
+
+def test_what_is_falsified_or_left_is_not_well(
+    on_aws: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def falsified(lab: Lab) -> str:
+        raise Falsified("another")
+
+    wrong = replace(BY_NAME["template-versions"], steps=falsified)
+    monkeypatch.setattr(aws_check, "ASSUMPTIONS", (wrong,))
+    assert cli.main(["aws-check", "--yes-spend-money", "--json"]) == 1
+    assert not json.loads(capsys.readouterr().out)["is_well"]
+    monkeypatch.setattr(aws_check, "clean_up", lambda clients, clock: ["template lt-1"])
+    assert cli.main(["aws-check", "--clean-up-only", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["left"], told["outcomes"]) == (["template lt-1"], [])
 
 
 def test_what_costs_more_than_the_cap_does_not_start(

@@ -18,6 +18,7 @@ from gpu_spot.drill.experiment import DrillError, DrillExperiments
 from gpu_spot.drill.watching import Drill
 from gpu_spot.status.seen import GroupSeen, StackSeen
 from pulumi_on_moto import StackConfig
+from tests.docs.keys import documented
 from tests.drill.test_course import WHOLE, group, instance
 from tests.drill.test_watching import Fis, stack
 
@@ -67,6 +68,7 @@ def test_it_is_watched_until_the_group_is_whole_again_and_reported(
     said = capsys.readouterr()
     assert "experiment EXP1 of AWS FIS goes on, whether it is watched or not" in said.err
     report = json.loads(said.out)
+    assert report.keys() == documented("drill")
     assert json.loads((args.out / "prod-inference.json").read_text("utf-8")) == report
     assert (report["stack"], report["rehearsed"], report["made_good_after"]) == ("prod", False, 200.0)
     assert [(one["noticed_after"], one["gone_after"]) for one in report["lost"]] == [(10.0, 130.0)]

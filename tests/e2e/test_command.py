@@ -19,6 +19,7 @@ import pytest
 from gpu_spot import cli
 from gpu_spot.commands.project import of_service
 from tests.apart import apart
+from tests.docs.keys import documented
 
 COMMAND = Path(sys.executable).with_name("gpu-spot")
 REPOSITORY = Path(__file__).parents[2]
@@ -88,6 +89,16 @@ def test_the_demo_keeps_workers_alive_through_a_market(tmp_path: Path, traces: P
     assert summary["cost_vs_on_demand"] <= (0.33 if files else 0.6)
     assert "gpu-spot:infra:CapacityGroup" in done.stdout
     assert (tmp_path / "report.html").stat().st_size > 100_000
+
+
+def test_demo_and_deploy_print_one_document(tmp_path: Path) -> None:
+    shown = gpu_spot("demo", "--hours", "1.5", "--target", "2", "--json", "--out", tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout == (tmp_path / "summary.json").read_text()
+    assert json.loads(shown.stdout).keys() >= documented("demo")
+    assert "report.html" in shown.stderr
+    told = json.loads(gpu_spot("deploy", "--local", "--json").stdout)
+    assert told.keys() == documented("deploy")
 
 
 def test_deploy_prints_the_outputs() -> None:

@@ -22,7 +22,8 @@ from gpu_spot.preflight.stack import Declared, Stack
 from infra.schema import Settings
 from pulumi_on_moto import StackConfig
 from tests.docs.commands import typed
-from tests.forecast.conftest import WEEK, service, stack_file
+from tests.docs.keys import documented
+from tests.forecast.conftest import WEEK, job, service, stack_file
 
 
 @pytest.fixture
@@ -72,6 +73,7 @@ def test_a_change_is_told_by_group_and_in_all(
     disks = 0.4 * 125 * 0.08
     warm = 125 * 0.08
     # eight slots more for one; of the two others one comes and one goes
+    assert told.keys() == documented("forecast") | {"base", "difference"}
     assert told["difference"]["month"] == pytest.approx(8 * (month + disks + warm))
     assert told["difference"]["interruptions"] == pytest.approx(8 * 3.0)
     assert [group["name"] for group in told["head"]["groups"]] == ["same", "more", "new"]
@@ -120,6 +122,20 @@ def test_a_threshold_is_an_exit_status(
     assert says in capsys.readouterr().err
 
 
+def test_what_the_file_after_the_change_is_remarked_on_is_told_once(
+    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    late = {"deadline": "2026-01-01T00:00:00Z"}
+    files = []
+    for name, jobs in (("base", [job("one", **late)]), ("head", [job("new"), job("one", **late)])):
+        files.append(tmp_path / f"{name}.yaml")
+        files[-1].write_text(yaml.safe_dump({"config": stack_file([], jobs)}))
+    base, head = map(str, files)
+    assert main(["forecast", "--base", base, "--head", head]) == 0
+    told = [line for line in capsys.readouterr().err.splitlines() if "has passed" in line]
+    assert [line.partition(":")[2].partition(":")[0] for line in told] == ["training[1].deadline"]
+
+
 def test_wrong_input_is_told_in_one_line(
     asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -127,7 +143,10 @@ def test_wrong_input_is_told_in_one_line(
     good = written(tmp_path, "good.yaml", [service("more")])
     for arguments, says in (
         (["--head", head], "head.yaml: gpu-spot:services[0].capacity.target: -1, allowed: at least 0"),
-        (["--head", str(tmp_path / "none.yaml")], "none.yaml does not exist, a stack file is needed"),
+        (
+            ["--head", str(tmp_path / "none.yaml")],
+            "none.yaml, which cannot be read (no such file or directory), allowed: ",
+        ),
         (["--head", good, "--max-monthly-increase", "1"], "--max-monthly-increase without --base"),
         (["--head", good, "--trace", str(tmp_path / "none")], "none does not exist"),
     ):
@@ -171,7 +190,9 @@ def test_advice_that_nothing_fits_is_an_exit_status(
     assert main(["advise", "--head", head, "--group", "one", "--budget", "10"]) == 3
     assert "Nothing of" in capsys.readouterr().out
     assert main(["advise", "--head", head, "--group", "one", "--budget", "10", "--json"]) == 3
-    assert json.loads(capsys.readouterr().out)["advice"] is None
+    told = json.loads(capsys.readouterr().out)
+    assert told["advice"] is None
+    assert told.keys() == documented("advise")
     for arguments, says in (
         (["--budget", "10"], "--group is None, allowed: one, two"),
         (["--group", "one"], "neither --budget nor --availability"),

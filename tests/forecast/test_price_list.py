@@ -77,17 +77,13 @@ def row(price: str, at: str, product: str = "Linux/UNIX") -> dict[str, str]:
     }
 
 
-def test_of_a_history_the_newest_price_of_linux_counts(tmp_path: Path) -> None:
-    file = tmp_path / "history.json"
+def test_of_a_history_the_newest_price_of_linux_counts() -> None:
     rows = [row("0.3", "2026-11-02T00:00:00Z"), row("0.2", "2026-11-01T00:00:00Z")]
     rows.append(row("0.9", "2026-11-03T00:00:00Z", "Windows"))
-    file.write_text(json.dumps({"SpotPriceHistory": rows}))
-    assert spot_history(file) == {Pool("g6.xlarge", "us-west-2a"): 0.3}
+    assert spot_history(json.dumps({"SpotPriceHistory": rows})) == {Pool("g6.xlarge", "us-west-2a"): 0.3}
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"SpotPriceHistory": [{}]}', '{"SpotPriceHistory": 1}'])
-def test_anything_else_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "history.json"
-    file.write_text(text)
-    with pytest.raises(ValueError, match=r"history\.json are wrong .* is needed$"):
-        spot_history(file)
+def test_anything_else_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^no (JSON|price history): .+$"):
+        spot_history(text)

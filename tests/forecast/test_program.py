@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
 from gpu_spot.forecast import standing
+from gpu_spot.forecast.running import declared_quietly
 from gpu_spot.preflight.stack import declare
 from infra.settings import load_settings
 from pulumi_on_moto import StackConfig
@@ -35,6 +37,23 @@ def test_one_entry_of_each_kind_stands_for_all() -> None:
     assert counted["alarms"] > 30
     assert counted["NAT gateways"] == 1
     assert counted["function requests"] == 2 * 730 * 60
+
+
+def remarked(values: dict[str, Any], *, quietly: bool) -> list[str]:
+    heard: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger().addHandler(handler)
+    config = StackConfig("gpu-spot", "x", REPOSITORY / "infra", values)
+    (declared_quietly if quietly else declare)(config)
+    return heard
+
+
+def test_the_program_remarks_once_and_where_others_do_never() -> None:
+    values = stack_file([], [job("one", deadline="2026-01-01T00:00:00Z")])
+    [remark] = [one for one in apart(remarked, values, quietly=False) if "training[0].deadline" in one]
+    assert "has passed" in remark
+    assert apart(remarked, values, quietly=True) == []
 
 
 def test_two_versions_share_a_run_where_only_what_does_not_decide_what_is_declared_differs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import boto3
@@ -12,6 +13,7 @@ from gpu_spot.cli import main
 from gpu_spot.commands.pin_images import pinned
 from infra.accelerators import ami_parameter
 from infra.settings import load_settings
+from tests.docs.keys import documented
 from tests.infra.declared import ROOT, STACKS
 from tests.models import moto
 
@@ -76,11 +78,11 @@ def file(*lines: str) -> str:
 def test_an_image_is_written_beside_its_parameter(
     given: list[str], top: list[str], rest: list[str] | None
 ) -> None:
-    new, [told] = pinned(file(*given), NEWEST.__getitem__)
+    new, [pin] = pinned(file(*given), NEWEST.__getitem__)
     kind = "        kind: mixed-asg\n"
     above = "".join(f"        {line}\n" for line in top)
     assert new == file(*(rest or given)).replace(kind, above + kind)
-    assert " → ami-0000000" in told
+    assert " → ami-0000000" in pin.told
     assert load_settings(yaml.safe_load(new)["config"])
     assert pinned(new, NEWEST.__getitem__)[0] == new
 
@@ -95,9 +97,9 @@ def test_the_environments_pin_and_pin_again(stack: str) -> None:
     for name, capacity in after.capacities.items():
         assert capacity.types == before.capacities[name].types
         assert all(image.startswith("ami-") for image in capacity.images)
-    again, told = pinned(first, LATER.__getitem__)
+    again, pins = pinned(first, LATER.__getitem__)
     assert again == first.replace("ami-00000001", "ami-0000000f").replace("ami-00000002", "ami-0000000f")
-    assert all("ami-0000000" in line and "→ ami-0000000f" in line for line in told)
+    assert all("ami-0000000" in one.told and "→ ami-0000000f" in one.told for one in pins)
 
 
 def test_an_own_image_stays() -> None:
@@ -142,3 +144,10 @@ def test_the_command_reads_parameters_and_writes_the_file(
     assert main(["pin-images", "--stack", "mine"]) == 0
     assert capsys.readouterr().out == "serve: ami: /own/image → ami-000000cc\n"
     assert "ami: ami-000000cc  # of /own/image\n" in path.read_text("utf-8")
+    parameters.put_parameter(Name="/own/image", Type="String", Value="ami-000000dd", Overwrite=True)
+    assert main(["pin-images", "--stack", "mine", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    pin = {"group": "serve", "keys": ["ami"], "before": "ami-000000cc", "image": "ami-000000dd"}
+    assert told["images"] == [pin | {"parameter": "/own/image"}]
+    assert told["changed"]
+    assert told.keys() == documented("pin-images")

@@ -187,13 +187,28 @@ def settings(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"capacity__target": 2, "capacity__max": 8}, "capacity: target 2, allowed: 1"),
+        *(
+            (
+                {"capacity__target": target, "capacity__max": most},
+                f"capacity.target: {target}, allowed: 1 (the tenants' volumes are on one machine at a time",
+            )
+            for target, most in ((2, 8), (2, 2), (2, None), (0, 2))
+        ),
+        ({"capacity__target": -1}, "capacity.target: -1, allowed: at least 0"),
+        ({"capacity__target": "two"}, 'capacity.target: "two", allowed: a whole number'),
+        (
+            {"capacity__kind": "spot-fleet", "capacity__fleetType": "request"},
+            "capacity.fleetType: 'request', allowed: 'maintain' (a fleet that asks once",
+        ),
         ({"capacity__fallback": {"warmInstances": 1}}, "capacity: 1 warm instances, allowed: fallback.warm"),
         (
             {"capacity__instanceTypes": ["g5.xlarge"]},
             "capacity: 'g5.xlarge' cannot be a shared host, allowed: p3",
         ),
-        ({"capacity__unit": "gpus", "capacity__max": 32}, "capacity: unit 'gpus', allowed: 'instances'"),
+        (
+            {"capacity__unit": "gpus", "capacity__max": 32},
+            "capacity.unit: 'gpus', allowed: 'inst",
+        ),
         ({"callers": ["0.0.0.0/0"]}, "callers: 0.0.0.0/0, allowed: private networks"),
         (
             {"callers": ["10.0.0.1/8"]},

@@ -15,6 +15,7 @@ from gpu_spot import cli
 from gpu_spot.commands.deployed import jobs
 from gpu_spot.jobs.logs import said
 from gpu_spot.jobs.reader import JobError, JobReader
+from tests.docs.keys import documented
 from tests.jobs.seen import NOW, stint
 from tests.jobs.stack import REGION, Stack
 
@@ -62,6 +63,7 @@ def test_json(told_stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     [listed] = json.loads(told(told_stack, capsys, "--stack", "dev", "list", "--json"))
     shown = json.loads(told(told_stack, capsys, "show", "resnet", "--json"))
     assert listed.items() <= shown.items()
+    assert listed.keys() >= documented("jobs list")
     assert [one["ending"] for one in shown["timeline"]] == ["notice", "goes on"]
     assert (shown["lost_seconds"], shown["moves"]) == (100, 1)
 

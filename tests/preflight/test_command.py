@@ -14,6 +14,7 @@ from gpu_spot.preflight.account import identified
 from gpu_spot.preflight.checks import CHECKS, github, money, service_roles, taken_names
 from gpu_spot.preflight.inspection import inspect
 from pulumi_on_moto import AwsClients
+from tests.docs.keys import documented
 from tests.preflight import worlds
 from tests.preflight.worlds import answer, declared, error
 
@@ -57,6 +58,7 @@ def test_a_failure_ends_with_one_and_json_says_which(
     assert cli.main(["preflight", "--json"]) == 1
     told: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert (told["stack"], told["region"]) == ("dev", "us-west-2")
+    assert told.keys() == documented("preflight")
     [failure] = [one for one in told["remarks"] if one["status"] == "failure"]
     assert failure["check"] == "service-linked roles"
     assert failure.keys() == {"check", "subject", "status", "found", "advice"}

@@ -18,6 +18,7 @@ from typing import Any
 
 from gpu_spot.review import preview
 from gpu_spot.review.comment import comment
+from gpu_spot.review.judged import judged
 from policy.judge import settings_of, violations
 from policy.rules import RULES
 from policy.rules.model import Subject
@@ -171,10 +172,10 @@ def commented(request: str) -> str:
     previews = []
     for environment in REQUESTS[request]:
         file = MADE / request / f"{environment}.json"
-        log = file.with_suffix(".jsonl").read_text("utf-8")
-        previews.append(preview.read(environment, file.read_text("utf-8"), log))
+        found = preview.complaints(file.with_suffix(".jsonl").read_text("utf-8"))
+        previews.append(preview.read(environment, file.read_text("utf-8"), found))
     forecasts = dict.fromkeys(REQUESTS[request], FORECAST)
-    return comment(previews, forecasts, "https://ci.example.org/run/1", "c0ffee" * 6)
+    return comment(judged(previews, forecasts), "https://ci.example.org/run/1", "c0ffee" * 6)
 
 
 def _whole(value: Any) -> Any:

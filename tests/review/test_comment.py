@@ -9,7 +9,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 from gpu_spot.review.comment import LIMIT, MARKER, comment
-from gpu_spot.review.preview import Complaint, EngineStep, Preview, read
+from gpu_spot.review.judged import judged
+from gpu_spot.review.preview import Complaint, EngineStep, Preview, complaints, read
 from tests.review.making import GOLDEN, commented
 from tests.review.requests import REQUESTS
 
@@ -55,7 +56,7 @@ def huge(environment: str, changes: int) -> Preview:
 @pytest.mark.parametrize("changes", [10, 400])
 def test_a_long_comment_is_cut_by_importance_and_says_so(environments: int, changes: int) -> None:
     names = [f"env{place}" for place in range(environments)]
-    text = comment([huge(name, changes) for name in names], dict.fromkeys(names, "ü" * 50_000))
+    text = comment(judged([huge(name, changes) for name in names], dict.fromkeys(names, "ü" * 50_000)))
     assert len(text.encode()) <= LIMIT
     # The words about workers survive whatever is cut.
     assert all(f"| **{name}** |" in text for name in names)
@@ -72,7 +73,9 @@ def test_what_is_quoted_stays_text() -> None:
     old = {"insecureValue": "8", "tags": {"gpu-spot:group": "web"}}
     new = {"insecureValue": evil, "tags": {"gpu-spot:group": "web"}}
     target = EngineStep("update", "aws:ssm/parameter:Parameter", "x-web-target", old, new, ("insecureValue",))
-    text = comment([Preview("dev", (target,), (evil,), (), (Complaint("p", "mandatory", "r", "m"),))], {})
+    text = comment(
+        judged([Preview("dev", (target,), (evil,), (), (Complaint("p", "mandatory", "r", "m"),))], {})
+    )
     kinds = [token.type for token in MarkdownIt("commonmark").enable("table").parse(text)]
     assert kinds.count("fence") == 2
     html = MarkdownIt("commonmark").enable("table").render(text)
@@ -110,20 +113,28 @@ def test_parts_of_a_replacement_and_the_stack_itself_are_no_steps() -> None:
 
 def test_lifted_protection_is_told() -> None:
     told = digest(oldState={"inputs": {}, "protect": True}, newState={"inputs": {}})
-    assert "no longer refuses to delete it" in comment([read("dev", told)], {})
+    assert "no longer refuses to delete it" in comment(judged([read("dev", told)], {}))
 
 
-@pytest.mark.parametrize(("events", "told"), [("", "kept"), (None, "not known")])
-def test_policies_are_kept_only_where_somebody_looked(events: str | None, told: str) -> None:
-    text = comment([read("dev", '{"steps": []}', events)], {})
+@pytest.mark.parametrize(("found", "told"), [(complaints(""), "kept"), (None, "not known")])
+def test_policies_are_kept_only_where_somebody_looked(found: tuple[Complaint, ...] | None, told: str) -> None:
+    text = comment(judged([read("dev", '{"steps": []}', found)], {}))
     assert f"| {told} |" in text
 
 
-@pytest.mark.parametrize(("text", "events"), [("error: no stack", ""), ("[]", ""), ("{}", "no json")])
-def test_what_is_no_preview_is_refused(text: str, events: str) -> None:
-    with pytest.raises(ValueError, match="dev: "):
-        read("dev", text, events)
+@pytest.mark.parametrize(
+    "text", ["error: no stack", "[]", '{"steps": [{"op": "same"}]}', '{"diagnostics": [1]}']
+)
+def test_what_is_no_preview_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(no JSON|not the JSON of a preview): "):
+        read("dev", text)
+
+
+@pytest.mark.parametrize("text", ["no json", "[]", '{"policyEvent": {}}'])
+def test_what_is_no_event_log_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^(no JSON|not the JSON of an event log): "):
+        complaints(text)
 
 
 def test_a_comment_on_nothing_is_one() -> None:
-    assert comment([], {}).startswith(f"{MARKER}\n> [!CAUTION]\n> **No preview came.**")
+    assert comment(judged([], {})).startswith(f"{MARKER}\n> [!CAUTION]\n> **No preview came.**")

@@ -19,6 +19,7 @@ from gpu_spot.status import permissions
 from pulumi_on_moto.running.functions import Invocation
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.apart import apart
+from tests.docs.keys import documented
 from tests.e2e.world import World, living, load, small
 from tests.iam import Request, allowed_actions, allows
 
@@ -32,6 +33,7 @@ def told() -> dict[str, Any]:
 
 def test_a_stack_in_a_market_is_shown(told: dict[str, Any]) -> None:
     first, ringing = json.loads(told["json"]), json.loads(told["ringing"])
+    assert first.keys() == documented("status")
 
     [group] = first["groups"]
     live = group["instances"]

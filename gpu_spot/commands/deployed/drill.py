@@ -13,7 +13,7 @@ from typing import Any, Final
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
-from gpu_spot.commands import project
+from gpu_spot.commands import files, project
 from gpu_spot.commands.deployed.stack import clients_of, of_stack
 from gpu_spot.commands.deployed.status import declared_in
 from gpu_spot.drill.course import DrillCourse
@@ -56,6 +56,7 @@ def add_parser(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Drill on AWS or in the local cloud; errors are one line each."""
+    files.can_hold("--out", args.out)
     config = load(project.find(), args.stack)
     return rehearsed(args, config) if args.rehearse else act(args, clients_of(args, config), config)
 
@@ -123,9 +124,8 @@ def _agreed(args: argparse.Namespace, config: StackConfig) -> None:
 
 def _told(args: argparse.Namespace, course: DrillCourse) -> int:
     report = json.dumps({"stack": args.stack, "rehearsed": args.rehearse, **course.to_json()}, indent=2)
-    args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / f"{args.stack}-{args.group}.json"
-    path.write_text(f"{report}\n", "utf-8")
+    files.write("--out", path, f"{report}\n")
     if args.json:
         sys.stdout.write(f"{report}\n")
     else:

@@ -12,7 +12,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, Final, TypeGuard
+
+_FORM: Final = '{"metadata": {"gap_seconds": …}, "data": […]}'
 
 
 class TraceError(ValueError):
@@ -53,7 +55,7 @@ def load(paths: Iterable[Path | str]) -> tuple[PoolTrace, ...]:
         if path.is_dir():
             found = sorted(path.glob("*.json"))
             if not found:
-                raise TraceError(f"trace folder {path} holds no .json file")
+                raise TraceError(f"trace folder {path} holds no .json file, at least one is needed")
             files.extend(found)
         elif path.is_file():
             files.append(path)
@@ -77,12 +79,14 @@ def check(pools: Sequence[PoolTrace]) -> None:
 def _read(file: Path) -> PoolTrace:
     try:
         raw: Any = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise TraceError(f"trace {file} cannot be read: {error}") from None
-    except json.JSONDecodeError as error:
-        raise TraceError(f"trace {file} is not JSON: {error}") from None
+    except OSError as error:
+        raise TraceError(f"trace {file} cannot be read ({error.strerror}), {_FORM} is needed") from None
+    except UnicodeDecodeError:
+        raise TraceError(f"trace {file} is no text in UTF-8, {_FORM} is needed") from None
+    except ValueError as error:
+        raise TraceError(f"trace {file} is not JSON ({error}), {_FORM} is needed") from None
     if not isinstance(raw, dict):
-        raise TraceError(f"trace {file} is a JSON {type(raw).__name__}, an object is needed")
+        raise TraceError(f"trace {file} is a JSON {type(raw).__name__}, {_FORM} is needed")
     metadata = raw.get("metadata")
     gap = metadata.get("gap_seconds") if isinstance(metadata, dict) else None
     if not _number(gap) or gap <= 0:

@@ -88,19 +88,12 @@ def load(
     name = project.get("name")
     if not isinstance(name, str):
         raise LocalCloudError(f"{project_file.name}: name is {name!r}, text is needed")
-    stack_file = file if file is not None else project_dir / f"Pulumi.{stack}.yaml"
-    if not stack_file.is_file():
-        known = sorted(path.name.split(".")[1] for path in project_dir.glob("Pulumi.*.yaml"))
-        raise LocalCloudError(
-            f"stack {stack!r}: no file {stack_file.name}; stacks here: {', '.join(known) or 'none'}"
-        )
+    stack_file = file if file is not None else file_of(project_dir, stack)
     values = _declared_defaults(project, name)
-    given = _mapping(stack_file).get("config") or {}
-    if not isinstance(given, dict):
-        raise LocalCloudError(f"{stack_file.name}: config is {given!r}, a mapping is needed")
+    given = config_in(stack_file)
     for key, value in given.items():
         _refuse_secrets(value, f"{stack_file.name}: {key}")
-        values[_full_key(str(key), name)] = value
+        values[_full_key(str(key), name)] = _unshared(value)
     for path, value in (overrides or {}).items():
         _override(values, path, value, name)
     _check_types(project, name, values, stack_file.name)
@@ -108,11 +101,32 @@ def load(
     return StackConfig(name, stack, program, values)
 
 
+def file_of(project_dir: Path, stack: str) -> Path:
+    """Return a stack's file; raise ``LocalCloudError``, with the stacks that there are, where it has none."""
+    file = project_dir / f"Pulumi.{stack}.yaml"
+    if not file.is_file():
+        known = sorted(path.name.split(".")[1] for path in project_dir.glob("Pulumi.*.yaml"))
+        raise LocalCloudError(
+            f"stack {stack!r}: no file {file.name}; stacks here: {', '.join(known) or 'none'}"
+        )
+    return file
+
+
+def config_in(file: Path) -> dict[str, Any]:
+    """Return what a stack file configures, as it stands there; raise ``LocalCloudError``."""
+    config = _mapping(file).get("config") or {}
+    if not isinstance(config, dict):
+        raise LocalCloudError(f"{file.name}: config is {config!r}, a mapping is needed")
+    return config
+
+
 def _mapping(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise LocalCloudError(f"no {path.name} in {path.parent}") from None
+    except OSError as error:
+        raise LocalCloudError(f"{path.name} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise LocalCloudError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
     if content is None:
@@ -158,6 +172,13 @@ def _check_types(project: Mapping[str, Any], name: str, values: Mapping[str, Any
             raise LocalCloudError(
                 f"{file}: {key} is {value!r}, a value of type {declaration['type']} is needed"
             )
+
+
+def _unshared(value: Any) -> Any:
+    """Return a copy in which what an alias repeats is there again: an override changes one of them."""
+    if isinstance(value, dict):
+        return {key: _unshared(item) for key, item in value.items()}
+    return [_unshared(item) for item in value] if isinstance(value, list) else value
 
 
 def _refuse_secrets(value: Any, where: str) -> None:

@@ -1,0 +1,45 @@
+"""What ``gpu-spot review --json`` prints: one document, which says what the comment says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gpu_spot.cli import main
+from tests.docs.keys import documented
+from tests.review.making import MADE
+
+FILES = (
+    *("--preview", str(MADE / "other-types-of-a-fleet" / "fleet.json")),
+    *("--events", str(MADE / "other-types-of-a-fleet" / "fleet.jsonl")),
+)
+
+
+def test_a_review_is_one_document_and_the_comment_goes_to_its_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forecast = tmp_path / "fleet.md"
+    forecast.write_text("# Forecast\n\nThe month costs $9 more.\n")
+    more = ["--forecast", str(forecast), "--commit", "c0ffee", "--expect-no-changes"]
+    assert main(["review", *FILES, *more]) == 3
+    comment = capsys.readouterr().out
+    assert main(["review", *FILES, *more, "--json", "--out", str(tmp_path / "comment.md")]) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert (tmp_path / "comment.md").read_text("utf-8") == comment
+    assert told.keys() == documented("review")
+    [fleet] = told["environments"]
+    assert (told["commit"], told["is_changed"], fleet["environment"]) == ("c0ffee", True, "fleet")
+    assert fleet["severity"] == fleet["effects"][0]["severity"] == "ends"
+    assert fleet["effects"][0]["group"] == "inference"
+    assert fleet["cost"] == "The month costs $9 more."
+    assert {one["level"] for one in fleet["policies"]} == {"advisory"}
+    for effect in fleet["effects"]:
+        assert effect["words"] in comment
+
+
+def test_what_nobody_judged_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["review", *FILES[:2], "--json"]) == 0
+    [fleet] = json.loads(capsys.readouterr().out)["environments"]
+    assert (fleet["policies"], fleet["cost"]) == (None, None)

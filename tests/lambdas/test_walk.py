@@ -19,7 +19,7 @@ def test_nothing_breaks_on_a_hostile_aws(tmp_path: Path) -> None:
     assert main(["--out", str(out), "--steps", "4000", "--seed", "1000"]) == 0
     found = json.loads(out.read_text())
     assert found["violations"] == []
-    assert found["passes"] > 1_200
+    assert found["passes"] > 900
 
 
 def test_nothing_breaks_for_a_job_with_a_deadline_whatever_it_tells() -> None:

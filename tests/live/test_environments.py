@@ -1,4 +1,4 @@
-"""Every environment that ships is really created, and plain boto3 sees what its stack file asks for."""
+"""Environments that ship are really created, and plain boto3 sees what its stack file asks for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from tests.live.apart import printed_by
 
 AWS = "com.amazonaws.us-west-2"
-GROUPS = {"dev": "inference", "fleet": "inference", "prod": "inference", "research": "resnet"}
+STACKS = ("dev", "fleet", "prod")
 
 
 @cache
@@ -18,17 +18,17 @@ def seen(stack: str) -> dict[str, Any]:
     return printed_by("environment.py", stack)
 
 
-@pytest.mark.parametrize("stack", GROUPS)
+@pytest.mark.parametrize("stack", STACKS)
 def test_what_every_stack_has(stack: str) -> None:
     here = seen(stack)
     assert here["network"]["gateways"] == [f"{AWS}.dynamodb", f"{AWS}.s3"]
     assert here["network"]["default_rules"] == []
     watched = here["monitoring"]
     assert watched["heard_by"] == [watched["topic"]]
-    # A job has failed, stalled, host-fault, volume-full; a service unwell, unchecked, and the checker's two.
+    # A service has unwell, unchecked, and the checker's two.
     assert len(watched["alarms"]) == 13 + 4
-    assert watched["alarms"][f"gpu-spot-{stack}-{GROUPS[stack]}-shortage"] == "Shortage"
-    assert watched["widgets"] == (7 if stack == "research" else 9)
+    assert watched["alarms"][f"gpu-spot-{stack}-inference-shortage"] == "Shortage"
+    assert watched["widgets"] == 9
 
 
 def test_a_small_stack_has_nothing_that_it_did_not_ask_for() -> None:

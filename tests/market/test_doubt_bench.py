@@ -20,11 +20,11 @@ ENDS = ("spot-only", "on-demand")
 @pytest.mark.long
 def test_nothing_beats_the_default_and_its_regret_is_small(tmp_path: Path, traces: Path | None) -> None:
     out = tmp_path / "doubt.json"
-    options = ["--out", str(out), "--docs", str(tmp_path / "docs"), "--cells", "10", "--days", "2"]
-    doubt.main([*options, "--scenarios", "3"])
+    options = ["--out", str(out), "--docs", str(tmp_path / "docs"), "--cells", "6", "--days", "2"]
+    doubt.main([*options, "--scenarios", "2"])
     result = json.loads(out.read_text())
     assert result["source"] == ("traces" if traces else "model")
-    assert (result["cells"], len(result["rows"])) == (10, 10 * len(doubt.CONTENDERS))
+    assert (result["cells"], len(result["rows"])) == (6, 6 * len(doubt.CONTENDERS))
     # That nothing beats it is said of the traces; of the few days drawn from the model one may go.
     assert result["dominated"] <= (0 if traces else 1)
     assert result["mean_regret"] <= 0.01

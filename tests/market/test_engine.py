@@ -88,7 +88,7 @@ def test_skipping_ticks_changes_nothing(contender: Any) -> None:
             return tick + 1
 
     rules = Rules(seed=3, notice=0.5)
-    sold = SpotMarket(draw(3, 72, 11), rules)
+    sold = SpotMarket(draw(3, 36, 11), rules)
     pools = tuple(Pool("any", name) for name in sold.names)
     accounts = []
     for engine in (Replay, EveryTick):
@@ -117,7 +117,7 @@ def test_trouble_costs_availability_and_is_skipped_exactly(trouble: dict[str, fl
 
     def account(engine: type[Replay], **rules: float) -> Ledger:
         chosen = Rules(seed=3, **rules)  # type: ignore[arg-type]
-        sold = SpotMarket(draw(3, 120, 11), chosen)
+        sold = SpotMarket(draw(3, 72, 11), chosen)
         shape = GroupShape(tuple(Pool("any", name) for name in sold.names))
         return engine(
             sold, chosen, LightFleet(Group("replay", 4, 16), build("ready-handover")), shape, 4
@@ -202,7 +202,7 @@ def test_forty_five_days_of_seven_pools_take_seconds() -> None:
 @pytest.mark.long
 def test_memory_does_not_grow_with_the_length_of_a_run() -> None:
     peaks = []
-    for days in (1, 10, 40):  # the first run imports and caches
+    for days in (1, 5, 20):  # the first run imports and caches
         sold, rules = SpotMarket(draw(3, days * 24, 2), Rules()), Rules()
         tracemalloc.start()
         play(sold, rules, named("expected-cost")[0], 4)

@@ -23,7 +23,6 @@ def torch_bin() -> Path:
         pytest.param("train_torch", [], id="alone"),
         pytest.param("train_torch", ["--ranks", "2"], id="two ranks"),
         pytest.param("train_trainer", [], id="Trainer"),
-        pytest.param("train_trainer", ["--ranks", "2"], id="Trainer, two ranks"),
     ],
 )
 def test_ten_interruptions_change_no_bit(

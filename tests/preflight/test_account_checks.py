@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.checks import billing, encryption, github, limits, permissions, quotas, service_roles
+from gpu_spot.preflight.checks import (
+    billing,
+    disks,
+    encryption,
+    github,
+    limits,
+    permissions,
+    quotas,
+    service_roles,
+)
 from pulumi_on_moto import AwsClients
+from tests.infra import training
 from tests.preflight.worlds import answer, declared, error, remarks, stack, statuses
 
 GROUP = declared("aws:autoscaling/group:Group")
@@ -121,6 +131,35 @@ def test_the_sixth_vpc_of_a_region_is_found(clients: AwsClients) -> None:
     clients("ec2").create_tags(Resources=[made], Tags=[{"Key": "gpu-spot:stack", "Value": "dev"}])
     [found] = remarks(limits, wanted, clients)
     assert (found.status, found.found) == ("ok", "2, 2 in use; this stack adds 0")
+
+
+STORAGE, INTERFACES = "L-7A658B76", "L-DF5E4CA3"
+
+
+# 300 roots of 125 GiB are 36.6 TiB; 400, the max that is given, 48.8.
+@pytest.mark.parametrize(("tib", "status"), [(36, "failure"), (48, "warning"), (49, "ok")])
+def test_the_storage_of_roots_is_judged_by_target_and_max(
+    clients: AwsClients, tib: float, status: str
+) -> None:
+    vcpus(clients, {STORAGE: tib, INTERFACES: 5_000})
+    many = stack({"target": 300, "max": 400})
+    assert statuses(remarks(disks, many, clients)) == {STORAGE: status, INTERFACES: "ok"}
+
+
+def test_a_jobs_volume_counts_beside_its_root(clients: AwsClients) -> None:
+    vcpus(clients, {STORAGE: 2, INTERFACES: 5})
+    wanted = stack({"target": 1, "max": 2}, training=[training.job(volumeGiB=2_000, dataset=None)])
+    found = {one.subject: one for one in remarks(disks, wanted, clients)}
+    assert found[STORAGE].status == "failure"  # 2,000 GiB, and two roots
+    assert "need 2.197" in found[STORAGE].found
+    assert found[INTERFACES].status == "ok"
+
+
+def test_interfaces_end_before_ten_thousand_instances(clients: AwsClients) -> None:
+    vcpus(clients, {STORAGE: 9_999, INTERFACES: 5_000})
+    found = remarks(disks, stack({"target": 4_000, "max": 8_000}), clients)
+    assert [one.status for one in found] == ["ok", "warning"]
+    assert f"/quotas/{INTERFACES}" in found[1].advice
 
 
 def test_only_gateway_endpoints_count_for_their_quota(clients: AwsClients) -> None:

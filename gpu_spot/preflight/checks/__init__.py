@@ -7,6 +7,7 @@ from typing import Final
 from gpu_spot.preflight.checks import (
     billing,
     brokers,
+    disks,
     encryption,
     endpoints,
     github,
@@ -27,6 +28,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     permissions,
     service_roles,
     quotas,
+    disks,
     limits,
     offerings,
     sizes,

@@ -11,7 +11,7 @@ from gpu_spot import cli
 from gpu_spot.commands import preflight
 from gpu_spot.preflight import account, stack
 from gpu_spot.preflight.account import identified
-from gpu_spot.preflight.checks import CHECKS, github, money, service_roles, taken_names
+from gpu_spot.preflight.checks import github, money, offerings, service_roles, taken_names
 from gpu_spot.preflight.inspection import inspect
 from pulumi_on_moto import AwsClients
 from tests.docs.keys import documented
@@ -31,7 +31,7 @@ def test_what_may_not_be_looked_at_is_named_and_stops_nothing_else(clients: AwsC
 
 def test_a_denial_that_names_nothing_is_told_by_its_operation(clients: AwsClients) -> None:
     answer(clients, "ec2", "DescribeAvailabilityZones", error("UnauthorizedOperation", "no"))
-    [(_, found), *_] = inspect(worlds.stack(), identified(clients), [CHECKS[4]])
+    [(_, found), *_] = inspect(worlds.stack(), identified(clients), [offerings])
     assert (found.status, found.found) == ("not known", "may not DescribeAvailabilityZones")
 
 

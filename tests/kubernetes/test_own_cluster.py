@@ -129,6 +129,11 @@ def test_every_role_of_pods_is_one_accounts_of_this_cluster(known: Run) -> None:
         assert told["aws:RequestTag/eks-cluster-name"] == "research"
 
 
+def test_names_are_answered_by_more_pods_as_nodes_come(known: Run) -> None:
+    addons = {one["addonName"]: one for one in known.of("Addon").values()}
+    assert json.loads(addons["coredns"]["configurationValues"]) == {"autoScaling": {"enabled": True}}
+
+
 def test_karpenter_hears_of_every_end_and_only_rules_of_ours_may_tell(known: Run) -> None:
     kinds = {
         json.loads(one["eventPattern"])["detail-type"][0]

@@ -194,7 +194,13 @@ def test_a_volume_and_its_copy_are_under_the_key_that_is_named() -> None:
 
 @pytest.mark.parametrize(
     ("code", "passes"),
-    [("RequestLimitExceeded", True), ("VolumeInUse", True), ("UnauthorizedOperation", False)],
+    [
+        ("PendingSnapshotLimitExceeded", True),
+        ("RequestLimitExceeded", True),
+        ("SnapshotLimitExceeded", False),
+        ("UnauthorizedOperation", False),
+        ("VolumeInUse", True),
+    ],
 )
 def test_what_passes_by_itself_is_told_from_what_does_not(code: str, passes: bool) -> None:
     from botocore.exceptions import ClientError

@@ -22,7 +22,9 @@ BEFORE_NODES: Final = ("vpc-cni", "kube-proxy", "eks-pod-identity-agent")
 _SECRETS: Final = "aws-secrets-store-csi-driver-provider"
 _CONFIGURATION: Final[dict[str, Any]] = {
     # Off by default, and workers whose queue's URL lies in a secret never start then.
-    _SECRETS: {"secrets-store-csi-driver": {"syncSecret": {"enabled": True}, "enableSecretRotation": True}}
+    # Else two answer however many nodes ask (EKS guide, "Scale CoreDNS Pods for high DNS traffic").
+    "coredns": {"autoScaling": {"enabled": True}},
+    _SECRETS: {"secrets-store-csi-driver": {"syncSecret": {"enabled": True}, "enableSecretRotation": True}},
 }
 
 

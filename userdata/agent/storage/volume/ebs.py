@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 # What passes by itself: a description that lags, a state in transit, a limit on the request rate.
 _PASSING: Final = frozenset(
     {
+        # Snapshots under way: five of a volume, 100 of a region (EBS user guide, "Create EBS snapshots").
+        "ConcurrentSnapshotLimitExceeded",
         "IncorrectState",
         "InternalError",
         "InsufficientVolumeCapacity",
         "InvalidSnapshot.NotFound",
         "InvalidVolume.NotFound",
+        "PendingSnapshotLimitExceeded",
         "RequestLimitExceeded",
         "ServiceUnavailable",
         "SnapshotCreationPerVolumeRateExceeded",

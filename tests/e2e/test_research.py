@@ -57,12 +57,24 @@ def test_bad_input_is_told_in_one_line(arguments: list[str], message: str) -> No
 SHORTER = """
 import sys
 from gpu_spot import cli
+from gpu_spot.commands import project
 from gpu_spot.live import real_job
 
 real_job.LOSSES = 5
+load = project.load
+
+
+def shorter(*given):
+    config = load(*given)
+    for job in config.values.get("gpu-spot:training", ()):
+        job["command"] += ["--steps", "2000"]
+    return config
+
+
+project.load = shorter
 sys.exit(cli.main(sys.argv[1:]))
 """
-"""The command with a shorter script of its market; `make demo-research` has the whole."""
+"""The command with a shorter script of its market and a shorter job; `make demo-research` has both whole."""
 
 
 def test_the_shipped_job_runs_from_clone_to_done_through_its_losses(tmp_path: Path) -> None:

@@ -111,6 +111,7 @@ def test_workers_drain_where_nobody_speaks_to_their_instance_any_more(host: Host
 
 
 def test_whoever_is_taken_goes_with_all_its_workers(host: Host) -> None:
+    until(lambda: bool((host.place / "pid").read_text()))  # it is there before its text is
     worker = Path("/proc") / (host.place / "pid").read_text()
     kill_all(host.process.pid)
     host.process.wait()

@@ -12,6 +12,7 @@ import pulumi_aws as aws
 from infra import schema
 from infra.components.capacity.agent_store import AgentStore
 from infra.iam import tenant_statements
+from infra.iam.statement import document
 from infra.schema.shared_host import Tenant
 from infra.scope import Scope
 from lambdas.core import names
@@ -102,7 +103,7 @@ class Tenancy(pulumi.ComponentResource):
         scope, host = self._args.scope, self._args.host
         name = scope.name(host.name, tenant.name, limit=_LONGEST_NAME)
         tags = scope.tags(name, group=host.name)
-        document = aws.ssm.Document(
+        forwarder = aws.ssm.Document(
             name,
             document_type="Session",
             document_format="JSON",
@@ -113,11 +114,11 @@ class Tenancy(pulumi.ComponentResource):
         policy = aws.iam.Policy(
             name,
             description=f"Reach the port of {tenant.name} on {host.name}, through Session Manager",
-            policy=document(tenant_statements.forwarding(scope, host=host.name, document=document.arn)),
+            policy=document(tenant_statements.forwarding(scope, host=host.name, document=forwarder.arn)),
             tags=tags,
             opts=self._child,
         )
-        return {"document": document.name, "policy": policy.arn, "port": port}
+        return {"document": forwarder.name, "policy": policy.arn, "port": port}
 
 
 def session(tenant: str, port: int) -> dict[str, object]:

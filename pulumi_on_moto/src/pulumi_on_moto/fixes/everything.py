@@ -38,6 +38,7 @@ from pulumi_on_moto.fixes.speedups.methods import METHODS
 from pulumi_on_moto.fixes.speedups.models import MODELS
 from pulumi_on_moto.fixes.speedups.retention import RETENTION
 from pulumi_on_moto.fixes.speedups.signatures import SIGNATURES
+from pulumi_on_moto.fixes.speedups.stack_traces import STACK_TRACES
 from pulumi_on_moto.fixes.speedups.tags import TAGS
 from pulumi_on_moto.fixes.speedups.timestamps import TIMESTAMPS
 from pulumi_on_moto.fixes.speedups.user_agent import USER_AGENT
@@ -86,6 +87,7 @@ SPEED_UPS: Final[tuple[Patch, ...]] = (
     *MODELS,
     RETENTION,
     SIGNATURES,
+    STACK_TRACES,
     TAGS,
     TIMESTAMPS,
     USER_AGENT,

@@ -18,7 +18,7 @@ from rich.table import Table
 from gpu_spot.commands import outlook
 from gpu_spot.commands.outlook import WRONG, add_market, bar, basis, prices, read, scores
 from gpu_spot.forecast import advice, running, stack
-from gpu_spot.forecast.advice import Trial
+from gpu_spot.forecast.advice import Option, Trial
 from gpu_spot.forecast.groups import entries
 from gpu_spot.preflight.prices import GP3_GIB_MONTH
 from infra.schema import Service, Settings, Training
@@ -127,7 +127,7 @@ def _print(
         wide.print(
             f"{entry.name}: instanceTypes \\[{', '.join(option.types)}], "
             f"zones \\[{', '.join(option.zones)}], "
-            f"shortageCost {option.shortage_cost:g}, warmInstances {option.warm}: ${best.cost:,.2f} a month, "
+            f"{_knobs(option)}: ${best.cost:,.2f} a month, "
             f"available {100 * best.availability:.3f} %",
             highlight=False,
         )
@@ -138,9 +138,15 @@ def _print(
         table.add_row(
             f"{one.cost:,.2f}{' ←' if one is best else ''}",
             f"{100 * one.availability:.3f}",
-            f"{option.shortage_cost:g}",
+            "" if option.shortage_cost is None else f"{option.shortage_cost:g}",
             str(option.warm),
             str(len(option.zones)),
             ", ".join(option.types),
         )
     wide.print(table)
+
+
+def _knobs(option: Option) -> str:
+    if option.shortage_cost is None:
+        return "with Karpenter"
+    return f"shortageCost {option.shortage_cost:g}, warmInstances {option.warm}"

@@ -69,7 +69,7 @@ def _run(args: argparse.Namespace) -> int:
             versions.append((config, settings, price, stack.questions(settings, price, recorded)))
     _, settings, price, _ = versions[-1]
     sys.stderr.writelines(f"{remark}\n" for remark in settings.remarks(datetime.now(UTC)))
-    scored = outlook.scores(args, settings.on_instances.capacities, settings.region)
+    scored = outlook.scores(args, settings.capacities, settings.region)
     told_basis = outlook.basis(args, price, scored)
     with ExitStack() as opened:
         programs = [opened.enter_context(running.processes(1)) for _ in versions]

@@ -91,7 +91,7 @@ def prices(args: argparse.Namespace, settings: Settings) -> Prices:
         found = replace(found, spot=told)
     if args.price_list:
         client = boto3.client("pricing", region_name=price_list.REGION)
-        on_demand, since = price_list.read(client, _types(settings), settings.region)
+        on_demand, since = price_list.read(client, [*_types(settings), *_of_nodes(settings)], settings.region)
         now = datetime.now(UTC).date()
         found = replace(
             found, on_demand=on_demand, read=f"the AWS Price List on {now}, in force since {since}"
@@ -105,7 +105,13 @@ def scores(args: argparse.Namespace, capacities: Mapping[str, Capacity], region:
 
 
 def _types(settings: Settings) -> set[str]:
-    return {kind for capacity in settings.on_instances.capacities.values() for kind in capacity.types}
+    return {kind for capacity in settings.capacities.values() for kind in capacity.types}
+
+
+def _of_nodes(settings: Settings) -> list[str]:
+    """Return the type of the nodes of a cluster's own pods, where the stack declares one."""
+    cluster = settings.kubernetes
+    return [cluster.own.system_type] if cluster is not None and cluster.own is not None else []
 
 
 def _ec2(region: str) -> Any:

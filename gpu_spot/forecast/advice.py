@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from gpu_spot.forecast.groups import forecast, pools, question
+from gpu_spot.forecast.groups import forecast, is_pods, pools, question
 from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.ranges import Outlook
 from gpu_spot.forecast.replayed import Question
@@ -19,11 +19,14 @@ SHORTAGE_COSTS: Final = (2.0, 30.0, 100.0, 300.0)
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What could stand in the stack file. ``warm`` is ``fallback.warmInstances``."""
+    """What could stand in the stack file. ``warm`` is ``fallback.warmInstances``.
+
+    ``shortage_cost`` is None on Kubernetes, where nobody reckons with it.
+    """
 
     types: tuple[str, ...]
     zones: tuple[str, ...]
-    shortage_cost: float
+    shortage_cost: float | None
     warm: int
 
 
@@ -51,8 +54,9 @@ def options(
     else:
         sizes = sorted({1, 2, len(ranked)} & set(range(1, len(ranked) + 1)))
     fallback = capacity.fallback
-    costs = SHORTAGE_COSTS if fallback.enabled and fallback.policy == policies.DEFAULT else (None,)
-    warms = {0, capacity.target} if _can_warm(entry) else {capacity.warm_instances}
+    by_cost = fallback.enabled and fallback.policy == policies.DEFAULT and not is_pods(entry)
+    costs = SHORTAGE_COSTS if by_cost else (None,)
+    warms = {0, capacity.target} if _can_warm(entry) else {0 if is_pods(entry) else capacity.warm_instances}
     for size, many, cost, warm in product(sizes, {min(2, len(zones)), len(zones)}, costs, sorted(warms)):
         kinds = tuple(kind for kind in capacity.types if kind in ranked[:size])
         knobs = {"shortageCost": cost} if cost is not None else fallback.knobs
@@ -60,13 +64,15 @@ def options(
         types = {} if capacity.instance_types is None else {"instance_types": kinds}
         other = capacity.model_copy(update={"fallback": changed, **types})
         shortage = cost if cost is not None else policies.shortage_cost(policies.build(fallback.policy))
-        option = Option(kinds, tuple(zones[:many]), shortage, warm)
+        told = None if is_pods(entry) else shortage
+        option = Option(kinds, tuple(zones[:many]), told, warm)
         yield option, entry.model_copy(update={"capacity": other})
 
 
 def _can_warm(entry: Service | Training) -> bool:
     capacity = entry.capacity
-    return isinstance(entry, Service) and capacity.fallback.enabled and capacity.unit == "instances"
+    has_fallback = capacity.fallback.enabled and capacity.unit == "instances"
+    return isinstance(entry, Service) and has_fallback and not is_pods(entry)
 
 
 def asked(tried: Sequence[tuple[Option, Service | Training]], prices: Prices) -> list[Question | None]:

@@ -11,13 +11,18 @@ from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices
 from gpu_spot.forecast.ranges import NOTHING, WEEK, Likely, Outlook
 from gpu_spot.forecast.replayed import DRAWN_POOLS, MOST_POOLS, MOST_SLOTS, Question, Traces
 from gpu_spot.preflight.prices import GP3_GIB_MONTH, HOURS
+from infra.kubernetes import pods
 from infra.schema import Capacity, Service, Settings, Training
+from infra.schema.kubernetes import RunsOn
 from lambdas.core.model import Pool, on_demand_share
+from lambdas.core.policies.ready_handover import ReadyHandover
 
 _WEEK_MINUTES: Final = WEEK * 12 * 60
 _DRAWN_ZONES: Final = 4
 _BETWEEN_SAVES_MINUTES: Final = 10.0
 """The most between two checkpoints of ``spot_training`` (``MOST_SECONDS`` in its ``interval.py``)."""
+KARPENTERS_POLICY: Final = ReadyHandover.name
+"""The nearest to what Karpenter does: on-demand for each slot that spot refuses, and for no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,7 @@ class GroupForecast:
 
     ``on_demand`` is what the same slots would cost on-demand alone; ``lost_minutes`` are the minutes of work
     of its instances that are missing or done again, a day. Money is None where a price is not known.
+    ``runs_on`` says whether its slots are instances of a group or nodes that Karpenter buys.
     """
 
     name: str
@@ -37,6 +43,7 @@ class GroupForecast:
     interruptions: float
     lost_minutes: float
     remarks: tuple[str, ...] = ()
+    runs_on: RunsOn = "instances"
 
 
 def pools(capacity: Capacity, zones: Sequence[str], prices: Prices) -> list[tuple[Pool, float]]:
@@ -76,13 +83,25 @@ def question(
         shares=tuple(round(share, 4) for _, share in places),
         zones=tuple(known.index(pool.zone) for pool, _ in places),
         drawn=() if recorded is not None else _drawn([pool for pool, _ in places], zones),
-        policy=fallback.policy,
-        knobs=tuple(sorted(fallback.knobs.items())),
+        policy=KARPENTERS_POLICY if is_pods(entry) else fallback.policy,
+        knobs=() if is_pods(entry) else tuple(sorted(fallback.knobs.items())),
         fallback=fallback.enabled,
-        warm=capacity.warm_instances > 0,
+        warm=capacity.warm_instances > 0 and not is_pods(entry),
         job=isinstance(entry, Training),
-        drain_seconds=entry.drain_seconds if isinstance(entry, Service) else 0.0,
+        drain_seconds=_drain_seconds(entry),
     )
+
+
+def is_pods(entry: Service | Training) -> bool:
+    """Tell whether an entry runs on Kubernetes, where Karpenter buys its nodes."""
+    return entry.runs_on == "kubernetes"
+
+
+def _drain_seconds(entry: Service | Training) -> float:
+    """Return how long before a loss work ends; a pod is told to stop as soon as its node hears the notice."""
+    if isinstance(entry, Training):
+        return 0.0
+    return pods.GRACE_SECONDS if is_pods(entry) else entry.drain_seconds
 
 
 def _drawn(places: Sequence[Pool], zones: Sequence[str]) -> tuple[int, ...]:
@@ -131,6 +150,7 @@ def forecast(
         losses * spot,
         (shortage.middle / 7 + again) * spot,
         tuple(_remarks(entry, zones, prices)),
+        entry.runs_on,
     )
 
 
@@ -152,9 +172,29 @@ def _remarks(entry: Service | Training, zones: Sequence[str], prices: Prices) ->
         yield "its reservation is paid anyway and is not taken off"
     if not capacity.is_kept:
         yield "a fleet of type request is not replenished: reckoned as one that is"
+    if is_pods(entry):
+        yield from _remarks_on_pods(entry)
+
+
+def _remarks_on_pods(entry: Service | Training) -> Iterator[str]:
+    if entry.capacity.spot_percentage:
+        yield f"Karpenter's nodes are reckoned by the policy {KARPENTERS_POLICY}, the nearest to its own"
+    if isinstance(entry, Training):
+        if entry.capacity.spot_percentage and entry.capacity.fallback.enabled:
+            yield "once on an on-demand node it stays there until it ends, which costs more than reckoned"
+        if entry.nodes > 1:
+            yield f"its {entry.nodes} nodes wait for each other: lost minutes count the missing one alone"
 
 
 def entries(settings: Settings) -> tuple[Service | Training, ...]:
-    """Return the groups that are forecast; who prepares datasets runs for an hour or two, and is not."""
-    there = settings.on_instances
-    return (*there.services, *there.jobs)
+    """Return the groups that are forecast; who prepares datasets runs for an hour or two, and is not.
+
+    On Kubernetes a group is the nodes of an entry, which have its types and its number.
+    """
+    here, there = settings.on_instances, settings.on_kubernetes
+    return (*here.services, *here.jobs, *there.services, *(_with_all_nodes(job) for job in there.jobs))
+
+
+def _with_all_nodes(job: Training) -> Training:
+    capacity = job.capacity.model_copy(update={"target": job.capacity.target * job.nodes})
+    return job.model_copy(update={"capacity": capacity})

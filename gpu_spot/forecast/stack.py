@@ -76,5 +76,6 @@ def forecast(
         )
         for entry in groups.entries(settings)
     )
-    lines = tuple(line for line in standing.lines(declared, file_system_gib) if line[1])
-    return StackForecast(found, lines, tuple(standing.not_counted(declared)))
+    listed = prices.on_demand
+    lines = tuple(line for line in standing.lines(declared, file_system_gib, listed) if line[1])
+    return StackForecast(found, lines, tuple(standing.not_counted(declared, listed)))

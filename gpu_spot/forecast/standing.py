@@ -21,7 +21,10 @@ from infra.settings import PROJECT
 from pulumi_on_moto import StackConfig
 
 _LISTS: Final = (f"{PROJECT}:services", f"{PROJECT}:training")
-_TELLING: Final = ("kind", "fleetType", "deployment", "engineVersion", "checkpoints", "instanceType")
+_TELLING: Final = (
+    *("kind", "fleetType", "deployment", "engineVersion", "checkpoints", "instanceType"),
+    "runsOn",
+)
 """Keys whose text decides what is declared."""
 _LOOKS: Final = prices.HOURS * 60
 """Each function is woken once a minute."""
@@ -29,6 +32,7 @@ _LOOK_SECONDS: Final = 1.0
 """For so long a look runs: assumed."""
 _FUNCTION: Final = "aws:lambda/function:Function"
 _ALARM: Final = "aws:cloudwatch/metricAlarm:MetricAlarm"
+_CLUSTER: Final = "aws:eks/cluster:Cluster"
 _OURS: Final = "gpu-spot"
 
 Line = tuple[str, float, float]
@@ -89,12 +93,12 @@ def multiplied(stack: Stack, times: Mapping[str, int], settings: Settings) -> St
     return replace(stack, declared=declared, settings=settings)
 
 
-def lines(stack: Stack, file_system_gib: float) -> Iterator[Line]:
+def lines(stack: Stack, file_system_gib: float, listed: Mapping[str, float] | None = None) -> Iterator[Line]:
     """Yield what is paid all the time, as the preflight does, and what follows from how it is used.
 
-    ``file_system_gib`` is what lies on EFS.
+    ``file_system_gib`` is what lies on EFS, ``listed`` as in the preflight.
     """
-    yield from money.lines(stack)
+    yield from money.lines(stack, listed)
     functions = [one.inputs for one in stack.declared if one.type == _FUNCTION]
     gib = sum(float(one.get("memorySize") or 128) / 1024 for one in functions)
     yield "function requests", len(functions) * _LOOKS, prices.LAMBDA_REQUEST
@@ -105,7 +109,7 @@ def lines(stack: Stack, file_system_gib: float) -> Iterator[Line]:
         yield "GiB on EFS", file_system_gib, prices.FILE_SYSTEM_GIB_MONTH
 
 
-def not_counted(stack: Stack) -> Iterator[str]:
+def not_counted(stack: Stack, listed: Mapping[str, float] | None = None) -> Iterator[str]:
     """Yield what is in no line, or not as it should be, and why."""
     if stack.region not in prices.SAME_PRICES:
         yield f"what {stack.region} asks more than {prices.REGION}, whose prices the other lines have"
@@ -114,3 +118,29 @@ def not_counted(stack: Stack) -> Iterator[str]:
         yield f"brokers {', '.join(brokers)}: no public copy of Amazon MQ's price list has them"
     if stack.has("aws:sqs/queue:Queue"):
         yield "requests of queues and tables, logs, traffic, snapshots: by use"
+    for kind in money.unpriced_nodes(stack, listed):
+        yield f"system nodes {kind}: no price is known"
+    yield from _of_kubernetes(stack)
+
+
+def _of_kubernetes(stack: Stack) -> Iterator[str]:
+    there = stack.settings.on_kubernetes
+    entries = (*there.services, *there.training)
+    if there.kubernetes is None or not entries:
+        return
+    standard, extended = prices.CLUSTER_HOUR * prices.HOURS, prices.CLUSTER_EXTENDED_HOUR * prices.HOURS
+    if there.kubernetes.own is None:
+        yield (
+            f"EKS cluster {there.kubernetes.cluster}, which is not the stack's: its control plane "
+            f"(${standard:.0f}, past standard support ${extended:.0f}), its own nodes and engines"
+        )
+    for one in stack.of_type(_CLUSTER):
+        version = str(one["version"])
+        end = prices.STANDARD_SUPPORT_ENDS.get(version, "no date is known")
+        yield (
+            f"EKS's extended support (${extended:.0f} in place of ${standard:.0f}): the cluster declines it, "
+            f"so AWS upgrades version {version} once standard support ends ({end})"
+        )
+        yield "EKS: the control plane's logs, traffic through NAT gateways and between zones: by use"
+    if any(entry.datasets for entry in entries):
+        yield "volumes of datasets on Kubernetes: one for each pod, as large as the snapshot"

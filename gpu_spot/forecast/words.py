@@ -10,6 +10,7 @@ from gpu_spot.forecast.groups import GroupForecast
 from gpu_spot.forecast.ranges import Likely
 from gpu_spot.forecast.stack import StackForecast
 
+_HALVES: Final = {"instances": "instances", "kubernetes": "Kubernetes"}
 _COLUMNS: Final = (
     *("slots", "$ a month", "range", "on-demand alone"),
     *("available %", "interruptions a day", "lost minutes a day"),
@@ -92,8 +93,11 @@ def _lines(base: StackForecast | None, head: StackForecast, basis: Basis) -> Ite
         other += f" ({_more(head.standing - base.standing)})"
     yield f"| *all else* | | {other} | | | | | |"
     remarks = [f"{group.name}: {remark}" for group in head.groups for remark in group.remarks]
-    if remarks or head.not_counted:
+    others = ", ".join(_others(base, head))
+    if others or remarks or head.not_counted:
         yield ""
+        if others:
+            yield f"- all else: {others}"
         yield from (f"- {remark}" for remark in remarks)
         yield from (f"- not counted: {one}" for one in head.not_counted)
     yield ""
@@ -101,6 +105,26 @@ def _lines(base: StackForecast | None, head: StackForecast, basis: Basis) -> Ite
         f"{basis} A range is where four weeks in five shall be; a month is 730 hours of the week that is "
         "forecast."
     )
+
+
+def _others(base: StackForecast | None, head: StackForecast) -> Iterator[str]:
+    """Yield the bill's other lines, the dearest first, with what changes of each; none below a cent."""
+    now = {what: (count, count * price) for what, count, price in head.lines}
+    before = {} if base is None else {what: count * price for what, count, price in base.lines}
+    names = sorted({*now, *before}, key=lambda what: (-now.get(what, (0, 0.0))[1], what))
+    for what in names:
+        count, amount = now.get(what, (0, 0.0))
+        change = 0.0 if base is None else amount - before.get(what, 0.0)
+        told = f", {_more(change)}" if abs(change) >= 0.005 else ""
+        if amount >= 0.005 or told:
+            yield f"{_dollars(amount)} {what} ({count:,.0f}{told})"
+
+
+def _called(group: GroupForecast, before: GroupForecast | None) -> str:
+    """Return a group's name, and its half where that is Kubernetes or another than before."""
+    if before is not None and before.runs_on != group.runs_on:
+        return f"{group.name} ({_HALVES[group.runs_on]}, was {_HALVES[before.runs_on]})"
+    return f"{group.name} ({_HALVES[group.runs_on]})" if group.runs_on == "kubernetes" else group.name
 
 
 def _row(group: GroupForecast, before: GroupForecast | None, compared: bool) -> str:
@@ -119,7 +143,7 @@ def _row(group: GroupForecast, before: GroupForecast | None, compared: bool) -> 
     if before is not None and before.slots != group.slots:
         slots += f" (was {before.slots})"
     return (
-        f"| {group.name} | {slots} | {cost} | {_ends(group.cost)} | {alone} | {available} | "
+        f"| {_called(group, before)} | {slots} | {cost} | {_ends(group.cost)} | {alone} | {available} | "
         f"{group.interruptions:.1f} | {group.lost_minutes:.0f} |"
     )
 

@@ -1,13 +1,14 @@
 """List prices of what runs all the time, in US dollars. Read in November 2026; look again before you budget.
 
 Source: the pages "Amazon VPC pricing" (NAT gateways, public IPv4 addresses, interface endpoints, which is
-AWS PrivateLink's), "Amazon EBS pricing", "Amazon CloudWatch pricing" and "AWS Secrets Manager pricing", as
-public copies have them.
+AWS PrivateLink's), "Amazon EBS pricing", "Amazon CloudWatch pricing", "AWS Secrets Manager pricing" and
+"Amazon EKS pricing", as public copies have them.
 us-east-1, us-east-2 and us-west-2 have the same; other regions ask more.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 READ: Final = "2026-11"
@@ -33,3 +34,30 @@ LAMBDA_GIB_SECOND: Final = 0.0000166667
 """x86 ("AWS Lambda pricing"); what an account has for free is not taken off."""
 FILE_SYSTEM_GIB_MONTH: Final = 0.30
 """EFS Standard ("Amazon EFS pricing"); what is read and written comes on top."""
+
+CLUSTER_HOUR: Final = 0.10
+"""An EKS control plane whose version is in standard support; EKS's own add-ons cost nothing."""
+CLUSTER_EXTENDED_HOUR: Final = 0.60
+"""The same once standard support has ended, 14 months after EKS had the version."""
+STANDARD_SUPPORT_ENDS: Final = {"1.35": "2027-03-27"}
+"""By version, where it was found (endoflife.date, "Amazon EKS"; AWS's own calendar is in the EKS guide)."""
+
+_NODE_SIZE: Final = re.compile(r"(?P<family>[a-z0-9-]+)\.(?P<count>\d*)(?P<size>small|medium|large|xlarge)")
+_OF_LARGE: Final = {"small": 0.25, "medium": 0.5, "large": 1.0, "xlarge": 2.0}
+_LARGE_HOUR: Final = {
+    **{"c5": 0.085, "c6g": 0.068, "c6i": 0.085, "c7g": 0.0725, "c7i": 0.08925},
+    **{"m5": 0.096, "m6a": 0.0864, "m6g": 0.077, "m6i": 0.096, "m7g": 0.0816, "m7i": 0.1008},
+    **{"r5": 0.126, "r6g": 0.1008, "r6i": 0.126, "r7g": 0.1071, "t3": 0.0832, "t4g": 0.0672},
+}
+"""Of a family's ``large`` on-demand with Linux ("Amazon EC2 On-Demand Pricing", where two copies agree)."""
+
+
+def node_hour(instance_type: str) -> float | None:
+    """Return what an instance without accelerators costs an hour; None where nobody knows.
+
+    Within a family the price goes with the size.
+    """
+    found = _NODE_SIZE.fullmatch(instance_type)
+    if found is None or found["family"] not in _LARGE_HOUR:
+        return None
+    return _LARGE_HOUR[found["family"]] * int(found["count"] or 1) * _OF_LARGE[found["size"]]

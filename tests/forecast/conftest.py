@@ -30,6 +30,17 @@ def job(name: str = "train", **more: Any) -> dict[str, Any]:
     }
 
 
+IMAGE = "123456789012.dkr.ecr.us-west-2.amazonaws.com/work@sha256:" + 64 * "1"
+STORAGE = {"fileSystem": {"accessPoints": [{"name": "checkpoints", "path": "/checkpoints"}]}}
+CLUSTER = {"cluster": "research", "nodeImage": "al2023@v20261101", "nodeRole": "nodes"}
+
+
+def pods(entry: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """Return an entry that runs on Kubernetes; a job's checkpoints are on the file system."""
+    of_job = {"volumeGiB": 0, "checkpoints": "checkpoints"} if "repository" in entry else {}
+    return {**entry, "runsOn": "kubernetes", "image": IMAGE, **of_job, **more}
+
+
 def stack_file(services: list[dict[str, Any]], jobs: list[dict[str, Any]] | None = None) -> dict[str, Any]:
     return {
         "aws:region": "us-west-2",
@@ -39,8 +50,12 @@ def stack_file(services: list[dict[str, Any]], jobs: list[dict[str, Any]] | None
     }
 
 
+def with_cluster(values: dict[str, Any], **cluster: Any) -> dict[str, Any]:
+    return values | {"gpu-spot:storage": STORAGE, "gpu-spot:kubernetes": CLUSTER | cluster}
+
+
 def settings_of(services: list[dict[str, Any]], jobs: list[dict[str, Any]] | None = None) -> Settings:
-    return load_settings(stack_file(services, jobs))
+    return load_settings(with_cluster(stack_file(services, jobs)))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from gpu_spot.forecast.advice import Option, Trial, choose, efficient
 from gpu_spot.forecast.groups import entries
 from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.ranges import Outlook
-from tests.forecast.conftest import ZONES, job, service, settings_of
+from tests.forecast.conftest import ZONES, job, pods, service, settings_of
 
 LISTED = Prices("us-west-2")
 trials = st.lists(
@@ -64,6 +64,13 @@ def test_types_zones_prices_and_pools_are_tried_and_the_rest_stays() -> None:
         assert other.capacity.fallback.knobs == {"shortageCost": option.shortage_cost}
         assert other.capacity.warm_instances == option.warm
         assert other.capacity.on_demand_base == 1
+
+
+def test_on_kubernetes_only_types_and_zones_are_tried() -> None:
+    [entry] = entries(settings_of([pods(service())]))
+    tried = [option for option, _ in advice.options(entry, ZONES, LISTED)]
+    assert len(tried) == 4
+    assert {(option.shortage_cost, option.warm) for option in tried} == {(None, 0)}
 
 
 def test_a_job_has_no_warm_pool() -> None:

@@ -23,7 +23,7 @@ from infra.schema import Settings
 from pulumi_on_moto import StackConfig
 from tests.docs.commands import typed
 from tests.docs.keys import documented
-from tests.forecast.conftest import WEEK, job, service, stack_file
+from tests.forecast.conftest import WEEK, job, pods, service, stack_file, with_cluster
 
 
 @pytest.fixture
@@ -96,6 +96,31 @@ def test_as_markdown_it_says_what_comes_what_goes_and_how_sure_it_is(
     assert "~~old~~" in text
     assert "months old)" in text or "1 month old)" in text
     assert "Market: the fitted model" in text
+
+
+def test_who_moves_to_kubernetes_and_what_of_it_is_not_on_the_bill_is_said(
+    asked: list[Question], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = []
+    for name, entry in (("base", service("ocr")), ("head", pods(service("ocr")))):
+        files.append(tmp_path / f"{name}.yaml")
+        files[-1].write_text(yaml.safe_dump({"config": with_cluster(stack_file([entry]))}))
+    base, head = map(str, files)
+    assert main(["forecast", "--base", base, "--head", head]) == 0
+    text = capsys.readouterr().out
+    assert "| ocr (Kubernetes, was instances) | 8 |" in text
+    assert "- all else: $32.85 NAT gateways (1), " in text
+    assert ", $0.00 GiB of stopped warm instances (0, −$80.00)" in text
+    owners = (
+        "EKS cluster research, which is not the stack's: its control plane ($73, past standard support $438)"
+    )
+    assert f"- not counted: {owners}" in text
+    assert main(["forecast", "--head", head, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["head"]
+    assert [group["runs_on"] for group in told["groups"]] == ["kubernetes"]
+    assert [one for one in told["not_counted"] if one.startswith(owners)]
+    assert main(["advise", "--head", head, "--availability", "0.9"]) == 0
+    assert "with Karpenter: $" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

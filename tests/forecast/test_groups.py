@@ -9,7 +9,7 @@ from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.ranges import Likely, Outlook
 from infra.on_demand_prices import price
 from lambdas.core.model import Pool
-from tests.forecast.conftest import ZONES, job, service, settings_of
+from tests.forecast.conftest import ZONES, job, pods, service, settings_of
 
 LISTED = Prices("us-west-2")
 G6 = price("g6.xlarge", "us-west-2") or 0.0
@@ -86,6 +86,32 @@ def test_an_unknown_price_makes_the_cost_unknown_and_is_said(week: Outlook) -> N
 def test_a_slot_is_a_gpu_where_the_group_counts_gpus() -> None:
     [entry] = entries(settings_of([service(unit="gpus", instanceTypes=["g6.12xlarge", "g6.xlarge"], max=20)]))
     assert LISTED.slot(entry.capacity) == pytest.approx((price("g6.12xlarge", "us-west-2") or 0) / 4)
+
+
+def test_nodes_of_pods_are_replayed_by_a_policy_of_their_own_and_cost_what_instances_do(
+    week: Outlook,
+) -> None:
+    there, here = entries(settings_of([pods(service("there")), service("here")]))[::-1]
+    asked, on_instances = (question(entry, ZONES, LISTED, None) for entry in (there, here))
+    assert asked is not None
+    assert on_instances is not None
+    assert (asked.policy, asked.knobs, asked.warm, asked.drain_seconds) == ("ready-handover", (), False, 110)
+    assert (on_instances.policy, on_instances.warm) == ("expected-cost", True)
+    assert asked.shares == on_instances.shares
+    found, known = (forecast(entry, ZONES, LISTED, week) for entry in (there, here))
+    assert (found.cost, found.volumes) == (known.cost, known.volumes)
+    assert (found.runs_on, known.runs_on) == ("kubernetes", "instances")
+    assert "Karpenter" in found.remarks[0]
+    assert not known.remarks
+
+
+def test_a_job_of_several_nodes_pays_all_of_them(week: Outlook) -> None:
+    [one], [four] = (entries(settings_of([], [pods(job(), nodes=nodes)])) for nodes in (1, 4))
+    alone, together = (forecast(entry, ZONES, LISTED, week) for entry in (one, four))
+    assert alone.cost is not None
+    assert together.cost == alone.cost.times(4)
+    assert together.volumes == pytest.approx(4 * alone.volumes)
+    assert "its 4 nodes wait for each other" in together.remarks[-1]
 
 
 def test_fewer_types_or_zones_are_a_part_of_the_same_drawn_market() -> None:

@@ -6,13 +6,17 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from gpu_spot.forecast import standing
+import pytest
+
+from gpu_spot.forecast import stack, standing
+from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.running import declared_quietly
+from gpu_spot.forecast.stack import StackForecast
 from gpu_spot.preflight.stack import declare
 from infra.settings import load_settings
 from pulumi_on_moto import StackConfig
 from tests.apart import apart
-from tests.forecast.conftest import job, service, stack_file
+from tests.forecast.conftest import WEEK, job, pods, service, stack_file, with_cluster
 
 REPOSITORY = Path(__file__).parents[2]
 MANY = stack_file(
@@ -37,6 +41,66 @@ def test_one_entry_of_each_kind_stands_for_all() -> None:
     assert counted["alarms"] > 30
     assert counted["NAT gateways"] == 1
     assert counted["function requests"] == 2 * 730 * 60
+
+
+def bill(*files: dict[str, Any]) -> list[StackForecast]:
+    """Return the bills of stack files whose groups all do as ``WEEK`` says."""
+    found = []
+    for values in files:
+        config = StackConfig("gpu-spot", "x", REPOSITORY / "infra", values)
+        settings, listed = load_settings(values), Prices("us-west-2")
+        few, times = standing.reduced(config)
+        asked = stack.questions(settings, listed, None)
+        declared = standing.multiplied(declare(few), times, settings)
+        outlooks = {one: WEEK for one in asked.values() if one is not None}
+        found.append(stack.forecast(settings, listed, asked, outlooks, declared))
+    return found
+
+
+OWN = {"nodeRole": None, "own": {"access": [{"role": "arn:aws:iam::123456789012:role/up", "may": "admin"}]}}
+
+
+def test_a_clusters_lines_come_with_its_first_entry_and_another_entry_adds_its_nodes_alone() -> None:
+    entries = [service("one", target=3), service("two", target=4)]
+    none, one, two = apart(
+        bill,
+        *(
+            with_cluster(
+                stack_file([pods(entry) if n < there else entry for n, entry in enumerate(entries)]), **OWN
+            )
+            for there in (0, 1, 2)
+        ),
+    )
+    lines = [{what: (count, each) for what, count, each in told.lines} for told in (none, one, two)]
+    cluster = {
+        "EKS control planes": (1, pytest.approx(73.0)),
+        "system nodes m7g.large": (2, pytest.approx(59.568)),
+        "GiB of system nodes": (60, 0.08),
+        "KMS keys": (1, 1.0),
+    }
+    assert not cluster.keys() & lines[0].keys()
+    for later in lines[1:]:
+        assert {what: later[what] for what in cluster} == cluster
+    # What instances have and pods have not: who watches them, and a warm instance for each slot.
+    ours = {"alarms", "metrics that alarms read", "GiB of stopped warm instances"}
+    assert {what for what in {*lines[0], *lines[1]} if lines[0].get(what) != lines[1].get(what)} <= {
+        *(ours | cluster.keys()),
+        *("function requests", "function GiB-seconds"),
+    }
+    assert {what for what in {*lines[1], *lines[2]} if lines[1].get(what) != lines[2].get(what)} >= ours
+    assert (
+        lines[0]["GiB of stopped warm instances"][0] - lines[1]["GiB of stopped warm instances"][0] == 3 * 125
+    )
+    for before, after in ((none, one), (one, two)):
+        assert [group.cost for group in sorted(after.groups, key=lambda group: group.name)] == [
+            group.cost for group in sorted(before.groups, key=lambda group: group.name)
+        ]
+        changed = after.standing - before.standing
+        assert after.month.middle - before.month.middle == pytest.approx(changed)
+    assert not any("EKS" in said for said in none.not_counted)
+    assert [
+        said for said in one.not_counted if said.startswith("EKS's extended support ($438 in place of $73)")
+    ]
 
 
 def remarked(values: dict[str, Any], *, quietly: bool) -> list[str]:
@@ -69,6 +133,7 @@ def test_two_versions_share_a_run_where_only_what_does_not_decide_what_is_declar
     for other in (
         likeness(service("other", target=3)),
         likeness(service("first", target=0)),
+        likeness(pods(service("first", target=3))),
         likeness(service("first", target=3), **{"aws:region": "us-east-2"}),
     ):
         assert other != before

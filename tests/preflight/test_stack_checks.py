@@ -219,7 +219,32 @@ def test_what_always_runs_is_added_up(clients: AwsClients) -> None:
     assert told["interface endpoints × zones"] == "2 × $7.30 = $14.60"
     assert told["GiB of stopped warm instances"] == "250 × $0.08 = $20.00"
     # 32.85 + 3.65 + 14.60 + 20.00
-    assert told["total"].startswith("$71 before any instance runs (list prices of ")
+    assert told["total"].startswith("$71 before any worker runs (list prices of ")
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        ("m7g.large", ("ok", "3 × $59.57 = $178.70")),
+        ("t3.medium", ("ok", "3 × $30.37 = $91.10")),
+        ("m7i.4xlarge", ("ok", "3 × $588.67 = $1766.02")),
+        ("m9z.large", ("not known", "not in the total")),
+    ],
+)
+def test_a_cluster_runs_before_any_worker_does(kind: str, told: tuple[str, str], clients: AwsClients) -> None:
+    cluster = [
+        declared("aws:eks/cluster:Cluster", version="1.36"),
+        declared("aws:ec2/launchTemplate:LaunchTemplate", blockDeviceMappings=[{"ebs": {"volumeSize": 30}}]),
+        declared(
+            "aws:eks/nodeGroup:NodeGroup",
+            instanceTypes=[kind],
+            scalingConfig={"desiredSize": 3, "maxSize": 4},
+        ),
+    ]
+    found = {one.subject: (one.status, one.found) for one in remarks(money, stack(declared=cluster), clients)}
+    assert found["EKS control planes"] == ("ok", "1 × $73.00 = $73.00")
+    assert found[f"system nodes {kind}"] == told
+    assert found["GiB of system nodes"] == ("ok", "90 × $0.08 = $7.20")
 
 
 def test_a_budget_below_what_always_runs_is_a_warning(clients: AwsClients) -> None:

@@ -1,8 +1,9 @@
-"""What the stack costs before it does any work. Instances, data, logs and requests come on top."""
+"""What the stack costs before it does any work. Workers' instances, data, logs and requests come on top."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from gpu_spot.preflight import prices
@@ -11,6 +12,8 @@ from gpu_spot.preflight.remark import Remark
 from gpu_spot.preflight.stack import Stack
 
 NAME: Final = "money a month"
+_NODE_GROUP: Final = "aws:eks/nodeGroup:NodeGroup"
+_TEMPLATE: Final = "aws:ec2/launchTemplate:LaunchTemplate"
 
 
 def look(stack: Stack, account: Account) -> Iterator[Remark]:
@@ -26,7 +29,10 @@ def look(stack: Stack, account: Account) -> Iterator[Remark]:
         # Their prices are in no public copy of the page.
         found, advice = "not in the total", 'look at AWS\'s page "Amazon MQ pricing", and add its disk'
         yield Remark(f"broker {kind}, {mode}", "not known", found, advice)
-    told = f"${total:.0f} before any instance runs"
+    for kind in unpriced_nodes(stack):
+        found, advice = "not in the total", 'look at AWS\'s page "Amazon EC2 On-Demand Pricing"'
+        yield Remark(f"system nodes {kind}", "not known", found, advice)
+    told = f"${total:.0f} before any worker runs"
     if stack.region in prices.SAME_PRICES:
         told += f" (list prices of {prices.READ})"
     else:
@@ -38,8 +44,11 @@ def look(stack: Stack, account: Account) -> Iterator[Remark]:
         yield Remark("total", "ok", told)
 
 
-def lines(stack: Stack) -> Iterator[tuple[str, int, float]]:
-    """Yield what, how many, and dollars a month for one."""
+def lines(stack: Stack, listed: Mapping[str, float] | None = None) -> Iterator[tuple[str, int, float]]:
+    """Yield what, how many, and dollars a month for one.
+
+    ``listed`` are instances' prices an hour that were read elsewhere, in place of the shipped ones.
+    """
     hours = prices.HOURS
     yield "NAT gateways", _count(stack, "aws:ec2/natGateway:NatGateway"), prices.NAT_GATEWAY_HOUR * hours
     yield "public IPv4 addresses", _count(stack, "aws:ec2/eip:Eip"), prices.PUBLIC_ADDRESS_HOUR * hours
@@ -50,6 +59,40 @@ def lines(stack: Stack) -> Iterator[tuple[str, int, float]]:
     yield "dashboards", _count(stack, "aws:cloudwatch/dashboard:Dashboard"), prices.DASHBOARD_MONTH
     yield "secrets", _count(stack, "aws:secretsmanager/secret:Secret"), prices.SECRET_MONTH
     yield "KMS keys", _count(stack, "aws:kms/key:Key"), prices.KMS_KEY_MONTH
+    yield "EKS control planes", _count(stack, "aws:eks/cluster:Cluster"), prices.CLUSTER_HOUR * hours
+    for kind, count in sorted(_nodes(stack).items()):
+        if (price := _node_hour(kind, listed)) is not None:
+            yield f"system nodes {kind}", count, price * hours
+    yield "GiB of system nodes", _nodes_gib(stack), prices.GP3_GIB_MONTH
+
+
+def unpriced_nodes(stack: Stack, listed: Mapping[str, float] | None = None) -> list[str]:
+    """Return the types of system nodes that ``lines`` leaves out because nobody knows their price."""
+    return sorted(kind for kind in _nodes(stack) if _node_hour(kind, listed) is None)
+
+
+def _node_hour(kind: str, listed: Mapping[str, float] | None) -> float | None:
+    return (listed or {}).get(kind, prices.node_hour(kind))
+
+
+def _nodes(stack: Stack) -> Counter[str]:
+    """Return how many nodes of each type the clusters' node groups hold."""
+    found = Counter[str]()
+    for one in stack.of_type(_NODE_GROUP):
+        [kind] = one["instanceTypes"]
+        found[kind] += int(one["scalingConfig"]["desiredSize"])
+    return found
+
+
+def _nodes_gib(stack: Stack) -> int:
+    """Return their roots, by the templates that are named as they are."""
+    templates = {one.name: one.inputs for one in stack.declared if one.type == _TEMPLATE}
+    groups = [(one.name, one.inputs) for one in stack.declared if one.type == _NODE_GROUP]
+    return sum(
+        int(group["scalingConfig"]["desiredSize"]) * int(disk["ebs"]["volumeSize"])
+        for name, group in groups
+        for disk in templates[name]["blockDeviceMappings"]
+    )
 
 
 def _count(stack: Stack, type_: str) -> int:
@@ -58,5 +101,6 @@ def _count(stack: Stack, type_: str) -> int:
 
 def _warm_gib(stack: Stack) -> int:
     return sum(
-        capacity.warm_instances * capacity.root_volume_gib for capacity in stack.settings.capacities.values()
+        capacity.warm_instances * capacity.root_volume_gib
+        for capacity in stack.settings.on_instances.capacities.values()
     )

@@ -13,7 +13,7 @@ from infra.components.control.drills import Drills, DrillsArgs
 from infra.components.control.health import HealthChecker, HealthCheckerArgs
 from infra.components.control.scaler import Scaler, ScalerArgs
 from infra.components.control.state import State, StateArgs
-from infra.components.identity.previews import Previews, PreviewsArgs
+from infra.components.identity.previews import Deploys, DeploysArgs, Previews, PreviewsArgs
 from infra.components.monitoring.broker_alarms import WatchedBroker
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
 from infra.components.monitoring.queue_alarms import QueueBounds
@@ -145,6 +145,13 @@ def within(scope: Scope, stack_file: Settings) -> None:
         )
         previews = Previews(scope.name("previews"), args, scope.below)
         scope.export("previewRoleArn", previews.role_arn)
+        if settings.identity.deploys is not None:
+            of_deploys = DeploysArgs(
+                scope, settings.identity.deploys, settings.identity.previews, previews.provider_arn
+            )
+            deploys = Deploys(scope.name("deploys"), of_deploys, scope.below)
+            scope.export("deployRoleArn", deploys.role_arn)
+            scope.export("driftRoleArn", deploys.drift_role_arn)
 
 
 def _storage(settings: Settings, scope: Scope, network: Network) -> Storage:

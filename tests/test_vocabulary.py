@@ -15,6 +15,7 @@ ONE_THING_AND_ITS_SCHEMA = {
     "CapacityGroup": {"infra.components.capacity.capacity_group", "infra.package.components"},
     "Controller": {"infra.components.control.controller", "lambdas.aws.controller"},
     "Dataset": {"infra.schema.work", "userdata.agent.config.model"},
+    "Deploys": {"infra.schema.operations", "infra.components.identity.previews"},
     "FileSystem": {"infra.schema.operations", "infra.components.storage.file_system"},
     "HealthChecker": {"infra.components.control.health", "lambdas.aws.health"},
     "Monitoring": {"infra.schema.operations", "infra.components.monitoring.monitoring"},

@@ -9,7 +9,16 @@ from typing import Any, Final
 
 from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import AwsClients, LocalCloudError, StackConfig, deploy, given_network, load, sandbox
+from pulumi_on_moto import (
+    AwsClients,
+    LocalCloudError,
+    StackConfig,
+    deploy,
+    given_network,
+    given_policies,
+    load,
+    sandbox,
+)
 
 _PROFILE_KEY: Final = "aws:profile"
 _SOME_IMAGE: Final = "ami-0123456789abcdef0"
@@ -81,12 +90,14 @@ def declare(config: StackConfig) -> Stack:
 
 
 def make_given(settings: Settings, clients: AwsClients) -> None:
-    """Put the networks and security groups that a stack file says are there into the local cloud."""
+    """Put what a stack file says is there into the local cloud: networks, security groups, policies."""
     network = settings.network
     if network.vpc_id is not None:
         given_network(clients, network.vpc_id, network.subnets, network.security_groups)
     if settings.caller_groups:
         given_network(clients, _CALLERS, {}, settings.caller_groups)
+    if (deploys := settings.identity.deploys) is not None:
+        given_policies(clients, (*deploys.policies, *deploys.drift_policies))
 
 
 def _own_images(settings: Settings, clients: AwsClients) -> None:

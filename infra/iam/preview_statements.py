@@ -1,8 +1,9 @@
-"""What pull requests may do: preview, and nothing else."""
+"""Whom of GitHub's jobs roles trust, and what pull requests may do: preview, and nothing else."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import pulumi
@@ -20,14 +21,31 @@ _NETWORK: Final = (
 """What the provider calls to look up a VPC (its main route table, too), subnets and security groups."""
 
 
-def assumed_by_pull_requests(
-    provider_arn: pulumi.Input[str], issuer: str, audience: str, repository: str
-) -> list[Statement]:
-    """Trust GitHub's tokens for pull requests of one repository; a fork's tokens name the fork.
+PULL_REQUESTS: Final = "pull_request"
+"""How the subject of a pull request's jobs ends; a fork's tokens name the fork."""
 
-    Repositories made, renamed or moved since July 2026 carry ids in their subject, ``owner@id/name@id``
-    (GitHub, "OpenID Connect reference", immutable subject claims). A ``repository`` that is given with ids is
-    trusted by them alone.
+
+def of_environment(name: str) -> str:
+    """Return how the subject of jobs ends that name an environment, on whatever branch they run."""
+    return f"environment:{name}"
+
+
+def of_branch(name: str) -> str:
+    """Return how the subject of a branch's jobs ends that name no environment: pushed, or by a schedule.
+
+    A schedule runs on the default branch (GitHub, "Events that trigger workflows").
+    """
+    return f"ref:refs/heads/{name}"
+
+
+def assumed_by_jobs(
+    provider_arn: pulumi.Input[str], issuer: str, audience: str, repository: str, jobs: str
+) -> list[Statement]:
+    """Trust GitHub's tokens for some jobs of one repository (GitHub, "OpenID Connect reference").
+
+    AWS checks the subject and no claim beside it, so an environment is not bound to a branch here.
+    Repositories made, renamed or moved since July 2026 carry ids in their subject, ``owner@id/name@id`` (the
+    same page, immutable subject claims). A ``repository`` that is given with ids is trusted by them alone.
     """
     forms = [repository]
     if "@" not in repository:
@@ -40,7 +58,7 @@ def assumed_by_pull_requests(
             principal={"Federated": provider_arn},
             conditions={
                 "StringEquals": {f"{issuer}:aud": audience},
-                "StringLike": {f"{issuer}:sub": [f"repo:{form}:pull_request" for form in forms]},
+                "StringLike": {f"{issuer}:sub": [f"repo:{form}:{jobs}" for form in forms]},
             },
         )
     ]
@@ -78,11 +96,24 @@ def previews(
     if cluster is not None:
         found = [scope.arn("eks", f"cluster/{cluster}")]
         allowed.append(Statement("FindCluster", ["eks:DescribeCluster"], found))
-    if state_bucket is None:
-        return allowed
-    arn = pulumi.Output.concat("arn:", scope.partition, ":s3:::", state_bucket)
+    return [*allowed, *read_state(scope, state_bucket)]
+
+
+def read_state(scope: Scope, bucket: str | None) -> list[Statement]:
+    """What whoever previews needs of the state; nothing where it is in no bucket."""
+    return _state(scope, bucket, Statement("ReadState", ["s3:GetObject"]))
+
+
+def write_state(scope: Scope, bucket: str | None) -> list[Statement]:
+    """What whoever deploys needs of the state: with its locks, which are objects as well."""
+    return _state(scope, bucket, Statement("WriteState", ["s3:DeleteObject", "s3:GetObject", "s3:PutObject"]))
+
+
+def _state(scope: Scope, bucket: str | None, objects: Statement) -> list[Statement]:
+    if bucket is None:
+        return []
+    arn = pulumi.Output.concat("arn:", scope.partition, ":s3:::", bucket)
     return [
-        *allowed,
         Statement("ListState", ["s3:ListBucket"], [arn]),
-        Statement("ReadState", ["s3:GetObject"], [pulumi.Output.concat(arn, "/.pulumi/*")]),
+        replace(objects, resources=[pulumi.Output.concat(arn, "/.pulumi/*")]),
     ]

@@ -16,7 +16,7 @@ from infra.schema.kubernetes import Kubernetes, RunsOn
 from infra.schema.matrix import experiments
 from infra.schema.network import Network
 from infra.schema.on_premises import OnPremises
-from infra.schema.operations import Bucket, Identity, Monitoring, Previews, Repository, Storage
+from infra.schema.operations import Bucket, Deploys, Identity, Monitoring, Previews, Repository, Storage
 from infra.schema.queue import Queue
 from infra.schema.scaling import Scaling
 from infra.schema.service import Service
@@ -34,6 +34,7 @@ __all__ = (
     "Builder",
     "Capacity",
     "Dataset",
+    "Deploys",
     "Identity",
     "Kubernetes",
     "Monitoring",
@@ -75,7 +76,7 @@ class Settings(Model):
     monitoring: Monitoring = Field(default_factory=Monitoring)
     """Who hears alarms, and when."""
     identity: Identity = Field(default_factory=Identity)
-    """What bounds the roles, and who previews."""
+    """What bounds the roles, who previews, and who deploys."""
     training: tuple[Training, ...] = ()
     """Training jobs, as written; what runs are ``jobs``."""
     shared_hosts: tuple[SharedHost, ...] = ()

@@ -11,6 +11,9 @@ from infra.schema.base import Email, Model, unique
 from userdata.agent.config.limits import Name
 
 UserId: TypeAlias = Annotated[int, Field(ge=1, le=4_294_967_295)]
+PolicyArn: TypeAlias = Annotated[
+    str, Field(pattern=r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+$")
+]
 Days: TypeAlias = Annotated[int, Field(ge=1, le=3650)]
 
 
@@ -130,12 +133,38 @@ class Previews(Model):
     """Holds Pulumi's state; left out with Pulumi Cloud."""
 
 
-class Identity(Model):
-    """What bounds the roles, and who previews."""
+class Deploys(Model):
+    """The roles that GitHub Actions assume to bring this stack up, and at night to look for drift."""
 
-    permissions_boundary: (
-        Annotated[str, Field(pattern=r"^arn:aws[a-z-]*:iam::(\d{12}|aws):policy/[\w+=,.@/-]+$")] | None
-    ) = None
+    policies: Annotated[tuple[PolicyArn, ...], Field(min_length=1, max_length=10, strict=False)]
+    """ARNs of policies: what whoever deploys may do, which is yours to bound."""
+    environment: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")] | None = None
+    """The environment on GitHub whose jobs may deploy; left out, jobs of the branch that name none."""
+    branch: Annotated[str, Field(pattern=r"^[A-Za-z0-9_./-]{1,100}$")] = "main"
+    """Whose jobs may look for drift."""
+    drift_policies: Annotated[tuple[PolicyArn, ...], Field(max_length=10, strict=False)] = ()
+    """ARNs of policies: what whoever looks for drift may read; without any AWS's `ReadOnlyAccess`."""
+
+    @field_validator("policies", "drift_policies")
+    @classmethod
+    def _policies_once(cls, policies: tuple[str, ...]) -> tuple[str, ...]:
+        unique(list(policies), "policies")
+        return policies
+
+
+class Identity(Model):
+    """What bounds the roles, who previews, and who deploys."""
+
+    permissions_boundary: PolicyArn | None = None
     """The ARN of a policy that bounds every role of the stack."""
     previews: Previews | None = None
     """The role for previews of pull requests."""
+    deploys: Deploys | None = None
+    """The roles for updates and for drift, for the repository of `previews`."""
+
+    @field_validator("deploys")
+    @classmethod
+    def _has_a_repository(cls, deploys: Deploys | None, info: ValidationInfo) -> Deploys | None:
+        if deploys is not None and "previews" in info.data and info.data["previews"] is None:
+            raise ValueError("without previews, allowed: beside it (its repository is trusted)")
+        return deploys

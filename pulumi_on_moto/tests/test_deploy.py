@@ -204,6 +204,32 @@ with sandbox("us-west-2") as clients:
 """
 
 
+ATTACHING = """
+import sys
+from pulumi_on_moto import deploy, given_policies, load, sandbox
+with sandbox("us-west-2") as clients:
+    given_policies(clients, sys.argv[2:])
+    deploy(clients, load(sys.argv[1], "dev"))
+    print(clients("iam").list_attached_role_policies(RoleName="r")["AttachedPolicies"])
+"""
+
+
+def test_a_program_attaches_policies_that_were_given_whosever_they_are(
+    tmp_path: Path, python: Callable[..., str]
+) -> None:
+    arns = ["arn:aws:iam::210987654321:policy/of/ours", "arn:aws:iam::aws:policy/ReadOnlyAccess"]
+    (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  aws:region: us-west-2\n")
+    (tmp_path / "__main__.py").write_text(
+        "import pulumi_aws as aws\n"
+        'role = aws.iam.Role("r", name="r", assume_role_policy="{}")\n'
+        f"for arn in {arns}:\n"
+        "    aws.iam.RolePolicyAttachment(arn[-5:], role=role.name, policy_arn=arn)\n"
+    )
+    attached = python(ATTACHING, tmp_path, *arns)
+    assert all(arn in attached for arn in arns)
+
+
 def test_a_program_finds_the_network_that_was_given(tmp_path: Path, python: Callable[..., str]) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: small\nruntime: python\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config:\n  aws:region: us-west-2\n")

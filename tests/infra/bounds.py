@@ -39,6 +39,8 @@ LISTS: Final[dict[str, Callable[[int], list[Any]]]] = {
         }
         for k in range(n)
     ],
+    "policies": lambda n: [f"arn:aws:iam::123456789012:policy/{k}" for k in range(n)],
+    "driftPolicies": lambda n: [f"arn:aws:iam::123456789012:policy/{k}" for k in range(n)],
     "datasets": lambda n: [{"snapshot": "snap-00000000", "path": f"/mnt/{k}"} for k in range(n)],
 }
 OF_ANY_TEXT: Final = ("environment.{}", "matrix.{}[0]", "organizationalUnit")
@@ -92,6 +94,10 @@ TEXTS: Final[dict[str, tuple[int, int, Callable[[int], str]]]] = {
     "reservation.source": (11, 20, lambda n: "cr-" + "0" * (n - 3)),
     "amis.{}": (12, 21, lambda n: "ami-" + "0" * (n - 4)),
     "email": (5, 254, lambda n: "a" * (n - 4) + "@b.c"),
+    "deploys.policies[0]": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "p" * (n - 33)),
+    "deploys.driftPolicies[0]": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "d" * (n - 33)),
+    "deploys.environment": (1, 100, lambda n: "e" * n),
+    "deploys.branch": (1, 100, lambda n: "b" * n),
     "permissionsBoundary": (34, 128, lambda n: "arn:aws:iam::123456789012:policy/" + "p" * (n - 33)),
     "kmsKeyArn": (75, 75, lambda n: ("arn:aws:kms:us-east-1:123456789012:key/" + _UUID)[:n].ljust(n, "0")),
     "kubernetes.cluster": (1, 100, lambda n: "c" * n),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import deploy
+from pulumi_on_moto import deploy, given_policies
 from pulumi_on_moto.program.stackfile import StackConfig
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
@@ -68,6 +68,7 @@ WHOLE = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["p6-b300.48xlarge"]
 JOB = {"repository": "https://example.com/a", "revision": "0" * 40, "command": ["train"]}
 PYTHON = {"version": "3.12", "requirements": "r.txt"}
 IMAGE = f"worker@sha256:{'0' * 64}"
+POLICY = "arn:aws:iam::123456789012:policy/p"
 # One of everything that may stand in a stack file.
 BASE: dict[str, Any] = {
     "aws:region": "us-east-1",
@@ -117,8 +118,9 @@ BASE: dict[str, Any] = {
     },
     "gpu-spot:monitoring": {"email": "a@b.c", "monthlyBudgetUsd": 1},
     "gpu-spot:identity": {
-        "permissionsBoundary": "arn:aws:iam::123456789012:policy/p",
+        "permissionsBoundary": POLICY,
         "previews": {"repository": "o/r", "stateBucket": "bbb"},
+        "deploys": {"policies": [POLICY], "environment": "e", "branch": "b", "driftPolicies": [POLICY]},
     },
     "gpu-spot:tags": {"a": "b"},
     "gpu-spot:logRetentionDays": 30,
@@ -251,6 +253,8 @@ def deployed(document: dict[str, Any]) -> int:
     config = StackConfig("gpu-spot", "dev", REPOSITORY / "infra", document)
     with simulated(START), sandbox(config.region, 1) as clients, warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning, module="pulumi_aws")
+        deploys = load_settings(document).identity.deploys
+        given_policies(clients, (*deploys.policies, *deploys.drift_policies) if deploys else ())
         return len(deploy(clients, config).of_type("aws:ec2/launchTemplate:LaunchTemplate"))
 
 

@@ -1,4 +1,4 @@
-"""Roles are bounded where a boundary is named; previews get a role of their own."""
+"""Roles are bounded where a boundary is named; previews and deployments get roles of their own."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from infra.settings import SettingsError, load_settings
+from tests import iam
 from tests.infra.declared import ROOT, Run, run, variant
 
 BOUNDARY = "arn:aws:iam::123456789012:policy/boundary"
+POLICY = "arn:aws:iam::123456789012:policy/deploys"
 ISSUER = "token.actions.githubusercontent.com"
 
 
@@ -26,10 +30,14 @@ def with_identity(tmp_path: Path, stack: str = "dev", **identity: Any) -> Run:
 @pytest.mark.parametrize("stack", ["dev", "fleet"])
 def test_a_boundary_bounds_every_role(stack: str, tmp_path: Path) -> None:
     known = with_identity(
-        tmp_path, stack, permissionsBoundary=BOUNDARY, previews={"repository": "acme/models"}
+        tmp_path,
+        stack,
+        permissionsBoundary=BOUNDARY,
+        previews={"repository": "acme/models"},
+        deploys={"policies": [POLICY]},
     )
     roles = known.of("Role")
-    assert len(roles) == (6 if stack == "fleet" else 5)
+    assert len(roles) == (8 if stack == "fleet" else 7)
     assert {role["permissionsBoundary"] for role in roles.values()} == {BOUNDARY}
 
 
@@ -100,3 +108,105 @@ def test_one_stack_of_an_account_may_declare_the_provider(tmp_path: Path) -> Non
     assert (provider["url"], provider["clientIdLists"]) == (f"https://{ISSUER}", ["sts.amazonaws.com"])
     [trust] = json.loads(known.the("Role", "previews")["assumeRolePolicy"])["Statement"]
     assert trust["Principal"] == {"Federated": "arn:gpu-spot-dev-previews"}
+
+
+def trusts(known: Run, role: str, subject: str, audience: str = "sts.amazonaws.com") -> bool:
+    """Whether a job with a subject may assume a role, as IAM would say."""
+    document = json.loads(known.the("Role", role)["assumeRolePolicy"])
+    [statement] = document["Statement"]
+    assert statement.pop("Principal") == {"Federated": f"arn:aws:iam::123456789012:oidc-provider/{ISSUER}"}
+    context = {f"{ISSUER}:sub": [subject], f"{ISSUER}:aud": [audience]}
+    asked = iam.Request("sts:AssumeRoleWithWebIdentity", context=context)
+    return iam.allows([{**document, "Statement": [{**statement, "Resource": "*"}]}], asked)
+
+
+MAIN, PRODUCTION = "ref:refs/heads/main", "environment:production"
+ENDS = (
+    *(MAIN, PRODUCTION, "environment:dev", "environment:production-2", "pull_request", "ref:refs/tags/main"),
+    *("ref:refs/heads/main-2", "ref:refs/heads/work", f"environment:x%3A{PRODUCTION}"),
+)
+
+
+@pytest.mark.parametrize(
+    ("named", "deploys", "drift"),
+    [
+        ({"environment": "production"}, {PRODUCTION}, {MAIN}),
+        ({}, {MAIN}, {MAIN}),
+        ({"branch": "work"}, {"ref:refs/heads/work"}, {"ref:refs/heads/work"}),
+    ],
+)
+def test_only_jobs_of_the_environment_deploy_and_only_those_of_the_branch_look_for_drift(
+    named: dict[str, str], deploys: set[str], drift: set[str], tmp_path: Path
+) -> None:
+    settings = {"policies": [POLICY], **named}
+    known = with_identity(tmp_path, previews={"repository": "acme/models"}, deploys=settings)
+    for role, trusted in (("deploys", deploys), ("drift", drift), ("previews", {"pull_request"})):
+        for name in ("acme/models", "acme@12/models@345"):
+            assert {end for end in ENDS if trusts(known, role, f"repo:{name}:{end}")} == trusted
+            assert not any(trusts(known, role, f"repo:{name}:{end}", "somebody") for end in trusted)
+        for stranger in ("evil/models", "acme/models-2", "acme@12/other@345", "evil@12/models@345"):
+            assert not any(trusts(known, role, f"repo:{stranger}:{end}") for end in ENDS)
+
+
+def test_who_deploys_may_do_what_the_stack_file_names_and_write_the_state(tmp_path: Path) -> None:
+    known = with_identity(
+        tmp_path,
+        previews={"repository": "acme/models", "stateBucket": "acme-state"},
+        deploys={"policies": [POLICY, POLICY + "-2"]},
+    )
+    attached = {name: one["policyArn"] for name, one in known.of("RolePolicyAttachment").items()}
+    assert attached == {
+        "gpu-spot-dev-deploys-0": POLICY,
+        "gpu-spot-dev-deploys-1": POLICY + "-2",
+        "gpu-spot-dev-drift-0": "arn:aws:iam::aws:policy/ReadOnlyAccess",
+    }
+    state = "arn:aws:s3:::acme-state/.pulumi/locks/x.json"
+    for role, writes in (("deploys", True), ("drift", False), ("previews", False)):
+        policy = [json.loads(known.the("RolePolicy", role)["policy"])]
+        assert iam.allows(policy, iam.Request("s3:GetObject", state))
+        for action in ("s3:PutObject", "s3:DeleteObject"):
+            assert iam.allows(policy, iam.Request(action, state)) is writes
+            assert not iam.allows(policy, iam.Request(action, "arn:aws:s3:::acme-state/other"))
+    exports = {"previewRoleArn": "previews", "deployRoleArn": "deploys", "driftRoleArn": "drift"}
+    assert {key: known.exports[key] for key in exports} == {
+        key: f"arn:gpu-spot-dev-{name}" for key, name in exports.items()
+    }
+
+
+def test_what_looks_for_drift_may_be_bounded_and_nothing_is_written_without_a_bucket(tmp_path: Path) -> None:
+    known = with_identity(
+        tmp_path,
+        previews={"repository": "acme/models"},
+        deploys={"policies": [POLICY], "driftPolicies": [POLICY + "-looks"]},
+    )
+    assert known.the("RolePolicyAttachment", "drift-0")["policyArn"] == POLICY + "-looks"
+    assert not [name for name in known.of("RolePolicy") if name.endswith(("-deploys", "-drift"))]
+
+
+PREVIEWS = {"repository": "acme/models"}
+
+
+@pytest.mark.parametrize(
+    ("identity", "says"),
+    [
+        ({"deploys": {"policies": [POLICY]}}, "deploys: without previews, allowed: "),
+        ({"previews": PREVIEWS, "deploys": {}}, "deploys.policies: missing"),
+        (
+            {"previews": PREVIEWS, "deploys": {"policies": ["Admin"]}},
+            'deploys.policies[0]: "Admin", allowed: ',
+        ),
+        *(
+            (
+                {"previews": PREVIEWS, "deploys": {"policies": [POLICY], key: "pro*"}},
+                f'deploys.{key}: "pro*", ',
+            )
+            for key in ("environment", "branch")
+        ),
+    ],
+)
+def test_a_pattern_of_jobs_and_rights_without_a_name_are_refused(identity: dict[str, Any], says: str) -> None:
+    config = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]
+    with pytest.raises(SettingsError) as caught:
+        load_settings(config | {"gpu-spot:identity": identity})
+    [line] = str(caught.value).splitlines()
+    assert line.startswith(f"gpu-spot:identity.{says}")

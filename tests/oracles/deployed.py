@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gpu_spot.preflight.stack import make_given
+from infra.settings import load_settings
 from pulumi_on_moto.fixes import parameters
 from pulumi_on_moto.program import stackfile
 from pulumi_on_moto.program.run import deploy
@@ -32,7 +34,8 @@ _NEEDS = {
 }
 _MORE: dict[str, Any] = {
     "identity": {
-        "previews": {"repository": "acme/models", "stateBucket": "acme-state", "createProvider": True}
+        "previews": {"repository": "acme/models", "stateBucket": "acme-state", "createProvider": True},
+        "deploys": {"policies": ["arn:aws:iam::123456789012:policy/deploys"], "environment": "production"},
     },
     "training": [
         training.job(capacity=_TYPES, checkpoints="checkpoints"),
@@ -105,6 +108,7 @@ def _deployed(stack: str, overrides: dict[str, Any]) -> Stack:
     with sandbox(config.region) as clients:
         with warnings.catch_warnings(record=True) as seen:
             warnings.filterwarnings("always", category=DeprecationWarning, module=parameters.__name__)
+            make_given(load_settings(config.values), clients)
             deployment = deploy(clients, config)
         resources = [
             Declared(one.type, one.name, one.id, _values(one.inputs), _values(one.outputs))

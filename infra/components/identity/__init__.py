@@ -1,1 +1,1 @@
-"""Who instances, functions and previews are."""
+"""Who instances, functions, previews and deployments are."""

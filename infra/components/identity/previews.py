@@ -1,4 +1,4 @@
-"""The role that continuous integration assumes to preview the stack."""
+"""The roles that continuous integration assumes: to preview the stack, to bring it up, to look for drift."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pulumi_aws as aws
 
 from infra import schema
 from infra.iam import preview_statements
-from infra.iam.statement import document
+from infra.iam.statement import Statement, document
 from infra.scope import Scope
 
 _ISSUER: Final = "token.actions.githubusercontent.com"
@@ -44,6 +44,7 @@ class Previews(pulumi.ComponentResource):
     """
 
     role_arn: pulumi.Output[str]
+    provider_arn: pulumi.Output[str]
 
     def __init__(self, name: str, args: PreviewsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the role."""
@@ -58,18 +59,7 @@ class Previews(pulumi.ComponentResource):
                 tags=scope.tags(name),
                 opts=child,
             ).arn
-        role = aws.iam.Role(
-            name,
-            assume_role_policy=document(
-                preview_statements.assumed_by_pull_requests(
-                    provider, _ISSUER, _AUDIENCE, args.settings.repository
-                )
-            ),
-            max_session_duration=3600,
-            permissions_boundary=scope.permissions_boundary,
-            tags=scope.tags(name),
-            opts=child,
-        )
+        role = _role(name, scope, provider, args.settings.repository, preview_statements.PULL_REQUESTS, child)
         aws.iam.RolePolicy(
             name,
             role=role.name,
@@ -88,4 +78,87 @@ class Previews(pulumi.ComponentResource):
             opts=child,
         )
         self.role_arn = role.arn
+        self.provider_arn = provider
         self.register_outputs({"roleArn": self.role_arn})
+
+
+@dataclass(frozen=True)
+class DeploysArgs:
+    """``previews`` says which repository is trusted and where the state is, ``provider_arn`` by whom."""
+
+    scope: Scope
+    settings: schema.Deploys
+    previews: schema.Previews
+    provider_arn: pulumi.Output[str]
+
+
+class Deploys(pulumi.ComponentResource):
+    """Produces: a role to deploy and one to look for drift, with the policies that the stack file names.
+
+    What an update may do is not bounded here: it makes roles, and whoever makes roles can have any right that
+    no boundary keeps from them.
+    """
+
+    role_arn: pulumi.Output[str]
+    drift_role_arn: pulumi.Output[str]
+
+    def __init__(self, name: str, args: DeploysArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        """Declare the roles."""
+        super().__init__("gpu-spot:infra:Deploys", name, None, opts)
+        scope, settings, bucket = args.scope, args.settings, args.previews.state_bucket
+        branch = preview_statements.of_branch(settings.branch)
+        deploying = (
+            preview_statements.of_environment(settings.environment) if settings.environment else branch
+        )
+        read_only = pulumi.Output.concat("arn:", scope.partition, ":iam::aws:policy/ReadOnlyAccess")
+        self.role_arn = self._role(
+            args, "deploys", deploying, settings.policies, preview_statements.write_state(scope, bucket)
+        )
+        self.drift_role_arn = self._role(
+            args,
+            "drift",
+            branch,
+            settings.drift_policies or [read_only],
+            preview_statements.read_state(scope, bucket),
+        )
+        self.register_outputs({"roleArn": self.role_arn, "driftRoleArn": self.drift_role_arn})
+
+    def _role(
+        self,
+        args: DeploysArgs,
+        short: str,
+        jobs: str,
+        policies: Sequence[pulumi.Input[str]],
+        state: Sequence[Statement],
+    ) -> pulumi.Output[str]:
+        scope, child = args.scope, pulumi.ResourceOptions(parent=self)
+        role = _role(scope.name(short), scope, args.provider_arn, args.previews.repository, jobs, child)
+        for number, policy in enumerate(policies):
+            aws.iam.RolePolicyAttachment(
+                scope.name(short, str(number)), role=role.name, policy_arn=policy, opts=child
+            )
+        if state:
+            aws.iam.RolePolicy(scope.name(short), role=role.name, policy=document(state), opts=child)
+        arn: pulumi.Output[str] = role.arn
+        return arn
+
+
+def _role(
+    name: str,
+    scope: Scope,
+    provider: pulumi.Input[str],
+    repository: str,
+    jobs: str,
+    opts: pulumi.ResourceOptions,
+) -> aws.iam.Role:
+    """Declare a role for GitHub's jobs whose subject ends with ``jobs``."""
+    return aws.iam.Role(
+        name,
+        assume_role_policy=document(
+            preview_statements.assumed_by_jobs(provider, _ISSUER, _AUDIENCE, repository, jobs)
+        ),
+        max_session_duration=3600,
+        permissions_boundary=scope.permissions_boundary,
+        tags=scope.tags(name),
+        opts=opts,
+    )

@@ -14,7 +14,7 @@ Example::
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import register
 from pulumi_on_moto.mapping.base import Draft, Made, Spec
-from pulumi_on_moto.program.given import given_network
+from pulumi_on_moto.program.given import given_network, given_policies
 from pulumi_on_moto.program.record import Deployment, Resource
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.program.second_run import Change, changes, up
@@ -39,6 +39,7 @@ __all__ = [
     "deliver",
     "deploy",
     "given_network",
+    "given_policies",
     "invoke",
     "load",
     "outline",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from unittest import mock
+
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.iam.models import ManagedPolicy, iam_backends
+from moto.utilities.utils import get_partition
 
 from pulumi_on_moto.sandbox import AwsClients
 
 _RANGE = "10.250.0.0/16"
 """Addresses matter to nobody here."""
+_ALLOWS_NOTHING = '{"Version": "2012-10-17", "Statement": []}'
 
 
 def given_network(
@@ -30,3 +35,15 @@ def given_network(
     for group in security_groups:
         with mock.patch(f"{models}.security_groups.random_security_group_id", return_value=group):
             ec2.create_security_group(GroupName=group, Description="given", VpcId=vpc)
+
+
+def given_policies(clients: AwsClients, arns: Iterable[str]) -> None:
+    """Make managed policies that have these ARNs, whosever account they name; AWS's own are there."""
+    region = clients("ec2").meta.region_name
+    there = iam_backends[DEFAULT_ACCOUNT_ID][get_partition(region)].managed_policies
+    for arn in arns:
+        account, _, place = arn.split(":", 4)[4].partition(":policy")
+        path, _, name = place.rpartition("/")
+        if account != "aws":
+            policy = ManagedPolicy(name, account, region, document=_ALLOWS_NOTHING, path=f"{path}/")
+            there[policy.arn] = policy

@@ -48,10 +48,14 @@ def add_market(parser: argparse.ArgumentParser) -> None:
     spot.add_argument(
         "--account",
         action="store_true",
-        help="read spot prices and placement scores of now with your AWS credentials",
+        help="read spot prices and placement scores of now with your AWS credentials, which need "
+        "ec2:DescribeSpotPriceHistory and ec2:GetSpotPlacementScores (default: spot is assumed at "
+        f"{ASSUMED_SPOT:g} of on-demand, and no scores)",
     )
     parser.add_argument(
-        "--price-list", action="store_true", help="read on-demand prices from the AWS Price List now"
+        "--price-list",
+        action="store_true",
+        help="read on-demand prices from the AWS Price List now, which needs pricing:GetProducts",
     )
     parser.add_argument(
         "--processes", type=int, default=os.cpu_count() or 1, metavar="N", help="that replay (one a core)"

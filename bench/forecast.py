@@ -1,6 +1,6 @@
 """Forecast the cost and the shortage of the next week, at every half day of the traces, and look what came.
 
-    GPU_SPOT_TRACES=… python -m bench.forecast [--out FILE] [--scenarios N] [--groups 50]
+    GPU_SPOT_TRACES=… python -m bench.forecast [--out FILE] [--docs docs] [--scenarios N] [--groups 50]
 
 A window is the part of a market before a moment, at least a week, and the week after it. The spreads of the
 range are fitted to the other markets alone. Then a stack file of many groups is forecast on two cores, and
@@ -21,6 +21,7 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from bench._many_groups import timed
+from bench._page import replace_part, table
 from bench._scenarios import Scenario, chosen
 from gpu_spot.forecast.advice import SHORTAGE_COSTS, Option, Trial, choose
 from gpu_spot.forecast.ranges import WEEK, Outlook, Part, Spreads, after
@@ -213,11 +214,57 @@ def measured(
     }
 
 
+def document(docs: Path, result: Mapping[str, Any], groups: int) -> None:
+    """Write this benchmark's part of ``performance.md``."""
+    source = "the traces" if result["source"] == "traces" else "markets of the fitted model"
+    told = (
+        f"On {source}, at every half day after the first week: {result['windows']} forecasts of the week that "
+        f"followed, overlapping, in {result['independent_weeks']} weeks that share no day. Ranges shall hold "
+        "four weeks in five; their spreads are fitted to the other markets alone. An error is that of the "
+        'middle, ÷ that of "like last week". Advice is for an availability of '
+        f"{WANTED:.1%}, among {len(SHORTAGE_COSTS)} prices of a shortage and all zones or one less; its cost "
+        "is compared with the cheapest of its search that turned out as available. How the rules were chosen "
+        "with these markets in sight, and what that flatters: "
+        "[ADR 0043](adr/0043-forecast-from-a-weeks-replay.md)."
+    )
+    busy, clock = (result[f"{what}seconds_{groups}_groups"] for what in ("cpu_", ""))
+    timed_too = (
+        f"A stack of {groups} groups and a change of it, on two cores: {busy:.0f} s of CPU time, "
+        f"{clock:.0f} s on the clock of a machine that may have had other work."
+    )
+    figures = [
+        ("weeks whose cost was within the range", f"{result['cost_coverage']:.0%}"),
+        ("weeks whose shortage was", f"{result['shortage_coverage']:.0%}"),
+        ("median error of the cost ÷ that of last week", f"{result['error_ratio']:.2f}"),
+        ("mean error of the cost ÷ that of last week", f"{result['mean_error_ratio']:.2f}"),
+        ("median error of the shortage ÷ that of last week", f"{result['shortage_error_ratio']:.2f}"),
+        ("advice: dearer than the best, mean", f"{result['advise_regret']:.1%}"),
+        ("advice: dearer than the best, worst week", f"{result['worst_advise_regret']:.0%}"),
+        ("advice: weeks as available as was asked", f"{result['advise_kept']:.0%}"),
+    ]
+    markets = [
+        (_in_days(market), str(one["windows"]), str(one["independent_weeks"]))
+        for market, one in result["markets"].items()
+    ]
+    text = [
+        *("## Forecast against what came", told, table(("", "figure"), figures)),
+        *(table(("market, its length", "forecasts", "weeks that share no day"), markets), timed_too),
+    ]
+    replace_part(docs / "performance.md", "forecast", "\n\n".join(text))
+
+
+def _in_days(market: str) -> str:
+    """Return a market's name with the length of its traces in days."""
+    region, _, seconds = market.removesuffix(" s").rpartition(", ")
+    return f"{region}, {float(seconds) / 86400:.0f} days" if region else market
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure and write what was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("out/bench/forecast.json"))
-    parser.add_argument("--scenarios", type=int, help="only the first so many")
+    parser.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
+    parser.add_argument("--scenarios", type=int, help="only the first so many, and no page")
     parser.add_argument("--groups", type=int, default=50, help="of the stack that is timed (50; 0: none)")
     args = parser.parse_args(arguments)
     source, scenarios = chosen(args.scenarios, days=45)
@@ -225,6 +272,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     result = {"source": source, **told, **(timed(args.groups) if args.groups else {})}
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    if args.groups and args.scenarios is None:
+        document(args.docs, result, args.groups)
     for key, value in result.items():
         if isinstance(value, int | float):
             print(f"  {key}: {value:.3f}" if isinstance(value, float) else f"  {key}: {value}")

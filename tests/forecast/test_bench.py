@@ -28,6 +28,24 @@ def test_figures_of_two_short_markets(traces: Path | None, monkeypatch: pytest.M
         assert told[key] >= 0
 
 
+def test_the_page_has_the_figures_and_keeps_other_parts(tmp_path: Path) -> None:
+    shares = ("cost_coverage", "shortage_coverage", "error_ratio", "mean_error_ratio", "shortage_error_ratio")
+    figures = dict.fromkeys((*shares, "advise_regret", "worst_advise_regret", "advise_kept"), 0.125)
+    markets = {"us-west-2, 172800 s": {"windows": 63, "independent_weeks": 5}}
+    times = {"seconds_50_groups": 21.4, "cpu_seconds_50_groups": 30.0}
+    counted = {"source": "traces", "windows": 180, "independent_weeks": 12, "markets": markets}
+    page = tmp_path / "performance.md"
+    page.write_text("<!-- other: begin -->\nothers\n<!-- other: end -->\n")
+    for _ in range(2):
+        forecast.document(tmp_path, figures | counted | times, 50)
+    text = page.read_text()
+    assert text.count("## Forecast against what came") == text.count("others") == 1
+    assert "On the traces, at every half day after the first week: 180 forecasts" in text
+    assert "| advice: dearer than the best, mean | 12.5% |" in text
+    assert "| us-west-2, 2 days | 63 | 5 |" in text
+    assert "30 s of CPU time, 21 s on the clock" in text
+
+
 def part(cost: float, shortage: float = 0.0) -> Part:
     return Part(cost, shortage)
 

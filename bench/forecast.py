@@ -218,10 +218,10 @@ def document(docs: Path, result: Mapping[str, Any], groups: int) -> None:
     """Write this benchmark's part of ``performance.md``."""
     source = "the traces" if result["source"] == "traces" else "markets of the fitted model"
     told = (
-        f"On {source}, at every half day after the first week: {result['windows']} forecasts of the week that "
-        f"followed, overlapping, in {result['independent_weeks']} weeks that share no day. Ranges shall hold "
-        "four weeks in five; their spreads are fitted to the other markets alone. An error is that of the "
-        'middle, ÷ that of "like last week". Advice is for an availability of '
+        f"On {source}, at every half day after the first week: {result['windows']} forecasts of the week "
+        f"that followed, overlapping, in {result['independent_weeks']} weeks that share no day. Ranges "
+        "shall hold four weeks in five; their spreads are fitted to the other markets alone. An error is "
+        'that of the middle, ÷ that of "like last week". Advice is for an availability of '
         f"{WANTED:.1%}, among {len(SHORTAGE_COSTS)} prices of a shortage and all zones or one less; its cost "
         "is compared with the cheapest of its search that turned out as available. How the rules were chosen "
         "with these markets in sight, and what that flatters: "

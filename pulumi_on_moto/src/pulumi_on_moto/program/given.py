@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from unittest import mock
 
-from moto.core import DEFAULT_ACCOUNT_ID
-from moto.iam.models import ManagedPolicy, iam_backends
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.iam.models import iam_backends
 from moto.utilities.utils import get_partition
 
 from pulumi_on_moto.sandbox import AwsClients
 
 _RANGE = "10.250.0.0/16"
 """Addresses matter to nobody here."""
-_ALLOWS_NOTHING = '{"Version": "2012-10-17", "Statement": []}'
+_ALLOWS_NOTHING = json.dumps(
+    {"Version": "2012-10-17", "Statement": [{"Effect": "Deny", "Action": "*", "Resource": "*"}]}
+)
 
 
 def given_network(
@@ -39,11 +42,11 @@ def given_network(
 
 def given_policies(clients: AwsClients, arns: Iterable[str]) -> None:
     """Make managed policies that have these ARNs, whosever account they name; AWS's own are there."""
-    region = clients("ec2").meta.region_name
-    there = iam_backends[DEFAULT_ACCOUNT_ID][get_partition(region)].managed_policies
-    for arn in arns:
+    iam = clients("iam")
+    backend = iam_backends[DEFAULT_ACCOUNT_ID][get_partition(clients("ec2").meta.region_name)]
+    for arn in dict.fromkeys(arns):
         account, _, place = arn.split(":", 4)[4].partition(":policy")
         path, _, name = place.rpartition("/")
         if account != "aws":
-            policy = ManagedPolicy(name, account, region, document=_ALLOWS_NOTHING, path=f"{path}/")
-            there[policy.arn] = policy
+            with mock.patch.object(backend, "account_id", account):
+                iam.create_policy(PolicyName=name, Path=f"{path}/", PolicyDocument=_ALLOWS_NOTHING)

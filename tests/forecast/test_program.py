@@ -103,6 +103,14 @@ def test_a_clusters_lines_come_with_its_first_entry_and_another_entry_adds_its_n
     ]
 
 
+def test_entries_of_both_halves_are_not_alike() -> None:
+    there = pods(service("there"))
+    both = stack_file([there, {**there, "name": "here", "runsOn": "instances"}])
+    few, times = standing.reduced(StackConfig("gpu-spot", "x", REPOSITORY / "infra", both))
+    assert times == {"there": 1, "here": 1}
+    assert len(few.values["gpu-spot:services"]) == 2
+
+
 def remarked(values: dict[str, Any], *, quietly: bool) -> list[str]:
     heard: list[str] = []
     handler = logging.Handler()
@@ -133,7 +141,6 @@ def test_two_versions_share_a_run_where_only_what_does_not_decide_what_is_declar
     for other in (
         likeness(service("other", target=3)),
         likeness(service("first", target=0)),
-        likeness(pods(service("first", target=3))),
         likeness(service("first", target=3), **{"aws:region": "us-east-2"}),
     ):
         assert other != before

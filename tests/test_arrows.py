@@ -82,7 +82,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("lambdas.core.names", "userdata.tensorboard", "mypy_boto3"),
         *("infra.on_demand_prices", "policy.judge", "policy.rules.model"),
     },
-    "gpu_spot.drill": {"gpu_spot.report.text", "gpu_spot.status", "lambdas.core"},
+    "gpu_spot.drill": {"gpu_spot.jobs", "gpu_spot.report.text", "gpu_spot.status", "lambdas.core"},
     "gpu_spot.facts": {"gpu_spot.jobs", "gpu_spot.market"},
     "gpu_spot.forecast": {
         *("gpu_spot.market", "gpu_spot.preflight.checks.money", "gpu_spot.preflight.prices"),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from gpu_spot.drill.training import JobsCourse
+from gpu_spot.jobs.account import JobAccount
 from gpu_spot.status.seen import GroupSeen, phase_of
 
 NOTICE_WITHIN: Final = 600.0
@@ -37,6 +40,7 @@ class DrillCourse:
     group: str
     started: float
     losses: dict[str, Loss] = field(default_factory=dict)
+    jobs: JobsCourse = field(default_factory=JobsCourse)
     least_serving: int | None = None
     target: int = 0
     missing_seconds: float = 0.0
@@ -44,8 +48,8 @@ class DrillCourse:
     _now: float | None = None
     _before: GroupSeen | None = None
 
-    def see(self, seen: GroupSeen, now: float) -> None:
-        """Hear how the group stands."""
+    def see(self, seen: GroupSeen, now: float, jobs: Iterable[JobAccount] = ()) -> None:
+        """Hear how the group stands, and its training jobs."""
         self.target = seen.target
         live = {one.id: one for one in seen.instances}
         if self._before is not None and self._now is not None:
@@ -63,12 +67,18 @@ class DrillCourse:
             all_gone = all(loss.gone is not None for loss in self.losses.values())
             is_whole = all_gone and not seen.missing
             self.made_good = (self.made_good or now) if is_whole else None
+        self.jobs.see(jobs, self.losses)
         self._before, self._now = seen, now
 
     @property
+    def is_overcome(self) -> bool:
+        """Whether all are gone and replaced, and the jobs that they had go on."""
+        return self.made_good is not None and self.jobs.is_over
+
+    @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be seen: all are gone and replaced, or it took too long."""
-        if self.made_good is not None:
+        """Whether nothing more is to be seen: all are replaced, the jobs go on, or it took too long."""
+        if self.is_overcome:
             return True
         waited = 0.0 if self._now is None else self._now - self.started
         return waited >= (OVER_WITHIN if self.losses else NOTICE_WITHIN)
@@ -109,4 +119,5 @@ class DrillCourse:
             "missing_seconds": round(self.missing_seconds, 1),
             "served": round(self.served, 6),
             "watched_seconds": round(self.seconds, 1),
+            "jobs": [one.to_json(self.started) for one in self.jobs.losses()],
         }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpu_spot.drill.course import DrillCourse
+from gpu_spot.drill.training import JobLoss
 from gpu_spot.report.text import counted, percent, span
 
 
@@ -27,3 +28,16 @@ def lines(course: DrillCourse) -> Iterator[str]:
         f"{percent(course.served, 2)} of the wanted time served, "
         f"{span(course.missing_seconds)} of a slot's time lost"
     )
+    for loss in course.jobs.losses():
+        yield _of_job(loss, course.started)
+
+
+def _of_job(loss: JobLoss, started: float) -> str:
+    again = f"{span(loss.lost_seconds)} of its work done again"
+    if loss.lost_steps is not None:
+        again += f", {counted(loss.lost_steps, 'step')}"
+    if loss.went_on is None or loss.away_seconds is None:
+        return f"{loss.job}: has not gone on; {again}: look at `gpu-spot jobs show {loss.job}`"
+    at = "" if loss.step_after is None else f", seen at step {loss.step_after:,}"
+    went_on = f"went on after {span(loss.went_on - started)}{at}"
+    return f"{loss.job}: {went_on}; away for {span(loss.away_seconds)}, {again}"

@@ -7,16 +7,18 @@ from dataclasses import dataclass
 
 from gpu_spot.drill.course import DrillCourse
 from gpu_spot.drill.experiment import DrillError, DrillExperiments
+from gpu_spot.jobs.story import Story
 from gpu_spot.status.seen import GroupSeen, StackSeen, phase_of
 from lambdas.core.model import Market
 
 
 @dataclass(slots=True)
 class Drill:
-    """One drill of one group; ``look`` returns the stack with this group alone."""
+    """One drill of one group; ``look`` returns the stack with this group alone, ``story`` that of a job."""
 
     experiments: DrillExperiments
     look: Callable[[], StackSeen]
+    story: Callable[[str], Story]
     experiment: str = ""
 
     def plan(self) -> tuple[str, StackSeen]:
@@ -40,20 +42,23 @@ class Drill:
     def start(self, template: str, seen: StackSeen) -> DrillCourse:
         """Start the experiment; ``seen`` is the stack just before."""
         course = DrillCourse(seen.groups[0].name, seen.now)
-        course.see(_only(seen), seen.now)
+        course.see(_only(seen), seen.now, seen.jobs)
         self.experiment = self.experiments.start(template)
         return course
 
     def follow(self, course: DrillCourse) -> bool:
         """Look once more; tell whether to go on. Raises ``DrillError`` where FIS took nobody."""
         seen = self.look()
-        course.see(_only(seen), seen.now)
+        course.see(_only(seen), seen.now, seen.jobs)
         state = self.experiments.state(self.experiment)
         if state.status in ("failed", "stopped", "cancelled") and not course.losses:
             raise DrillError(
                 f"experiment {self.experiment} of group {course.group!r} has {state.status}: {state.reason}"
             )
-        return not course.is_over
+        if not course.is_over:
+            return True
+        course.jobs.stories.update({name: self.story(name) for name in course.jobs.taken})
+        return False
 
 
 def _only(seen: StackSeen) -> GroupSeen:

@@ -8,8 +8,8 @@ from moto.fis.models import fis_backends
 
 from gpu_spot.drill.course import OVER_WITHIN, DrillCourse
 from gpu_spot.drill.watching import Drill
+from gpu_spot.live import rehearsal
 from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.live.rehearsal import fleet_of
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.replay.ledger import Span
@@ -18,6 +18,7 @@ from gpu_spot.market.supply import placement
 from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes import boot
+from gpu_spot.nodes.process import TrainingProfile
 from lambdas.aws import settings
 from lambdas.core import names
 from pulumi_on_moto.errors import LocalCloudError
@@ -26,19 +27,26 @@ from pulumi_on_moto.sandbox import ACCOUNT
 
 _BEFORE: Final = 20
 """Minutes from an empty group to the drill's start: boots take some."""
+_BEFORE_JOB: Final = 60
+"""The same for a job, which fills its volume first, and is to have something to lose."""
+_STEPS: Final = 1000
+"""Of a simulated job, 30 seconds each: it is not done before the drill is over."""
 _POOL: Final = 64
 """Instances that each pool sells: none is ever short."""
 
 
 def rehearse_drill(cloud: LocalCloud, group: str, drill: Drill, seed: int = 1) -> DrillCourse:
-    """Fill a service's group on a calm market, drill it, and watch to the end, minute by minute.
+    """Fill a group on a calm market, drill it, and watch to the end, minute by minute.
 
-    Raises ``LocalCloudError``, for training jobs too; ``DrillError``.
+    A service's workers are counted, a training job is simulated with the agent on its instances.
+    Raises ``LocalCloudError``, for shared hosts too; ``DrillError``.
     """
     view = cloud.group(group)
-    if boot.parse(cloud.boot_data(group)).agent.training is not None:
+    agent = boot.parse(cloud.boot_data(group)).agent
+    if agent.shared_host is not None:
         raise LocalCloudError(
-            f"group {group!r} is a training job, allowed: a service's (gpu-spot demo plays jobs)"
+            f"group {group!r} is a shared host, allowed: a service's or a training job's "
+            "(gpu-spot demo plays shared hosts)"
         )
     known = settings.read(cloud.clients("ssm"), names.parameter_root(cloud.deployment.stack))[0][group]
     cloud.fill_warm_pools()
@@ -48,23 +56,25 @@ def rehearse_drill(cloud: LocalCloud, group: str, drill: Drill, seed: int = 1) -
         warm_reuse=cloud.takes_back(group),
         drain_seconds=view.drain_seconds,
     )
-    length = int(_BEFORE + OVER_WITHIN // TICK_SECONDS + 2)
+    before = _BEFORE if agent.training is None else _BEFORE_JOB
+    length = int(before + OVER_WITHIN // TICK_SECONDS + 2)
     traces = [PoolTrace(zone, TICK_SECONDS, (1,) * (length + 1)) for zone in sorted(view.zones)]
     market = SpotMarket(traces, rules, _POOL)
     pools = placement.assign(market.names, sorted(view.zones), view.sizes)
     shape = GroupShape(pools, known.group.base, known.group.spot_percentage, weights=view.weights)
-    fleet = fleet_of(cloud, view, None, rules)
-    replay = Replay(market, rules, fleet, shape, known.group.target, start=cloud.clock.now)
-    replay.visit(range(length))
-    experiments.listen(fis_backends[ACCOUNT][cloud.clients.region], replay.interrupt)
     courses: list[DrillCourse] = []
     over: list[bool] = []
 
     def see(tick: int, _: Span) -> None:
-        if tick == _BEFORE:
+        if tick == before:
             courses.append(drill.start(*drill.plan()))
         elif courses and not drill.follow(courses[0]):
             over.append(True)
 
-    replay.run(length, see, lambda: bool(over))
+    with rehearsal.simulated(cloud, view, rules, TrainingProfile(steps=_STEPS)) as nodes:
+        fleet = rehearsal.fleet_of(cloud, view, nodes, rules)
+        replay = Replay(market, rules, fleet, shape, known.group.target, start=cloud.clock.now)
+        replay.visit(range(length))
+        experiments.listen(fis_backends[ACCOUNT][cloud.clients.region], replay.interrupt)
+        replay.run(length, see, lambda: bool(over))
     return courses[0]

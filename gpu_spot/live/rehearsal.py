@@ -29,6 +29,7 @@ from gpu_spot.market.supply.spot import SpotMarket
 from gpu_spot.market.supply.trace import PoolTrace
 from gpu_spot.nodes import boot, dataset
 from gpu_spot.nodes.group import Nodes, playing
+from gpu_spot.nodes.process import TrainingProfile
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
@@ -105,11 +106,9 @@ def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: flo
     market, ticks = scene.market, scene.ticks
     with (
         _job(cloud, view, wishes.script) as job,
-        _nodes(cloud, view, job) as nodes,
+        _nodes(cloud, view, rules, job) as nodes,
         _workers(cloud, view, wishes.workers) as workers,
     ):
-        if nodes is not None and view.prepared_by:
-            preparing.play(cloud, nodes, fleet_of(cloud, cloud.group(view.prepared_by), nodes, rules))
         start = cloud.clock.now
         fleet = fleet_of(cloud, view, nodes, rules)
         if workers is not None:
@@ -206,15 +205,35 @@ def _workers(cloud: LocalCloud, view: GroupView, code: Path | None) -> Iterator[
 
 
 @contextlib.contextmanager
-def _nodes(cloud: LocalCloud, view: GroupView, job: RealJob | None) -> Iterator[Nodes | None]:
-    """Yield nodes that run the agent, of a job or a shared host; a service's workers are only counted."""
+def simulated(
+    cloud: LocalCloud, view: GroupView, rules: Rules, profile: TrainingProfile
+) -> Iterator[Nodes | None]:
+    """Yield nodes on which a group's job is simulated by ``profile``; None for a service."""
+    with _job(cloud, view, None) as job, _nodes(cloud, view, rules, job, profile) as nodes:
+        yield nodes
+
+
+@contextlib.contextmanager
+def _nodes(
+    cloud: LocalCloud,
+    view: GroupView,
+    rules: Rules,
+    job: RealJob | None,
+    profile: TrainingProfile | None = None,
+) -> Iterator[Nodes | None]:
+    """Yield nodes that run the agent, of a job or a shared host; a service's workers are only counted.
+
+    A dataset that the job waits for has been prepared on them.
+    """
     agent = boot.parse(cloud.boot_data(view.name)).agent
     is_shared = agent.shared_host is not None
     if agent.training is None and not is_shared:
         yield None
         return
     work = job.work if job else None
-    with playing(cloud.clients, cloud.clock, work=work, is_shared=is_shared) as nodes:
+    with playing(cloud.clients, cloud.clock, profile, work, is_shared=is_shared) as nodes:
+        if view.prepared_by:
+            preparing.play(cloud, nodes, fleet_of(cloud, cloud.group(view.prepared_by), nodes, rules))
         yield nodes
 
 

@@ -11,7 +11,9 @@ from itertools import islice
 from typing import Any, Final
 
 from gpu_spot.facts.decisions import told
+from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.reader import JobReader
+from gpu_spot.jobs.story import Story, tell
 from gpu_spot.status.seen import (
     AlarmSeen,
     DecisionSeen,
@@ -114,6 +116,10 @@ class StackReader:
             calls=0,
         )
         return replace(seen, calls=self._calls)
+
+    def story(self, job: str) -> Story:
+        """Return where a job was and what it lost, without money; calls and errors as `JobReader.one`."""
+        return tell(self._jobs.one(job), PriceBook(lambda _: None))
 
     def _count(self, **_: Any) -> None:
         self._calls += 1

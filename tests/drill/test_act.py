@@ -20,7 +20,7 @@ from gpu_spot.status.seen import GroupSeen, StackSeen
 from pulumi_on_moto import StackConfig
 from tests.docs.keys import documented
 from tests.drill.test_course import WHOLE, group, instance
-from tests.drill.test_watching import Fis, stack
+from tests.drill.test_watching import Fis, no_story, stack
 
 CONFIG = StackConfig("gpu-spot", "prod", Path(), {"aws:region": "us-west-2"})
 BEREFT = group(instance("b"), instance("c", ready=False))
@@ -47,7 +47,7 @@ def args(tmp_path: Path) -> argparse.Namespace:
 
 
 def acted(args: argparse.Namespace, deployed: Deployed, fis: Fis, monkeypatch: pytest.MonkeyPatch) -> int:
-    made = Drill(DrillExperiments(fis, "dev", "inference"), deployed.look)
+    made = Drill(DrillExperiments(fis, "dev", "inference"), deployed.look, no_story)
     monkeypatch.setattr(drill, "drill_of", lambda *_: made)
     return drill.act(args, lambda _: None, CONFIG, deployed.wait)
 

@@ -88,6 +88,18 @@ def test_a_person_is_asked_and_a_pipe_needs_yes() -> None:
     drill._agreed(parsed("--yes"), config)
 
 
+def test_a_training_job_resumes_from_its_checkpoint_and_the_report_says_what_was_lost() -> None:
+    report = apart(_of_a_job)
+    [loss], [job] = report["lost"], report["jobs"]
+    assert (job["job"], job["lost_seconds"], job["lost_steps"]) == ("resnet", 0.0, 0)
+    # An hour of steps of half a minute, less boot and volume; it goes on from the last of them.
+    assert 90 <= job["step_before"] <= 120
+    assert job["step_before"] <= job["step_after"] <= job["step_before"] + 5
+    # It trains on for a while after the notice, and is back when its successor has the volume.
+    assert loss["noticed_after"] < job["went_on_after"] <= report["made_good_after"]
+    assert 60 <= job["away_seconds"] < job["went_on_after"] - loss["noticed_after"]
+
+
 def test_a_group_that_the_stack_does_not_have_is_refused() -> None:
     args = cli.parser("drill").parse_args(["drill", "--rehearse", "--group", "nobody"])
     with pytest.raises(DrillError, match=r"--group is 'nobody', allowed .* \(inference\)"):
@@ -106,6 +118,14 @@ def asked(answer: str, config: Any) -> str:
         finally:
             os.close(master)
     return ""
+
+
+def _of_a_job() -> dict[str, Any]:
+    words = ["drill", "--stack", "research", "--group", "resnet", "--rehearse", "--json"]
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(io.StringIO()) as said:
+        assert drill.run(cli.parser("drill").parse_args([*words, "--out", folder])) == 0
+    report: dict[str, Any] = json.loads(said.getvalue())
+    return report
 
 
 def _told() -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 
 from gpu_spot.drill.experiment import DrillError, DrillExperiments
 from gpu_spot.drill.watching import Drill
+from gpu_spot.jobs.story import Story
 from gpu_spot.status.seen import AlarmSeen, DeclaredEntries, GroupSeen, StackSeen
 from lambdas.core.model import Market
 from tests.drill.test_course import WHOLE, instance
@@ -41,8 +42,12 @@ def stack(group: GroupSeen, now: float = 0.0, alarms: tuple[AlarmSeen, ...] = ()
     return StackSeen("dev", "us-west-2", now, alarms, (group,), (), (), DeclaredEntries({}), 1)
 
 
+def no_story(job: str) -> Story:
+    raise AssertionError(f"asked for the story of {job}, allowed: of a job that lost an instance")
+
+
 def drill(seen: StackSeen, fis: Fis | None = None) -> Drill:
-    return Drill(DrillExperiments(fis or Fis(), "dev", "inference"), lambda: seen)
+    return Drill(DrillExperiments(fis or Fis(), "dev", "inference"), lambda: seen, no_story)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ def test_an_experiment_that_took_nobody_is_an_error_and_not_a_report(status: str
 def test_whom_it_took_is_watched_even_if_it_was_stopped() -> None:
     doomed = replace(WHOLE, instances=(instance("a", deadline=130.0), instance("b")))
     looks = iter([stack(WHOLE), stack(doomed, 10.0)])
-    begun = Drill(DrillExperiments(Fis("stopped"), "dev", "inference"), lambda: next(looks))
+    begun = Drill(DrillExperiments(Fis("stopped"), "dev", "inference"), lambda: next(looks), no_story)
     course = begun.start(*begun.plan())
     assert begun.follow(course)
     assert set(course.losses) == {"a"}

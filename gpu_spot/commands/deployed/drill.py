@@ -24,6 +24,7 @@ from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.live.drilling import rehearse_drill
 from gpu_spot.preflight.account import ClientOf
 from gpu_spot.status.reader import StackReader
+from infra.schema.matrix import experiments
 from pulumi_on_moto import StackConfig, load, sandbox
 from pulumi_on_moto.running.clock import simulated
 
@@ -40,8 +41,8 @@ def add_parser(commands: Any) -> None:
         help="take spot instances of a group on purpose, and report what was lost and how long",
         description="Start the interruption drill that the stack declares for a group (capacity.drill), by "
         "AWS FIS: as many of its spot instances as that says get AWS's two-minute notice and are ended. "
-        "Watch until they are replaced, and write a report. The exit status is 1 where that takes more than "
-        "an hour.",
+        "Watch until they are replaced and training jobs go on, and write a report. The exit status is 1 "
+        "where that takes more than an hour.",
     )
     of_stack(parser)
     parser.add_argument("--group", required=True, help="the group to drill")
@@ -97,17 +98,27 @@ def drill_of(
     """Return the drill of a group through ``clients``."""
     declared = declared_in(project.settings(config))
     reader = StackReader(clients, args.stack, config.region, declared, now)
-    experiments = DrillExperiments(clients("fis"), args.stack, args.group)
-    return Drill(experiments, lambda: reader.look(args.group))
+    started = DrillExperiments(clients("fis"), args.stack, args.group)
+    return Drill(started, lambda: reader.look(args.group), reader.story)
 
 
 def _overrides(args: argparse.Namespace, config: StackConfig) -> dict[str, Any]:
-    services = project.settings(config).services
-    for number, service in enumerate(services):
-        if service.name == args.group:
-            return {} if service.capacity.drill else {f"services[{number}].capacity.drill": 1}
-    known = ", ".join(service.name for service in services) or "none"
-    raise DrillError(f"--group is {args.group!r}, allowed with --rehearse: a service of the stack ({known})")
+    declared = project.settings(config)
+    entries: dict[str, tuple[str, int]] = {}
+    for number, service in enumerate(declared.services):
+        if service.runs_on == "instances":
+            entries[service.name] = (f"services[{number}]", service.capacity.drill)
+    for number, entry in enumerate(declared.training):
+        if entry.runs_on == "instances":
+            for job in experiments(entry):
+                entries[job.name] = (f"training[{number}]", entry.capacity.drill)
+    if args.group not in entries:
+        raise DrillError(
+            f"--group is {args.group!r}, allowed with --rehearse: a service or a training job on instances "
+            f"({', '.join(entries) or 'none'})"
+        )
+    place, drilled = entries[args.group]
+    return {} if drilled else {f"{place}.capacity.drill": 1}
 
 
 def _agreed(args: argparse.Namespace, config: StackConfig) -> None:
@@ -132,4 +143,4 @@ def _told(args: argparse.Namespace, course: DrillCourse) -> int:
         console = Console()
         for line in (*lines(course), f"report: {path}"):
             console.print(line, soft_wrap=True, highlight=False)
-    return 0 if course.made_good is not None else 1
+    return 0 if course.is_overcome else 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from botocore.exceptions import ClientError
 from moto.fis.models import fis_backends
 
 from pulumi_on_moto import sandbox
-from pulumi_on_moto.fixes.experiments import listen
+from pulumi_on_moto.fixes.experiments import listen, seconds
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
 REGION = "eu-west-1"
@@ -84,5 +85,49 @@ def test_a_role_that_does_not_trust_fis_and_a_wrong_duration_are_refused() -> No
     with sandbox(REGION) as clients:
         with pytest.raises(ClientError, match="does not trust"):
             template(clients, role(clients, "ec2.amazonaws.com"))
-        with pytest.raises(ClientError, match="allowed: PT2M to PT15M"):
-            template(clients, role(clients), before="PT1M")
+        trusted = role(clients)
+        for before in ("PT1M", "PT119S", "PT15M1S", "PT1H", "2M", "PT"):
+            with pytest.raises(ClientError, match=f"is '{before}', allowed: PT2M to PT15M"):
+                template(clients, trusted, before=before)
+        for before in ("PT120S", "PT2M30S", "PT0H15M", "PT0.25H"):
+            assert template(clients, trusted, before=before)
+
+
+@pytest.mark.parametrize(
+    ("duration", "length"),
+    [
+        ("PT2M", 120),
+        ("PT120S", 120),
+        ("PT1H30M", 5400),
+        ("PT1H0M2.5S", 3602.5),
+        ("PT2,5M", 150),
+        ("P1D", 86_400),
+        ("P1DT1S", 86_401),
+        ("P2W", 1_209_600),
+    ],
+)
+def test_a_duration_is_read_as_iso_8601_has_it(duration: str, length: float) -> None:
+    assert seconds(duration) == length
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        "P",
+        "PT",
+        "P1DT",
+        "2M",
+        "P2M",
+        "P1Y",
+        "PT2",
+        "PT2M3H",
+        "PT2.5M3S",
+        "-PT2M",
+        "PT-2M",
+        "pt2m",
+        "P1W1D",
+    ],
+)
+def test_what_is_no_duration_or_has_no_one_length_is_none(wrong: str) -> None:
+    assert math.isnan(seconds(wrong))

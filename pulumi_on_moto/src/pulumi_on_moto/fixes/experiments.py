@@ -1,13 +1,15 @@
 """Experiments of AWS FIS that interrupt spot instances.
 
-Sources: FIS user guide, "Actions reference" (aws:ec2:send-spot-instance-interruptions: durations, what the
-instance gets, permissions), "Targets" (COUNT chooses at random; an experiment whose target is empty fails),
-"Quotas" (five spot instances an experiment by default where tags choose them; Service Quotas L-F3F4B54A).
+Sources: FIS user guide, "Actions reference" (aws:ec2:send-spot-instance-interruptions: a duration in ISO 8601
+from two to 15 minutes, what the instance gets, permissions), "Targets" (COUNT chooses at random; an
+experiment whose target is empty fails), "Quotas" (five spot instances an experiment by default where tags
+choose them; Service Quotas L-F3F4B54A).
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from typing import Any, Final
@@ -24,6 +26,11 @@ _ACTION: Final = "aws:ec2:send-spot-instance-interruptions"
 _TYPE: Final = "aws:ec2:spot-instance"
 _SERVICE: Final = "fis.amazonaws.com"
 _MOST: Final = 5
+_NUMBER: Final = r"([0-9]{1,9}(?:[.,][0-9]{1,9})?)"
+_DURATION: Final = re.compile(
+    rf"P(?:{_NUMBER}W|(?=.)(?:{_NUMBER}D)?(?:T(?=.)(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:{_NUMBER}S)?)?)"
+)
+_UNITS: Final = (604_800, 86_400, 3_600, 60, 1)
 
 Listener = Callable[[list[str]], None]
 
@@ -37,6 +44,21 @@ def listen(backend: FISBackend, listener: Listener) -> None:
     backend.__dict__["local_listener"] = listener
 
 
+def seconds(duration: str) -> float:
+    """Return the seconds of an ISO 8601 duration, NaN for what is none.
+
+    Days to seconds, the smallest with a fraction if any; years and months have no one length.
+    """
+    found = _DURATION.fullmatch(duration)
+    parts = [text for text in found.groups() if text] if found is not None else []
+    if found is None or not parts or any(not part.isdecimal() for part in parts[:-1]):
+        return math.nan
+    return sum(
+        float((text or "0").replace(",", ".")) * unit
+        for text, unit in zip(found.groups(), _UNITS, strict=True)
+    )
+
+
 def _checked(create: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, Any]]:
     def created(backend: FISBackend, **given: Any) -> dict[str, Any]:
         roles = iam_backends[backend.account_id]["aws"].roles.values()
@@ -47,9 +69,10 @@ def _checked(create: Callable[..., dict[str, Any]]) -> Callable[..., dict[str, A
             if action["actionId"] != _ACTION:
                 raise _ValidationError(f"Action {name}: {action['actionId']} is not emulated locally.")
             before = action.get("parameters", {}).get("durationBeforeInterruption", "")
-            found = re.fullmatch(r"PT(\d+)M", before)
-            if found is None or not 2 <= int(found[1]) <= 15:
-                raise _ValidationError(f"durationBeforeInterruption is {before!r}, allowed: PT2M to PT15M.")
+            if not 120 <= seconds(before) <= 900:
+                raise _ValidationError(
+                    f"durationBeforeInterruption is {before!r}, allowed: PT2M to PT15M (ISO 8601)."
+                )
             for target in action.get("targets", {}).values():
                 if (given["targets"] or {}).get(target, {}).get("resourceType") != _TYPE:
                     raise _ValidationError(f"Target {target} of {_ACTION} must be of type {_TYPE}.")

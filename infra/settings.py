@@ -13,6 +13,7 @@ from pulumi.runtime import config as runtime_config
 from pydantic import BaseModel, ValidationError
 
 from infra.schema import Settings
+from infra.schema.base import WrongKeyError
 
 PROJECT: Final = "gpu-spot"
 _REGION_KEY: Final = "aws:region"
@@ -72,7 +73,9 @@ def _lines(errors: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             continue  # what is wrong in a list is not counted in it
         # Of a choice between models pydantic names the choice, and not the key that makes it.
         chosen_by = (_CHOICE,) if error["type"].startswith("union_tag_") else ()
-        yield f"{_path((*error['loc'], *chosen_by))}: {_explained(error)}"
+        told = error.get("ctx", {}).get("error")
+        below = told.key if isinstance(told, WrongKeyError) else ()
+        yield f"{_path((*error['loc'], *chosen_by, *below))}: {_explained(error)}"
 
 
 def _path(location: _Location) -> str:

@@ -58,6 +58,14 @@ class Model(BaseModel):
     )
 
 
+class WrongKeyError(ValueError):
+    """Something is wrong with one ``key`` below a model, though only the whole model shows it."""
+
+    def __init__(self, key: tuple[str, ...], message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
 def unique(names: list[str], what: str) -> None:
     """Raise ``ValueError`` for a name that stands twice; ``what`` says of what they are the names."""
     for name in names:

@@ -11,7 +11,7 @@ from infra import accelerators as catalogue
 from infra import cpu_types
 from infra.on_demand_prices import price
 from infra.schema import matrix as several
-from infra.schema.base import Model
+from infra.schema.base import Model, WrongKeyError
 from infra.schema.capacity import Capacity
 from infra.schema.kubernetes import check_training
 from infra.schema.prepare import LONGEST_DATASET_NAME, Prepare
@@ -260,9 +260,10 @@ class Training(Work):
         if self.shares_group:
             several.check_shared(self)
         elif self.capacity.target != 1:
-            raise ValueError(
-                f"capacity.target {self.capacity.target}, allowed: 1 (a volume is in one place at a time); "
-                f"more with a matrix of more than {several.MOST} experiments"
+            raise WrongKeyError(
+                ("capacity", "target"),
+                f"{self.capacity.target}, allowed: 1 (a job and its volume are in one place at a time; "
+                f"more only with a matrix of more than {several.MOST} experiments, which share a group)",
             )
         return self
 

@@ -104,7 +104,10 @@ def test_they_share_what_is_made_once_and_nothing_else(tmp_path: Path) -> None:
         ({**SHARED, "budget": 5}, "which share one group, beside budget, allowed: with at most 20"),
         ({**SHARED, "deadline": "2099-01-01T00:00:00Z"}, "beside deadline, allowed: with at most 20"),
         ({**SHARED, "matrix": {"A": ["x" * 150 + str(n) for n in range(30)]}}, "boot data"),
-        ({"capacity": {**training.job()["capacity"], "target": 2}}, "capacity.target 2, allowed: 1"),
+        (
+            {"capacity": {**training.job()["capacity"], "target": 2}},
+            "training[0].capacity.target: 2, allowed: 1",
+        ),
         ({"matrix": {"LR": [1, 1.0]}}, "matrix: LR has '1' twice, allowed: each value once"),
         ({"matrix": {"LR": [True]}}, "matrix.LR[0]: true, allowed: text and numbers"),
         ({"matrix": {"LR": []}}, "matrix.LR: [], allowed: at least 1"),

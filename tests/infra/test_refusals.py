@@ -349,7 +349,7 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
     ("dev", training(checkpoints="efs"), "training", "allowed: 'volume'"),
     ("prod", training(checkpoints="checkpoint"), "training", "'volume', 'checkpoints', 'artifacts'"),
     ("dev", training(name="inference"), "training", "two services or training jobs are named 'inference'"),
-    ("dev", training(capacity=ONE | {"target": 2}), "training[0]", "capacity.target 2, allowed: 1"),
+    ("dev", training(capacity=ONE | {"target": 2}), "training[0].capacity.target", "2, allowed: 1"),
     (
         "dev",
         training(capacity=ONE | {"kind": "spot-fleet", "fleetType": "request"}),

@@ -79,6 +79,20 @@ def test_steering_prints_what_was_done(told_stack: Stack, capsys: pytest.Capture
     assert told(told_stack, capsys, "resume", "resnet").startswith("resumed resnet: ")
 
 
+def test_steering_as_json_has_the_job_right_after(
+    told_stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped = json.loads(told(told_stack, capsys, "stop", "resnet", "--json"))
+    assert stopped.keys() == documented("jobs stop")
+    assert stopped["said"].startswith("stopped resnet: ")
+    assert (stopped["action"], stopped["job"]["job"], stopped["job"]["state"]) == (
+        *("stop", "resnet", "stopped"),
+    )
+    again = json.loads(told(told_stack, capsys, "resume", "resnet", "--json"))
+    assert (again["action"], again["job"]["state"]) == ("resume", "running")
+    assert json.loads(told(told_stack, capsys, "retry", "resnet", "--json"))["action"] == "retry"
+
+
 def test_logs_are_followed_and_each_line_is_told_once(
     stack: Stack, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -99,6 +113,11 @@ def test_logs_are_followed_and_each_line_is_told_once(
     [line] = told(stack, capsys, "logs", "resnet").splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d i-1 step 7", line)
     assert "old" in told(stack, capsys, "logs", "resnet", "--since", "1d")
+    found = json.loads(told(stack, capsys, "logs", "resnet", "--json"))
+    assert found.keys() == documented("jobs logs")
+    assert found["lines"] == [
+        {"at": pytest.approx(now - 60, abs=0.01), "instance": "i-1", "stream": "units", "text": "step 7"}
+    ]
     looks = iter(range(3))
 
     def wait() -> bool:
@@ -133,7 +152,15 @@ def test_what_aws_refuses_is_told_in_one_line(stack: Stack, monkeypatch: pytest.
     assert "\n" not in str(told.value)
 
 
-@pytest.mark.parametrize("words", [["show"], ["logs", "x", "--since", "soon"], ["list", "--json", "--watch"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show"],
+        ["logs", "x", "--since", "soon"],
+        ["list", "--json", "--watch"],
+        ["logs", "x", "-f", "--json"],
+    ],
+)
 def test_wrong_usage(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parsed(*words)

@@ -9,6 +9,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -19,8 +20,10 @@ from rich.live import Live
 from gpu_spot.commands import project
 from gpu_spot.commands.deployed.stack import clients_of, of_stack
 from gpu_spot.jobs import account
+from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.logs import JobLog
 from gpu_spot.jobs.reader import JobError, JobReader
+from gpu_spot.jobs.standing import standing
 from gpu_spot.jobs.steering import Steering
 from gpu_spot.preflight.account import ClientOf
 from gpu_spot.report.jobs import job_card, jobs_table
@@ -30,6 +33,7 @@ LOOK_EVERY: Final = 5.0
 """Seconds between two looks of ``--watch`` and ``logs --follow``."""
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_JOB: Final = "its name"
 _STEERING: Final = {
     "stop": "end a run without failing it: it saves, its volume stays, its capacity goes",
     "resume": "let a stopped run go on",
@@ -45,10 +49,14 @@ def add_parser(commands: Any) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     actions.required = False
     _watching(actions, "list", "every job, its state and its host (the default)")
-    _watching(actions, "show", "one job: its state and the timeline of its run").add_argument("job")
+    _watching(actions, "show", "one job: its state and the timeline of its run").add_argument(
+        "job", help=_JOB
+    )
     logs = _action(actions, "logs", "what its instances have said")
-    logs.add_argument("job")
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+    logs.add_argument("job", help=_JOB)
+    form = logs.add_mutually_exclusive_group()
+    form.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
+    form.add_argument("--json", action="store_true", help="print JSON")
     logs.add_argument(
         "--since",
         type=_length,
@@ -58,7 +66,8 @@ def add_parser(commands: Any) -> None:
     )
     for name, text in _STEERING.items():
         action = _action(actions, name, text)
-        action.add_argument("job")
+        action.add_argument("job", help=_JOB)
+        action.add_argument("--json", action="store_true", help="print JSON")
         if name == "resume":
             action.add_argument(
                 "--budget", type=_dollars, metavar="USD", help="what the run may cost in all from now on"
@@ -81,9 +90,7 @@ def act(
     reader = JobReader(clients, args.stack, region)
     try:
         if args.action in _STEERING:
-            steering = Steering(clients, args.stack, reader)
-            more = {"budget": args.budget} if args.action == "resume" else {}
-            print_line(getattr(steering, args.action)(args.job, **more))
+            _steer(args, clients, reader)
         elif args.action == "logs":
             _logs(args, clients, reader, wait or _wait)
         else:
@@ -122,10 +129,26 @@ def _look(args: argparse.Namespace, reader: JobReader, wait: Callable[[], bool])
             live.update(seen(), refresh=True)
 
 
+def _steer(args: argparse.Namespace, clients: ClientOf, reader: JobReader) -> None:
+    steering = Steering(clients, args.stack, reader)
+    more = {"budget": args.budget} if args.action == "resume" else {}
+    said = getattr(steering, args.action)(args.job, **more)
+    if not args.json:
+        print_line(said)
+        return
+    seen = reader.one(args.job)
+    job = account.to_json(JobAccount(seen, standing(seen)))
+    print_line(json.dumps({"action": args.action, "said": said, "job": job}, indent=2))
+
+
 def _logs(args: argparse.Namespace, clients: ClientOf, reader: JobReader, wait: Callable[[], bool]) -> None:
     seen = reader.one(args.job)
     since = seen.now - args.since
     log = JobLog(clients("logs"), args.stack, seen.group or args.job)
+    if args.json:
+        lines = [asdict(line) for line in log.read(since)]
+        print_line(json.dumps({"job": args.job, "since": since, "lines": lines}, indent=2))
+        return
     for line in log.follow(since, wait) if args.follow else log.read(since):
         at = datetime.fromtimestamp(line.at, UTC).strftime("%Y-%m-%d %H:%M:%S")
         print_line(f"{at} {line.instance} {line.text}")

@@ -98,6 +98,12 @@ def test_the_dashboard_draws_what_the_controller_sends(sent: dict[str, dict[str,
         assert dict(zip(dimensions[::2], dimensions[1::2], strict=True)) == sent[metric]
 
 
+def test_the_picture_in_the_docs_has_the_widgets_of_the_dashboard() -> None:
+    titles = [widget["properties"]["title"] for widget in dashboard()["widgets"]]
+    picture = (Path(__file__).parents[2] / "docs/img/dashboard.svg").read_text("utf-8")
+    assert re.findall(r'class="t">([^<]*)<', picture) == titles
+
+
 def test_the_dashboard_draws_what_the_agent_sends() -> None:
     configuration = json.loads(shipped("dev").the("Parameter", "inference-agent")["insecureValue"])
     assert configuration["metrics"]["namespace"] == names.INSTANCE_NAMESPACE

@@ -41,7 +41,7 @@ $(STAMP): requirements.lock pyproject.toml $(DISTRIBUTIONS:%=%/pyproject.toml)
 	  echo "gpu-spot needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>/dev/null || echo not there)." \
 	    "Choose another: make PYTHON=python3.13 …" >&2; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
-	@echo "installing requirements.lock into $(VENV) (about a minute)"
+	@echo "installing requirements.lock into $(VENV) (some minutes)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . $(DISTRIBUTIONS:%=--editable %)
 	@$(BIN)/python -m compileall -q -j 0 -x '/pulumi_(aws/(?!($(USED))/)|kubernetes/(?!helm/))[^/]+/' \

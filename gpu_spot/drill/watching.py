@@ -35,6 +35,12 @@ class Drill:
                 f"group {group.name!r} misses {group.missing} of {group.target}, or loses instances already: "
                 "a drill begins with a whole group"
             )
+        if seen.jobs and not any(job.standing.phase == "running" for job in seen.jobs):
+            told = "; ".join(
+                f"{job.seen.name} is {job.standing.phase}{job.standing.why and ': '}{job.standing.why}"
+                for job in seen.jobs
+            )
+            raise DrillError(f"{told}: a drill begins with a job that runs")
         if not any(one.market is Market.SPOT for one in group.instances):
             raise DrillError(f"group {group.name!r} has no spot instance now, at least one is needed")
         return template, seen

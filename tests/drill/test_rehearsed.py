@@ -100,6 +100,18 @@ def test_a_training_job_resumes_from_its_checkpoint_and_the_report_says_what_was
     assert 60 <= job["away_seconds"] < job["went_on_after"] - loss["noticed_after"]
 
 
+def test_a_simulated_job_needs_neither_the_container_nor_the_python_of_the_real_one() -> None:
+    args = cli.parser("drill").parse_args(["drill", "--rehearse", "--group", "circles"])
+    expected = {"training[0].capacity.drill": 1, "training[0].python": None}
+    assert drill._overrides(args, load("keras")) == expected
+
+
+def test_an_experiment_is_drilled_by_its_own_name_and_declared_at_its_entry() -> None:
+    args = cli.parser("drill").parse_args(["drill", "--rehearse", "--group", "resnet-2-65baec"])
+    config = load("research", {"training[0].matrix": {"SEED": ["1", "2"]}})
+    assert drill._overrides(args, config) == {"training[0].capacity.drill": 1}
+
+
 def test_a_group_that_the_stack_does_not_have_is_refused() -> None:
     args = cli.parser("drill").parse_args(["drill", "--rehearse", "--group", "nobody"])
     with pytest.raises(DrillError, match=r"--group is 'nobody', allowed .* \(inference\)"):

@@ -9,10 +9,13 @@ import pytest
 
 from gpu_spot.drill.experiment import DrillError, DrillExperiments
 from gpu_spot.drill.watching import Drill
+from gpu_spot.jobs.account import JobAccount
+from gpu_spot.jobs.standing import standing
 from gpu_spot.jobs.story import Story
 from gpu_spot.status.seen import AlarmSeen, DeclaredEntries, GroupSeen, StackSeen
 from lambdas.core.model import Market
 from tests.drill.test_course import WHOLE, instance
+from tests.jobs.seen import job, row
 
 TAGS = {"gpu-spot:stack": "dev", "gpu-spot:group": "inference"}
 
@@ -70,6 +73,13 @@ def drill(seen: StackSeen, fis: Fis | None = None) -> Drill:
 )
 def test_a_drill_begins_with_a_whole_group_in_peace(seen: StackSeen, told: str) -> None:
     with pytest.raises(DrillError, match=told):
+        drill(seen).plan()
+
+
+def test_a_drill_does_not_begin_with_a_job_that_has_failed() -> None:
+    failed = job(row=row(state="failed", reason="no GPU"))
+    seen = replace(stack(WHOLE), jobs=(JobAccount(failed, standing(failed)),))
+    with pytest.raises(DrillError, match=r"^resnet is failed: no GPU: a drill begins with a job that runs"):
         drill(seen).plan()
 
 

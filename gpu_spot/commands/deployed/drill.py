@@ -25,6 +25,8 @@ from gpu_spot.live.drilling import rehearse_drill
 from gpu_spot.preflight.account import ClientOf
 from gpu_spot.status.reader import StackReader
 from infra.schema.matrix import experiments
+from infra.schema.training import Training
+from infra.schema.work import Work
 from pulumi_on_moto import StackConfig, load, sandbox
 from pulumi_on_moto.running.clock import simulated
 
@@ -103,22 +105,27 @@ def drill_of(
 
 
 def _overrides(args: argparse.Namespace, config: StackConfig) -> dict[str, Any]:
+    """Return what the rehearsal changes: a drill where there is none, and what no simulated job runs in.
+
+    Raises ``DrillError`` for a group that is not to be rehearsed.
+    """
     declared = project.settings(config)
-    entries: dict[str, tuple[str, int]] = {}
+    entries: dict[str, tuple[str, Work]] = {}
     for number, service in enumerate(declared.services):
-        if service.runs_on == "instances":
-            entries[service.name] = (f"services[{number}]", service.capacity.drill)
+        entries[service.name] = (f"services[{number}]", service)
     for number, entry in enumerate(declared.training):
-        if entry.runs_on == "instances":
-            for job in experiments(entry):
-                entries[job.name] = (f"training[{number}]", entry.capacity.drill)
-    if args.group not in entries:
+        entries |= {job.name: (f"training[{number}]", entry) for job in experiments(entry)}
+    known = [name for name, (_, entry) in entries.items() if entry.runs_on == "instances"]
+    if args.group not in known:
         raise DrillError(
             f"--group is {args.group!r}, allowed with --rehearse: a service or a training job on instances "
-            f"({', '.join(entries) or 'none'})"
+            f"({', '.join(known) or 'none'})"
         )
-    place, drilled = entries[args.group]
-    return {} if drilled else {f"{place}.capacity.drill": 1}
+    place, work = entries[args.group]
+    changes: dict[str, Any] = {} if work.capacity.drill else {f"{place}.capacity.drill": 1}
+    if isinstance(work, Training):
+        changes |= {f"{place}.{key}": None for key in ("image", "python") if getattr(work, key) is not None}
+    return changes
 
 
 def _agreed(args: argparse.Namespace, config: StackConfig) -> None:

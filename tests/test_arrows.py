@@ -88,7 +88,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("gpu_spot.market", "gpu_spot.preflight.checks.money", "gpu_spot.preflight.prices"),
         *("gpu_spot.preflight.stack", "lambdas.core.model", "lambdas.core.policies", "pulumi_on_moto"),
         *("infra.accelerators", "infra.on_demand_prices", "infra.schema", "infra.settings"),
-        *("botocore", "mypy_boto3"),
+        *("infra.kubernetes.pods", "botocore", "mypy_boto3"),
     },
     "gpu_spot.jobs": {
         *("infra.on_demand_prices", "lambdas.core", "lambdas.aws"),

@@ -10,8 +10,9 @@ from infra import cluster, outputs, workload
 from infra.components.capacity.agent_store import AgentStore, AgentStoreArgs
 from infra.components.control.controller import Controller, ControllerArgs
 from infra.components.control.drills import Drills, DrillsArgs
-from infra.components.control.health import HealthChecker, HealthCheckerArgs
-from infra.components.control.scaler import Scaler, ScalerArgs
+from infra.components.control.health import HealthChecker
+from infra.components.control.scaler import Scaler
+from infra.components.control.scheduled_function import KeeperArgs
 from infra.components.control.state import State, StateArgs
 from infra.components.identity.previews import Deploys, DeploysArgs, Previews, PreviewsArgs
 from infra.components.monitoring.broker_alarms import WatchedBroker
@@ -177,7 +178,7 @@ def _health(
 ) -> None:
     services = [service for service in settings.services if service.capacity.is_kept]
     if services:
-        args = HealthCheckerArgs(
+        args = KeeperArgs(
             scope, services, state, monitoring.topic_arn, settings.log_retention_days, ready_after
         )
         checker = HealthChecker(scope.name("health-checker"), args, scope.below)
@@ -193,7 +194,7 @@ def _scaler(
 ) -> None:
     services = [service for service in settings.services if service.scaling is not None]
     if services:
-        args = ScalerArgs(
+        args = KeeperArgs(
             scope, services, state, monitoring.topic_arn, settings.log_retention_days, ready_after
         )
         scope.export("scalerLogGroup", Scaler(scope.name("scaler"), args, scope.below).log_group_name)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionLine:
+    """One decision of the controller at ``at`` (epoch seconds); no ``actions``: all was as it should be."""
+
+    at: float
+    group: str
+    actions: tuple[str, ...]
+    reason: str
 
 
 def told(action: dict[str, Any]) -> str:

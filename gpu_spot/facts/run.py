@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from gpu_spot.facts.decisions import DecisionLine
 from gpu_spot.facts.moves import JobEnding, Travels
 from gpu_spot.facts.serving import Served
 from gpu_spot.facts.tenancy import TenancyAccount
@@ -17,16 +18,6 @@ from gpu_spot.market.supply.spot import SpotMarket
 
 CapacityChanges: TypeAlias = Mapping[str, tuple[tuple[int, int], ...]]
 """By trace name, in order of time: from ``tick`` on the pool can hold ``capacity`` instances."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionLine:
-    """One decision of the controller at ``at`` (epoch seconds); no ``actions``: all was as it should be."""
-
-    at: float
-    group: str
-    actions: tuple[str, ...]
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)

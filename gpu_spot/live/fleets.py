@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gpu_spot.facts.decisions import told
-from gpu_spot.facts.run import DecisionLine
+from gpu_spot.facts.decisions import DecisionLine, told
 from gpu_spot.live.cloud import LocalCloud
 from gpu_spot.market.replay.fleet import Orders
 from gpu_spot.nodes.group import Nodes

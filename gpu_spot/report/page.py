@@ -11,8 +11,9 @@ from pathlib import PurePath
 from string import Template
 from typing import Any, Final
 
+from gpu_spot.facts.decisions import DecisionLine
 from gpu_spot.facts.moves import PARTS
-from gpu_spot.facts.run import DecisionLine, Run
+from gpu_spot.facts.run import Run
 from gpu_spot.facts.summary import summarise
 from gpu_spot.market.rules import NOTICE_SECONDS, TICK_SECONDS
 from gpu_spot.report import series, serving

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
-from gpu_spot.facts.decisions import told
+from gpu_spot.facts.decisions import DecisionLine, told
 from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.reader import JobReader
 from gpu_spot.jobs.story import Story, tell
 from gpu_spot.status.seen import (
     AlarmSeen,
-    DecisionSeen,
     DeclaredEntries,
     GroupSeen,
     StackSeen,
@@ -170,7 +169,7 @@ class StackReader:
                 since = one["StateUpdatedTimestamp"].timestamp()
                 yield AlarmSeen(one["AlarmName"], since, one.get("AlarmDescription", ""))
 
-    def _decisions(self, now: float, only: str | None) -> list[DecisionSeen]:
+    def _decisions(self, now: float, only: str | None) -> list[DecisionLine]:
         logs, group = self._clients("logs"), self._controller_log()
         if group is None:
             return []
@@ -196,7 +195,7 @@ class StackReader:
         return self._log
 
 
-def _decision(event: Mapping[str, Any]) -> DecisionSeen | None:
+def _decision(event: Mapping[str, Any]) -> DecisionLine | None:
     """Return what a line of the controller's log says, None where it tells no decision to act."""
     try:
         line = json.loads(event["message"])
@@ -205,7 +204,7 @@ def _decision(event: Mapping[str, Any]) -> DecisionSeen | None:
     if not isinstance(line, dict) or line.get("message") != "decision" or not line.get("actions"):
         return None
     actions = tuple(told(action) for action in line["actions"])
-    return DecisionSeen(event["timestamp"] / 1000, line["group"], actions, line["reason"])
+    return DecisionLine(event["timestamp"] / 1000, line["group"], actions, line["reason"])
 
 
 def _workers(heard: Mapping[str, Registered], live: Collection[str], now: float) -> Iterator[WorkersSeen]:

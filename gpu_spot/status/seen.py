@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+from gpu_spot.facts.decisions import DecisionLine
 from gpu_spot.jobs.account import JobAccount
 from lambdas.core.costs import HourlyCost
 from lambdas.core.model import Instance
@@ -26,16 +27,6 @@ class AlarmSeen:
     name: str
     since: float
     says: str
-
-
-@dataclass(frozen=True, slots=True)
-class DecisionSeen:
-    """One decision of the controller at which it did something: when (epoch seconds), what, and why."""
-
-    at: float
-    group: str
-    actions: tuple[str, ...]
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +98,7 @@ class StackSeen:
     now: float
     alarms: tuple[AlarmSeen, ...]
     groups: tuple[GroupSeen, ...]
-    decisions: tuple[DecisionSeen, ...]
+    decisions: tuple[DecisionLine, ...]
     jobs: tuple[JobAccount, ...]
     declared: DeclaredEntries
     calls: int

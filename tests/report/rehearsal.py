@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from gpu_spot.facts.run import DecisionLine, Run, capacity_changes
+from gpu_spot.facts.decisions import DecisionLine
+from gpu_spot.facts.run import Run, capacity_changes
 from gpu_spot.market.replay.engine import Replay
 from gpu_spot.market.replay.groups import GroupShape
 from gpu_spot.market.rules import Rules

@@ -10,7 +10,8 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from gpu_spot.facts.run import DecisionLine, Run
+from gpu_spot.facts.decisions import DecisionLine
+from gpu_spot.facts.run import Run
 from gpu_spot.facts.summary import summarise
 from gpu_spot.report.figures import figures
 from gpu_spot.report.page import DECISIONS, noteworthy, render

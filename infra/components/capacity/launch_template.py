@@ -13,6 +13,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.components.capacity.agent_store import AgentStore
+from infra.components.capacity.launch_options import metadata_options, root_volume, tagged
 from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Dataset
 from infra.scope import Scope
@@ -72,33 +73,16 @@ class LaunchTemplate(pulumi.ComponentResource):
             image_id=args.image_id,
             iam_instance_profile=aws.ec2.LaunchTemplateIamInstanceProfileArgs(arn=args.profile_arn),
             vpc_security_group_ids=list(args.security_group_ids),
-            metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
-                http_endpoint="enabled",
-                http_tokens="required",
-                # One hop: containers on a bridge network cannot take the instance's credentials.
-                http_put_response_hop_limit=1,
-                # The node agent learns the name of its Auto Scaling group from its tags.
-                instance_metadata_tags="enabled",
-            ),
+            # The node agent learns the name of its Auto Scaling group from its tags.
+            metadata_options=metadata_options(with_tags=True),
             block_device_mappings=[
-                aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
-                    device_name=_ROOT_DEVICE,
-                    ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-                        volume_type="gp3",
-                        volume_size=args.root_volume_gib,
-                        encrypted="true",
-                        kms_key_id=args.scope.kms_key_arn,
-                        delete_on_termination="true",
-                    ),
-                ),
+                root_volume(args.scope, _ROOT_DEVICE, args.root_volume_gib),
                 *_dataset_mappings(args.scope, args.datasets),
             ],
             # Neither the provider's default tags nor the group's tags reach volumes and network interfaces.
             tag_specifications=[
-                aws.ec2.LaunchTemplateTagSpecificationArgs(
-                    resource_type=kind, tags={**tags, **args.instance_tags} if kind == "instance" else tags
-                )
-                for kind in ("instance", "volume", "network-interface")
+                *tagged({**tags, **args.instance_tags}, ("instance",)),
+                *tagged(tags, ("volume", "network-interface")),
             ],
             **(_into(args.block) if args.block else {}),
             user_data=boot_data.apply(lambda known: known[0]),

@@ -9,6 +9,7 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from infra.components.capacity.launch_options import metadata_options, root_volume, tagged
 from infra.components.cluster.roles import service_role
 from infra.components.network.network import Network
 from infra.cpu_types import architecture
@@ -49,26 +50,9 @@ class SystemNodes(pulumi.ComponentResource):
         template = aws.ec2.LaunchTemplate(
             name,
             description="Nodes of a cluster's own pods",
-            # One hop ends on the node: no pod reaches the role of its node.
-            metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
-                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
-            ),
-            block_device_mappings=[
-                aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
-                    device_name="/dev/xvda",
-                    ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-                        volume_type="gp3",
-                        volume_size=_ROOT_GIB,
-                        encrypted="true",
-                        kms_key_id=scope.kms_key_arn,
-                        delete_on_termination="true",
-                    ),
-                )
-            ],
-            tag_specifications=[
-                aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
-                for kind in ("instance", "volume")
-            ],
+            metadata_options=metadata_options(),
+            block_device_mappings=[root_volume(scope, "/dev/xvda", _ROOT_GIB)],
+            tag_specifications=tagged(tags, ("instance", "volume")),
             update_default_version=True,
             tags=tags,
             opts=child,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import pulumi
@@ -11,12 +9,14 @@ import pulumi_aws as aws
 
 from infra.components.capacity import parameter
 from infra.components.control.health_alarms import alarms
-from infra.components.control.scheduled_function import ScheduledFunction, ScheduledFunctionArgs
-from infra.components.control.state import State
+from infra.components.control.scheduled_function import (
+    KeeperArgs,
+    ScheduledFunction,
+    ScheduledFunctionArgs,
+)
 from infra.components.monitoring.alarm import declare
 from infra.iam import health_statements
 from infra.schema import Service
-from infra.scope import Scope
 from lambdas.core import names
 from lambdas.core.health import settings
 from lambdas.core.rollout import settings as releases
@@ -25,26 +25,12 @@ _SHORT: Final = "health-checker"
 _TIMEOUT: Final = 55
 
 
-@dataclass(frozen=True)
-class HealthCheckerArgs:
-    """``services`` are those that are kept; ``topic_arn`` hears messages and alarms."""
-
-    scope: Scope
-    services: Sequence[Service]
-    state: State
-    topic_arn: pulumi.Input[str]
-    log_retention_days: int
-    ready_after: list[pulumi.Resource] = field(default_factory=list)
-
-
 class HealthChecker(pulumi.ComponentResource):
     """Produces: each service's parameters for the health checker, a function each minute, its alarms."""
 
     log_group_name: pulumi.Output[str]
 
-    def __init__(
-        self, name: str, args: HealthCheckerArgs, opts: pulumi.ResourceOptions | None = None
-    ) -> None:
+    def __init__(self, name: str, args: KeeperArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the health checker."""
         super().__init__("gpu-spot:infra:HealthChecker", name, None, opts)
         self._scope = scope = args.scope

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 import pulumi
 
 from infra.components.capacity import parameter
 from infra.components.control.scaler_alarms import alarms
-from infra.components.control.scheduled_function import ScheduledFunction, ScheduledFunctionArgs
-from infra.components.control.state import State
+from infra.components.control.scheduled_function import (
+    KeeperArgs,
+    ScheduledFunction,
+    ScheduledFunctionArgs,
+)
 from infra.components.monitoring.alarm import declare
 from infra.iam import scaler_statements
-from infra.schema import Service
-from infra.scope import Scope
 from lambdas.core import names
 from lambdas.core.scaling import settings
 
@@ -23,24 +22,12 @@ _SHORT: Final = "scaler"
 _TIMEOUT: Final = 55
 
 
-@dataclass(frozen=True)
-class ScalerArgs:
-    """``services`` are those that scale; ``topic_arn`` hears alarms."""
-
-    scope: Scope
-    services: Sequence[Service]
-    state: State
-    topic_arn: pulumi.Input[str]
-    log_retention_days: int
-    ready_after: list[pulumi.Resource] = field(default_factory=list)
-
-
 class Scaler(pulumi.ComponentResource):
     """Produces: each service's parameter ``scaling``, a function that runs each minute, its alarms."""
 
     log_group_name: pulumi.Output[str]
 
-    def __init__(self, name: str, args: ScalerArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, args: KeeperArgs, opts: pulumi.ResourceOptions | None = None) -> None:
         """Declare the scaler."""
         super().__init__("gpu-spot:infra:Scaler", name, None, opts)
         scope, services = args.scope, [service.name for service in args.services]

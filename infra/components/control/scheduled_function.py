@@ -9,8 +9,10 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.archives import functions as archive
+from infra.components.control.state import State
 from infra.components.identity.identity import FunctionIdentity, FunctionIdentityArgs
 from infra.iam.statement import Statement, write_log
+from infra.schema import Service
 from infra.scope import Scope
 from lambdas.core import names
 
@@ -35,6 +37,18 @@ class ScheduledFunctionArgs:
     environment: Mapping[str, pulumi.Input[str]]
     subnet_ids: Collection[pulumi.Input[str]] = ()
     security_group_ids: Collection[pulumi.Input[str]] = ()
+    ready_after: list[pulumi.Resource] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class KeeperArgs:
+    """Of a function that keeps ``services`` each minute; ``topic_arn`` hears its messages and alarms."""
+
+    scope: Scope
+    services: Sequence[Service]
+    state: State
+    topic_arn: pulumi.Input[str]
+    log_retention_days: int
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
 

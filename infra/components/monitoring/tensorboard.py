@@ -11,6 +11,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra import schema
+from infra.components.capacity.launch_options import metadata_options, root_volume, tagged
 from infra.components.storage.file_system import FileSystem
 from infra.iam import aws_service_statements, instance_statements
 from infra.iam.statement import document
@@ -78,25 +79,9 @@ class TensorBoard(pulumi.ComponentResource):
                     delete_on_termination="true",
                 )
             ],
-            metadata_options=aws.ec2.LaunchTemplateMetadataOptionsArgs(
-                http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1
-            ),
-            block_device_mappings=[
-                aws.ec2.LaunchTemplateBlockDeviceMappingArgs(
-                    device_name="/dev/xvda",
-                    ebs=aws.ec2.LaunchTemplateBlockDeviceMappingEbsArgs(
-                        volume_type="gp3",
-                        volume_size=10,
-                        encrypted="true",
-                        kms_key_id=scope.kms_key_arn,
-                        delete_on_termination="true",
-                    ),
-                )
-            ],
-            tag_specifications=[
-                aws.ec2.LaunchTemplateTagSpecificationArgs(resource_type=kind, tags=tags)
-                for kind in ("instance", "volume", "network-interface")
-            ],
+            metadata_options=metadata_options(),
+            block_device_mappings=[root_volume(scope, "/dev/xvda", 10)],
+            tag_specifications=tagged(tags),
             user_data=boot_data,
             update_default_version=True,
             tags=tags,

@@ -43,7 +43,7 @@ from lambdas.core.scaling.model import Bounds
 DAYS: Final = 14
 WAIT: Final = 60.0
 """What one request in a hundred may wait: what all are tuned to, and the name of our one knob."""
-KNOB: Final = (10.0, 30.0, 45.0, WAIT, 90.0, 120.0, 180.0)
+KNOB: Final = (10.0, 30.0, 45.0, 55.0, WAIT, 75.0, 90.0, 120.0)
 OURS: Final = "gpu-spot"
 
 Setting: TypeAlias = tuple[str, str, Callable[[], Rule]]

@@ -62,7 +62,7 @@ def decide(observation: LoadObservation, bounds: Bounds, memory: ScalingMemory) 
         known = observation.target or 1  # somebody asks: one worker tells what workers do
         return _bounded(observation, bounds, memory, known, troubles)
     lead = observation.boot_seconds + LOOK_SECONDS
-    expected = forecast(memory.arrivals, memory.profile, now, now + 2 * lead)
+    expected = forecast(memory.arrivals, memory.profile, memory.dispersion, now, now + 2 * lead)
     wanted = _needed(observation, bounds, memory, queue.ready, each, expected)
     return _bounded(observation, bounds, memory, wanted, troubles, expected, each)
 
@@ -82,7 +82,7 @@ def _needed(
     ready = sum(observation.ready.values()) * each + elsewhere
     # Who boots now has on average half of it behind; nobody serves that the target lets go.
     done = ready * lead + observation.booting * each * lead / 2
-    demand = Demand(expected, max(0.0, waiting + expected * lead - done), lead)
+    demand = Demand(expected, max(0.0, waiting + expected * lead - done), lead, memory.dispersion)
     most = bounds.maximum + int(elsewhere / each) + 1
     total = needed(demand, each, bounds.wait_seconds * memory.staffed.factor, most)
     return max(1 if not observation.elsewhere else 0, total - int(elsewhere / each))

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from lambdas.core.scaling.dispersion import Dispersion
+from lambdas.core.scaling.model import LOOK_SECONDS
 from lambdas.core.scaling.profile import Profile
 
 _Curve: TypeAlias = Callable[[float], float]
@@ -19,27 +21,34 @@ _MOST_RISE: Final = 3.0
 _STEP: Final = 300.0
 
 
-def level(arrivals: Sequence[tuple[float, float]], shape: _Curve) -> float:
+def level(arrivals: Sequence[tuple[float, float]], shape: _Curve, dispersion: Dispersion) -> float:
     """Return the load of now in multiples of the shape: the newest minutes alone where they contradict."""
     rates = [(rate, shape(at)) for at, rate in arrivals]
     rate, usual = _sum(rates)
     for minutes in _WINDOWS:
         newest, expected = _sum(rates[-minutes:])
         foretold = rate / usual * expected
-        # A minute's rate of Poisson arrivals varies by its sixtieth part.
-        if abs(newest - foretold) > _SURE * math.sqrt(max(foretold, 1 / 60) / 60):
+        requests = max(1.0, foretold * LOOK_SECONDS)
+        chance = math.sqrt(dispersion.variance(requests, minutes * LOOK_SECONDS))
+        if abs(newest - foretold) * LOOK_SECONDS > _SURE * chance:
             return newest / expected
     return rate / usual
 
 
-def forecast(arrivals: Sequence[tuple[float, float]], profile: Profile, now: float, until: float) -> float:
+def forecast(
+    arrivals: Sequence[tuple[float, float]],
+    profile: Profile,
+    dispersion: Dispersion,
+    now: float,
+    until: float,
+) -> float:
     """Return the most requests a second that are expected from now ``until`` a time."""
     if not arrivals:
         return 0.0
     ahead = [min(now + k * _STEP, until) for k in range(2 + int((until - now) / _STEP))]
     shape = _usual(profile, [*(at for at, _ in arrivals), *ahead])
     today = shape(now)
-    return level(arrivals, shape) * min(max(map(shape, ahead)), _MOST_RISE * today)
+    return level(arrivals, shape, dispersion) * min(max(map(shape, ahead)), _MOST_RISE * today)
 
 
 def _usual(profile: Profile, times: Sequence[float]) -> _Curve:

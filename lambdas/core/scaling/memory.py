@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from lambdas.core.backlog import Backlog
+from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.model import LOOK_SECONDS, LoadObservation
 from lambdas.core.scaling.profile import BINS, Profile
 from lambdas.core.scaling.staffed_wait import StaffedWait
@@ -28,6 +29,7 @@ class ScalingMemory:
     profile: Profile = field(default_factory=Profile)
     throughput: Throughput = field(default_factory=Throughput)
     staffed: StaffedWait = field(default_factory=StaffedWait)
+    dispersion: Dispersion = field(default_factory=Dispersion)
     arrivals: tuple[tuple[float, float], ...] = ()
     wanted: tuple[tuple[float, int], ...] = ()
 
@@ -46,8 +48,14 @@ class ScalingMemory:
             profile=self.profile.seen(now, queue.arriving),
             throughput=throughput,
             staffed=self.staffed.seen(queue.leaving, late=queue.ready > 0 and queue.oldest > wait),
+            dispersion=self._dispersion(now, queue.arriving),
             arrivals=(*recent, (now, queue.arriving)),
         )
+
+    def _dispersion(self, now: float, rate: float) -> Dispersion:
+        """Return what the newest two minutes add to it, where none was missed in between."""
+        before, its_rate = self.arrivals[-1] if self.arrivals else (0.0, 0.0)
+        return self.dispersion.seen(its_rate, rate) if now - before < 1.5 * LOOK_SECONDS else self.dispersion
 
     def ordered(self, now: float, workers: int) -> ScalingMemory:
         """Return the memory after a decision: so many were wanted; a minute has one decision."""
@@ -67,6 +75,7 @@ def dump(memory: ScalingMemory) -> str:
         "bin": [profile.bin, profile.total, profile.count],
         "throughput": [{k: list(v) for k, v in memory.throughput.by_type.items()}, memory.throughput.at],
         "staffed": [memory.staffed.log, memory.staffed.usual],
+        "dispersion": [memory.dispersion.beyond, memory.dispersion.squares],
         "arrivals": memory.arrivals,
         "wanted": memory.wanted,
     }
@@ -79,6 +88,7 @@ def parse(text: str) -> ScalingMemory:
         raw: dict[str, Any] = json.loads(text)
         by_type, at = raw["throughput"]
         current, total, count = raw["bin"]
+        beyond, squares = raw.get("dispersion", (0.0, 0.0))
         log, usual = raw.get("staffed", (0.0, 0.0))
         rates = {int(b): float(rate) for b, rate in raw["rates"].items() if 0 <= int(b) < BINS}
         if not all(float(seconds) > 0 for _, seconds in by_type.values()):
@@ -87,6 +97,7 @@ def parse(text: str) -> ScalingMemory:
             Profile(rates, int(current), float(total), int(count)),
             Throughput({str(k): (float(r), float(s)) for k, (r, s) in by_type.items()}, float(at)),
             StaffedWait(float(log), float(usual)),
+            Dispersion(float(beyond), float(squares)),
             tuple((float(t), float(r)) for t, r in raw["arrivals"])[-RECENT:],
             tuple((float(t), int(n)) for t, n in raw["wanted"])[-60:],
         )

@@ -11,12 +11,14 @@ Operations Research 29, 1981), the source of square-root staffing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+from lambdas.core.scaling.dispersion import Dispersion
 
 LATE_SHARE: Final = 0.01
 """One request in a hundred may wait longer: the 99th percentile."""
-DOUBT: Final = 0.2
+DOUBT: Final = 0.1
 """The standard deviation of the load that comes around the one foretold, as a share of it."""
 
 
@@ -27,6 +29,7 @@ class Demand:
     rate: float
     waiting: float
     seconds: float
+    dispersion: Dispersion = field(default_factory=Dispersion)
 
 
 def all_busy(load: float, workers: float) -> float:
@@ -41,12 +44,14 @@ def all_busy(load: float, workers: float) -> float:
 def late(demand: Demand, each: float, workers: int, wait: float) -> float:
     """Return the chance that a request at the demand's end waits longer than ``wait``.
 
-    ``each`` is what a worker ends in a second. Arrivals and services vary as if by pure chance, the rate by
-    ``DOUBT``.
+    ``each`` is what a worker ends in a second. Services vary as if by pure chance, arrivals by as much more
+    as they were seen to, and the rate by ``DOUBT``.
     """
     capacity, rate, seconds = workers * each, demand.rate, demand.seconds
     drift, most = (rate - capacity) * seconds, wait * capacity
-    variance = 2 * rate * seconds + (DOUBT * rate * seconds) ** 2
+    requests = rate * seconds
+    # Of services by chance, of arrivals by chance and in clumps, and of what was foretold.
+    variance = requests + demand.dispersion.variance(requests, seconds) + (DOUBT * requests) ** 2
     if variance == 0 or capacity == 0:
         return float(demand.waiting + drift > most)
     spread = math.sqrt(variance)

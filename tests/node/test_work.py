@@ -40,6 +40,7 @@ class Bench:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.secrets: Callable[[], Mapping[str, str]] = dict
         self.aside: Aside = lambda work: work()
+        self.release: Callable[[], Service] | None = None
         self.host: SystemHost = SystemHost()
         self.heart = Heart(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
 
@@ -64,6 +65,7 @@ class Bench:
             secrets=lambda: self.secrets(),
             pulses=Pulses(dict.fromkeys(range(count), 0), None, self.clock, self.tmp),
             aside=lambda work: self.aside(work),
+            release=self.release,
         )
 
     def wait_up(self) -> None:
@@ -219,6 +221,30 @@ def test_a_wish_starts_one_worker_anew_and_once(bench: Bench) -> None:
     assert len(bench.processes) == 3
     assert [pulse.starts for pulse in bench.registry.pulses[-1].values()] == [1, 2]
     assert bench.registry.first[1:4] == [frozenset(), frozenset({1}), frozenset()]
+
+
+def test_who_does_not_come_to_be_ready_goes_back_with_a_release_that_is_taken_back(bench: Bench) -> None:
+    asked: list[float] = []
+    row = [Service(command=("bash", "-c", STUBBORN), says_ready=True)]
+
+    def release() -> Service:
+        asked.append(bench.clock.monotonic())
+        return row[0]
+
+    bench.release = release
+    workers = bench.workers(STUBBORN, count=1, says_ready=True)
+    workers.tick()
+    bench.wait_up()
+    for _ in range(360):
+        bench.clock.advance(0.5)
+        workers.tick()
+    assert len(asked) == 3
+    assert len(bench.processes) == 1  # a model may load for long
+    row[0] = Service(command=("bash", "-c", "echo other; sleep 60"), says_ready=True)
+    bench.clock.advance(60)
+    until(lambda: not workers.tick() or len(bench.processes) == 2)
+    assert bench.processes[1].stdout
+    assert bench.processes[1].stdout.readline() == b"other\n"
 
 
 def test_a_wish_that_cannot_be_taken_off_the_registry_is_carried_out_once(bench: Bench) -> None:

@@ -125,6 +125,8 @@ class Service:
                 one.starts += 1
             if self.fault(one) == "crashes":
                 one.starts += 2
+            if self.fault(one) == "never ready" and one.asked is None and self.row.of(one.id) != one.runs:
+                one.asked = self.now  # no wish is heard without a beat: the agent looks itself
         asked = self.last.rollout.rolling.surge if self.last and self.last.rollout.rolling else 0
         wanted = min(self.maximum, self.target + asked)
         self.booting += [self.now + self.boot] * (wanted - len(self.instances) - len(self.booting))

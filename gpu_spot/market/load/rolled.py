@@ -104,6 +104,8 @@ class RolledFleet(CheckedFleet):
             fault = self._fault(one.id)
             if fault == "crashes":
                 runs.starts += 2
+            if fault == "never ready" and runs.asked is None and self.row.of(one.id) != runs.release:
+                runs.asked = now  # no wish is heard without a beat: the agent looks itself
             away = runs.asked is not None or fault == "never ready"
             if away != (one.ready_since is None):
                 self._stirred = True

@@ -27,6 +27,8 @@ _GPUS: Final = Path("/proc/driver/nvidia/gpus")
 _FIRST_BACKOFF: Final = 2.0
 _LONGEST_BACKOFF: Final = 300.0
 _LOOK_EVERY: Final = 0.5
+_LOOK_UNREADY: Final = 60.0
+"""So often the registry is read for a worker that does not come to be ready."""
 
 
 def gpu_count(directory: Path = _GPUS) -> int:
@@ -111,6 +113,10 @@ class _Worker:
     started: float = 0.0
     is_leaving: bool = False
     """It was told to end because somebody wishes that it be started anew."""
+    service: Service | None = None
+    """What it was started from."""
+    looked: float = 0.0
+    """When it was last asked, while it was not ready, whether it should start from something else."""
 
 
 SpawnWorker = Callable[[list[str], Mapping[str, str]], subprocess.Popen[bytes]]
@@ -194,9 +200,22 @@ class Workers:
         pulse = self._pulses.of if self._pulses else None
         wished = self._heart.beat(ready, draining=self._stopping, pulse=pulse)
         if not self._stopping and notice.read(self._directory) is None:
-            self._service, due_slots = self._renewal.poll(wished, self._service)
-            self._restart(w for w in alive if w.slot.number in due_slots)
+            unheard = self._unheard(w for w in alive if w.slot.number not in ready)
+            self._service, due_slots = self._renewal.poll({*wished, *unheard}, self._service)
+            due = (w for w in alive if w.slot.number in due_slots)
+            self._restart(w for w in due if w.slot.number in ready or w.service != self._service)
         return not self._stopping or bool(alive)
+
+    def _unheard(self, workers: Iterable[_Worker]) -> set[int]:
+        """Return who is not ready and has not been looked after for a while: no wish is heard without a beat.
+
+        A release of which no worker comes to be ready is left that way once it is taken back.
+        """
+        now = self._clock.monotonic()
+        due = [w for w in workers if not w.is_leaving and now - max(w.started, w.looked) >= _LOOK_UNREADY]
+        for worker in due:
+            worker.looked = now
+        return {worker.slot.number for worker in due}
 
     def _restart(self, workers: Iterable[_Worker]) -> None:
         """Have workers finish what they have and start again; they are out of the registry until then."""
@@ -256,7 +275,7 @@ class Workers:
         # Of a container they stand in its file, and docker needs none.
         inherited = {} if self._service.image else secrets
         worker.process = JobProcess(self._spawn(argv, inherited), self._host, self._clock)
-        worker.started, worker.is_leaving = self._clock.monotonic(), False
+        worker.started, worker.is_leaving, worker.service = self._clock.monotonic(), False, self._service
         if self._pulses:
             self._pulses.started(slot.number, version(self._service))
         record = {"slot": slot.number, "gpu": slot.gpu, "pid": worker.process.pid}

@@ -16,6 +16,7 @@ from lambdas.aws.settings import ParameterError
 from lambdas.core import names
 from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.memory import UNKNOWN_BOOT
+from lambdas.core.model import on_demand_share
 from lambdas.core.scaling import memory as codec
 from lambdas.core.scaling import settings
 from lambdas.core.scaling.decide import ScalingDecision, decide
@@ -113,6 +114,7 @@ class Scaler:
             {one["InstanceId"]: one["InstanceType"] for one in instances},
             controllers.slowest_boot(UNKNOWN_BOOT),
             memory.throughput,
+            own.per_slot * on_demand_share(before, known.group.base, known.group.spot_percentage),
         )
         decision = decide(observation, own.bounds, memory)
         # Claim first, write after: of two copies that saw the same, one writes.

@@ -61,6 +61,14 @@ def test_the_load_decides() -> None:
     assert decision.reasons == (Reason.LOAD,)
 
 
+def test_where_the_next_worker_is_an_on_demand_one_more_are_late() -> None:
+    own = replace(BOUNDS, wait_seconds=5)
+    usual, _ = after(30, own)
+    scarce, _ = after(30, own, scarce=True)
+    # never fewer than the load keeps busy
+    assert 16 <= scarce.target < usual.target
+
+
 def test_a_faster_type_needs_fewer() -> None:
     slow, _ = after(30)
     fast, _ = after(30, served={"g6.xlarge": WorkDone(60, 120.0)})

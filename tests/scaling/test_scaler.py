@@ -146,6 +146,22 @@ def test_a_dry_run_says_what_it_would_do_and_writes_no_target() -> None:
     assert outcome.target < 8
 
 
+def test_on_demand_in_the_place_of_spot_is_seen_beyond_what_the_mix_asks_for() -> None:
+    wanted = []
+    for base in (0, 8):
+        aws = learned(8, replace(SETTINGS, wait_seconds=2))
+        config = json.loads(aws.parameters[f"{ROOT}/{GROUP}/config"])
+        aws.set(GROUP, config=json.dumps({**config, "base": base}))
+        for one in aws.instances.values():
+            del one["InstanceLifecycle"]
+        aws.load = 6.0
+        decision = aws.minutes(20).decision
+        assert decision is not None
+        wanted.append(decision.wanted)
+    scarce, usual = wanted
+    assert scarce < usual
+
+
 @pytest.mark.parametrize("silence", ["old", "none", "nonsense"])
 def test_a_queue_of_which_nobody_tells_holds_the_target_and_rings(silence: str) -> None:
     aws = learned()

@@ -48,6 +48,25 @@ def test_who_serves_counts_by_type_and_who_leaves_does_not() -> None:
     assert (observation.booting, observation.elsewhere) == (0, {})
 
 
+@pytest.mark.parametrize(
+    ("on_demand", "bought", "scarce"),
+    [
+        (0, (), False),
+        (0, (1,), True),
+        (1, (1,), False),  # the mix's own
+        (1, (1, 1), True),
+        (1, (4,), False),  # the mix's own, in one instance of four
+        (4, (4, 4), True),
+    ],
+)
+def test_spot_is_scarce_where_on_demand_stands_in_beyond_the_mix(
+    on_demand: int, bought: tuple[int, ...], scarce: bool
+) -> None:
+    known = [host(f"i-{n}", expected=count) for n, count in enumerate(bought)]
+    known += [host("i-spot", spot=True), host("gpu-1", launched_at=None), host("i-leaves", spared="released")]
+    assert observe(NOW, 4, None, known, {}, 120.0, KNOWN, on_demand).scarce is scarce
+
+
 def test_who_was_launched_a_while_ago_and_shows_nothing_boots_no_more() -> None:
     observation = seen(
         host("i-1", workers=(), expected=4, launched_at=NOW - 60),

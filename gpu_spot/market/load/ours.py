@@ -39,6 +39,7 @@ class Ours:
             booting=view.booting,
             served={name: WorkDone(*one) for name, one in view.served.items()},
             boot_seconds=self.boot_seconds,
+            scarce=view.scarce,
         )
         self.decision = decide(observation, self.bounds, self.memory)
         self.memory = self.decision.memory

@@ -110,6 +110,7 @@ class ScaledFleet(LightFleet):
             oldest=minute.oldest,
             busy=minute.busy_seconds / TICK_SECONDS / total if total else 0.0,
             served=served,
+            scarce=any(one.market is Market.ON_DEMAND for one in self._instances.values()),
         )
 
     def works(self, instance: Instance) -> bool:
@@ -127,11 +128,16 @@ class Played:
 
     def p99(self, begin: int, end: int) -> float:
         """Return the 99th percentile of the wait (seconds) of what came between two minutes."""
-        return float(np.percentile(self.queue.waits(begin * 60, end * 60), 99))
+        return p99([self.queue.waits(begin * 60, end * 60)])
 
     def cost(self, begin: int, end: int) -> float:
         """Return the mean bill between two minutes, in on-demand workers."""
         return float(self.paid[begin:end].mean())
+
+
+def p99(waits: Iterable[NDArray[np.int64]]) -> float:
+    """Return the 99th percentile (seconds) of all of them together."""
+    return float(np.percentile(np.concatenate(list(waits)), 99))
 
 
 def play(

@@ -12,7 +12,8 @@ from typing import Protocol
 class View:
     """A service at ``now``: workers by state, rates in requests a second, requests by state.
 
-    ``busy`` is the share of the last minute in which the ready workers' GPUs worked.
+    ``busy`` is the share of the last minute in which the ready workers' GPUs worked. ``scarce``: on-demand
+    instances stand in for spot.
     """
 
     now: float
@@ -26,6 +27,7 @@ class View:
     oldest: int
     busy: float
     served: dict[str, tuple[float, float]]
+    scarce: bool = False
 
     @property
     def each(self) -> float:

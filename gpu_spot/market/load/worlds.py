@@ -72,6 +72,7 @@ def rolled_out(played: Sequence[Shaken]) -> dict[str, Any]:
     return {
         "random_worlds": len(played),
         "served_despite_rollouts": min((toll.share for toll in tolls), default=1.0),
+        "worlds_below_nine_tenths": sum(toll.share < 0.9 for toll in tolls),
         "most_on_a_bad_release": max((toll.on_bad for toll in tolls), default=0),
         "asked_with_too_few_left": sum(toll.robbed for toll in tolls),
         "taken_back": sum(len(toll.taken_back) for toll in tolls),

@@ -9,7 +9,7 @@ from lambdas.core.backlog import Backlog
 from lambdas.core.scaling.forecast import forecast
 from lambdas.core.scaling.memory import COOLDOWN, RECENT, ScalingMemory
 from lambdas.core.scaling.model import LOOK_SECONDS, Bounds, LoadObservation, Reason
-from lambdas.core.scaling.staffing import Demand, needed
+from lambdas.core.scaling.staffing import LATE_SHARE, SCARCE_LATE_SHARE, Demand, needed
 
 STALE_THROUGHPUT: Final = 300.0
 """For so long requests may come and none end before nobody believes what workers were measured to do.
@@ -84,7 +84,8 @@ def _needed(
     done = ready * lead + observation.booting * each * lead / 2
     demand = Demand(expected, max(0.0, waiting + expected * lead - done), lead, memory.dispersion)
     most = bounds.maximum + int(elsewhere / each) + 1
-    total = needed(demand, each, bounds.wait_seconds * memory.staffed.factor, most)
+    share = SCARCE_LATE_SHARE if observation.scarce else LATE_SHARE
+    total = needed(demand, each, bounds.wait_seconds * memory.staffed.factor, most, share)
     return max(1 if not observation.elsewhere else 0, total - int(elsewhere / each))
 
 

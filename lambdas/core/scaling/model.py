@@ -57,7 +57,8 @@ class LoadObservation:
     ``target`` are the workers that its group is asked for. ``queue`` tells what comes and what waits,
     None where nobody told. ``ready`` are the workers at work by instance type, ``elsewhere`` those on
     premises by host type; ``booting`` are the group's workers that are not ready yet. ``boot_seconds`` is how
-    long a launch was seen to take until its workers are ready.
+    long a launch was seen to take until its workers are ready. ``scarce``: on-demand instances stand in for
+    spot, and so would the next one.
     """
 
     now: float
@@ -68,6 +69,7 @@ class LoadObservation:
     served: Mapping[str, WorkDone]
     boot_seconds: float
     elsewhere: Mapping[str, int] = field(default_factory=dict)
+    scarce: bool = False
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for what no service can be like."""

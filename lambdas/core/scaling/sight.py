@@ -29,8 +29,11 @@ def observe(
     types: Mapping[str, str],
     boot_seconds: float,
     throughput: Throughput,
+    on_demand: int = 0,
 ) -> LoadObservation:
     """Return a service as the scaler sees it; ``types`` are instance types by host.
+
+    ``on_demand`` is how many of ``target`` workers the group's own mix buys on-demand.
 
     Workers on premises count like others, as a type of their own: the controller holds that much less on AWS.
     """
@@ -52,7 +55,14 @@ def observe(
         booting,
         dict(_served(now, queue, ready, throughput)),
         boot_seconds,
+        scarce=_stand_in(known, on_demand),
     )
+
+
+def _stand_in(hosts: Iterable[WorkerHost], on_demand: int) -> bool:
+    """Say whether an on-demand instance could go and those that the mix asks for were still there."""
+    bought = [h.expected for h in hosts if not (h.on_premises or h.spot or h.spared)]
+    return sum(bought) - max(bought, default=0) >= on_demand if bought else False
 
 
 def _type(host: WorkerHost, types: Mapping[str, str]) -> str:

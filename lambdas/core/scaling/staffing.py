@@ -18,6 +18,8 @@ from lambdas.core.scaling.dispersion import Dispersion
 
 LATE_SHARE: Final = 0.01
 """One request in a hundred may wait longer: the 99th percentile."""
+SCARCE_LATE_SHARE: Final = 0.1
+"""While the next worker would be an on-demand one: where it costs most, the most of them are late."""
 DOUBT: Final = 0.1
 """The standard deviation of the load that comes around the one foretold, as a share of it."""
 
@@ -64,13 +66,13 @@ def late(demand: Demand, each: float, workers: int, wait: float) -> float:
     return min(1.0, busy * beyond)
 
 
-def needed(demand: Demand, each: float, wait: float, most: int) -> int:
-    """Return the fewest workers, at most ``most``, with which no more than ``LATE_SHARE`` wait too long."""
+def needed(demand: Demand, each: float, wait: float, most: int, share: float = LATE_SHARE) -> int:
+    """Return the fewest workers, at most ``most``, with which no more than ``share`` wait too long."""
     # The allowed wait is no reserve to live on: the queue of fewer would grow for ever.
     low, high = min(most, math.ceil(demand.rate / each)), most
     while low < high:
         middle = (low + high) // 2
-        if late(demand, each, middle, wait) <= LATE_SHARE:
+        if late(demand, each, middle, wait) <= share:
             high = middle
         else:
             low = middle + 1

@@ -190,9 +190,9 @@ class Workers:
         """Look after every worker once; tell whether there is anything left to look after."""
         for worker in self._workers:
             self._reap(worker)
-        due = [w for w in self._workers if w.process is None and self._clock.monotonic() >= w.start_at]
-        if due and not self._stopping and not self._heart.quiet():
-            self._start_all(due)
+        absent = [w for w in self._workers if w.process is None and self._clock.monotonic() >= w.start_at]
+        if absent and not self._stopping and not self._heart.quiet():
+            self._start_all(absent)
         if self._pulses:
             self._pulses.look()
         alive = [w for w in self._workers if w.process]
@@ -202,7 +202,7 @@ class Workers:
         if not self._stopping and notice.read(self._directory) is None:
             unheard = self._unheard(w for w in alive if w.slot.number not in ready)
             self._service, due_slots = self._renewal.poll({*wished, *unheard}, self._service)
-            due = (w for w in alive if w.slot.number in due_slots)
+            due = [w for w in alive if w.slot.number in due_slots]
             self._restart(w for w in due if w.slot.number in ready or w.service != self._service)
         return not self._stopping or bool(alive)
 

@@ -17,8 +17,8 @@ class Health(Model):
     grace_seconds: Annotated[int, Field(ge=60, le=7200)] = settings.GRACE_SECONDS
     """From an instance's launch until its workers should report; longer where boots take long."""
     stuck_seconds: Annotated[int, Field(ge=60, le=86_400)] = settings.STUCK_SECONDS
-    """A worker that finishes nothing for so long while requests wait is restarted: longer than the longest
-    request."""
+    """A worker that finishes nothing for so long while requests wait, or the others finish ten each, is
+    restarted: longer than the longest request."""
     most_at_once: Annotated[int, Field(ge=0, le=100)] = settings.MOST_AT_ONCE
     """Percent of the instances under treatment, one at least; 0: people are told, nothing is done."""
     digest: Annotated[int, Field(ge=0, le=23)] | None = settings.DIGEST_HOUR

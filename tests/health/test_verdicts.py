@@ -79,9 +79,21 @@ def test_a_restart_that_helps_is_all() -> None:
 def test_a_worker_without_requests_or_a_queue_that_nobody_knows_is_not_stuck(
     broken: Broken, waiting: int | None
 ) -> None:
-    group = play(broken)
+    group = play(lambda worker: pulse(worker, done=7, rate=0.0), ill=TEN)
+    group.breaks["i-03"] = broken
     group.waiting = waiting
     assert restarted(group.look(60)) == []
+
+
+@pytest.mark.parametrize("waiting", [0, None])
+@pytest.mark.parametrize(("each", "found"), [(0.013, ["i-03/0"]), (0.01, [])])
+def test_who_ends_nothing_while_others_end_ten_is_stuck_though_none_waits(
+    each: float, found: list[str], waiting: int | None
+) -> None:
+    group = play(lambda worker: pulse(worker, rate=each), ill=TEN)
+    group.breaks["i-03"] = stuck
+    group.waiting = waiting
+    assert restarted(group.look(17)) == found
 
 
 def test_an_old_word_of_the_queue_is_not_believed() -> None:

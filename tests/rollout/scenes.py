@@ -62,6 +62,8 @@ class Service:
     memory: HealthMemory = field(default_factory=HealthMemory)
     wanted: WorkerRelease = OLD
     row: WorkerReleases = field(default_factory=lambda: WorkerReleases(OLD))
+    hangs: set[str] = field(default_factory=set)
+    """Whose workers end nothing, whatever they run; while no request waits that is no finding."""
     booting: list[float] = field(default_factory=list)
     messages: list[str] = field(default_factory=list)
     least: int = 10**9
@@ -87,7 +89,7 @@ class Service:
 
     def serves(self, one: Instance) -> bool:
         """Say whether requests are really answered there."""
-        return one.asked is None and self.fault(one) == "well"
+        return one.asked is None and self.fault(one) == "well" and one.id not in self.hangs
 
     @property
     def served(self) -> int:
@@ -166,7 +168,7 @@ class Service:
         rows: list[Worker] = []
         done = max(0, int((self.now - one.since) / 2))
         told = Pulse(one.runs.version, at=at, done=done, rate=0.5, gpu_use=70.0, starts=one.starts)
-        if fault == "finishes nothing":
+        if fault == "finishes nothing" or one.id in self.hangs:
             told = replace(told, done=0, rate=0.0)
         if fault == "fails all":
             told = replace(told, failed=done)

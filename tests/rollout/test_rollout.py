@@ -161,3 +161,20 @@ def test_a_release_that_swallows_requests_goes_back_though_none_ever_waits() -> 
     assert service.memory.rollout.refused == NEW.version
     assert len(tried) == 1
     assert service.all_run(OLD)
+
+
+def test_who_hangs_unseen_is_neither_counted_on_nor_the_one_that_tries() -> None:
+    service = Service(2, 3, waiting=0)
+    hung, well = sorted(service.instances)
+    service.hangs.add(hung)
+    service.play(20)
+    service.wanted = NEW
+    # The newcomer hangs, too: the only one that serves goes on.
+    service.hangs |= {f"i-{n:08x}" for n in range(3, 30)}
+    service.play(30)
+    assert service.served == 1
+    assert not service.row.on
+    service.hangs = {hung}
+    service.until(lambda: service.instances[well].runs == NEW, 60)
+    assert service.memory.rollout.refused == ""
+    assert not service.robbed

@@ -67,6 +67,7 @@ def test_where_the_next_worker_is_an_on_demand_one_more_are_late() -> None:
     scarce, _ = after(30, own, scarce=True)
     # never fewer than the load keeps busy
     assert 16 <= scarce.target < usual.target
+    assert (scarce.reasons, usual.reasons) == ((Reason.SCARCE,), (Reason.LOAD,))
 
 
 def test_a_faster_type_needs_fewer() -> None:

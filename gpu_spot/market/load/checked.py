@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from dataclasses import dataclass, field
 
 from gpu_spot.market.load.replay import ScaledFleet
 from gpu_spot.market.load.rules import View
+from gpu_spot.market.rules import TICK_SECONDS
 from lambdas.core.backlog import Backlog
 from lambdas.core.health import judge
 from lambdas.core.health.judge import HealthDecision
@@ -19,6 +21,8 @@ from lambdas.core.registry_item import Worker
 
 _XID = 79
 """The GPU has fallen off the bus."""
+_RATE_MINUTES = 5
+"""Over so many a worker tells its rate."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +37,8 @@ class CheckedFleet(ScaledFleet):
     health: HealthMemory = field(default_factory=HealthMemory)
     wished: set[str] = field(default_factory=set)
     _ill: dict[str, int] = field(default_factory=dict)
+    _each: deque[float] = field(default_factory=lambda: deque(maxlen=_RATE_MINUTES))
+    _done: dict[str, float] = field(default_factory=dict)
     _judged: set[str] = field(default_factory=set)
 
     def tick(self, now: float) -> None:
@@ -44,6 +50,10 @@ class CheckedFleet(ScaledFleet):
                 if self.chance.random() < self.ill:
                     self._ill[one.id] = self.chance.choice((0, _XID))
         if self.seen is not None:
+            working = [o.id for o in self._instances.values() if o.ready_since is not None and self.works(o)]
+            self._each.append(self.seen.leaving / max(1, len(working)))
+            for name in working:
+                self._done[name] = self._done.get(name, 0.0) + self._each[-1] * TICK_SECONDS
             decision = self._check(self._sight(now, self.seen), HealthSettings())
             self.health, self.wishes = judge.told(decision.memory), decision.wishes
             self.wished |= {wish.instance for wish in decision.wishes}
@@ -65,8 +75,9 @@ class CheckedFleet(ScaledFleet):
         spared = "a notice" if one.deadline is not None else ""
         workers: tuple[Worker, ...] = ()
         if one.ready_since is not None:
-            done = 0 if one.id in self._ill else int(now - one.ready_since)
-            rate = 0.0 if self.seen is None or one.id in self._ill else self.seen.each
+            works = self.works(one) and self._each
+            done = int(self._done.get(one.id, 0.0))
+            rate = sum(self._each) / len(self._each) if works else 0.0
             pulse = Pulse("v1", gpu=one.id, at=now, done=done, rate=rate, xid=self._ill.get(one.id, 0))
             workers = (Worker("replay", one.id, 0, one.ready_since, now, "ready", pulse=pulse),)
         return WorkerHost(one.id, workers, 1, one.launched_at, spared, spot=one.market is Market.SPOT)

@@ -101,6 +101,7 @@ class RolledFleet(CheckedFleet):
             if runs.asked is not None and now - runs.asked >= ANEW_SECONDS:
                 runs.release, runs.since, runs.asked = self.row.of(one.id), now, None
                 runs.starts += 1
+                self._done.pop(one.id, None)
             fault = self._fault(one.id)
             if fault == "crashes":
                 runs.starts += 2
@@ -174,16 +175,13 @@ class RolledFleet(CheckedFleet):
         if fault == "crashes" and runs.starts % 4 < 2:
             return replace(host, workers=())
         return replace(
-            host, workers=tuple(replace(w, pulse=_told(w.pulse, runs, fault, now)) for w in host.workers)
+            host, workers=tuple(replace(w, pulse=_told(w.pulse, runs, fault)) for w in host.workers)
         )
 
 
-def _told(pulse: Pulse | None, runs: _Runs, fault: ReleaseFault, now: float) -> Pulse | None:
-    """Return what a worker tells that runs this, of what it told as a healthy one."""
+def _told(pulse: Pulse | None, runs: _Runs, fault: ReleaseFault) -> Pulse | None:
+    """Return what a worker tells that runs this, of what it told without a release."""
     if pulse is None:
         return None
-    done = 0 if pulse.done == 0 or fault == "finishes nothing" else int(now - runs.since)
-    failed = done if fault == "fails all" else 0
-    rate = 0.0 if fault == "finishes nothing" else pulse.rate
-    version = runs.release.version
-    return replace(pulse, version=version, rate=rate, done=done, failed=failed, starts=runs.starts)
+    failed = pulse.done if fault == "fails all" else 0
+    return replace(pulse, version=runs.release.version, failed=failed, starts=runs.starts)

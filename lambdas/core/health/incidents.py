@@ -21,7 +21,7 @@ MOST_NAMED: Final = 5
 
 _SHOWS: Final = {
     "unheard": "send no heartbeats",
-    "unfinished": "finish nothing, or leave their GPU idle, while requests wait",
+    "unfinished": "finish nothing, or leave their GPU idle, while requests wait or others finish some",
     "crashing": "start again and again",
     "xid": "have a GPU with a grave Xid error",
 }
@@ -30,7 +30,7 @@ _SAYS: Final = {
     HealthVerdict.SILENT: "no heartbeats",
     HealthVerdict.CRASHING: "workers that start again and again",
     HealthVerdict.MISSING: "fewer workers than it should have",
-    HealthVerdict.STUCK: "workers that finish nothing while requests wait",
+    HealthVerdict.STUCK: "workers that finish nothing while requests wait or others finish some",
     HealthVerdict.IDLE: "an idle GPU while requests wait",
     HealthVerdict.CLOCK: "a clock that is wrong",
     HealthVerdict.VERSION: "an old version of the worker",

@@ -20,10 +20,10 @@ class HealthSettings:
     """What people may set.
 
     An instance may take ``grace_seconds`` after its launch until its workers report, or twice the learned
-    boot time if that is longer. A worker that finishes nothing for ``stuck_seconds`` while requests wait is
-    stuck: longer than the longest request. Of all instances at most ``most_at_once`` percent, and one at
-    least, are restarted or replaced at the same time, and twice as many in an hour. The daily message goes
-    out at ``digest`` o'clock UTC, `NO_DIGEST` for none.
+    boot time if that is longer. A worker that finishes nothing for ``stuck_seconds`` while requests wait,
+    or the others finish ten each, is stuck: longer than the longest request. Of all instances at most
+    ``most_at_once`` percent, and one at least, are restarted or replaced at the same time, and twice as
+    many in an hour. The daily message goes out at ``digest`` o'clock UTC, `NO_DIGEST` for none.
     """
 
     grace_seconds: int = GRACE_SECONDS

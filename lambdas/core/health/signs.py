@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from lambdas.core.health.fair_share import FEWEST_ENDED, each_ends
 from lambdas.core.health.memory import MOST_VERSIONS, MOST_WATCHES, HealthMemory, Watch
 from lambdas.core.health.model import (
     FAMILY,
@@ -68,10 +69,11 @@ def look(sight: Sight, settings: HealthSettings, memory: HealthMemory) -> Health
     anew = {(finding.host, slot) for finding, _ in crashing for slot in finding.slots}
     found: dict[tuple[HealthVerdict, str], HostFinding] = {}
     suspects: dict[str, set[str]] = {}
+    busy = _where_each_has_some(sight, settings)
     for host in sight.hosts:
         if host.spared:
             continue
-        for symptom in _symptoms(host, sight, settings, memory):
+        for symptom in _symptoms(host, sight, settings, memory, had_some=host.origin in busy):
             if symptom.kind in EXPLAINED and (host.id, symptom.slot) in anew:
                 continue
             if symptom.kind in FAMILY:
@@ -113,11 +115,11 @@ def _watched(symptom: _Symptom, memory: HealthMemory, now: float) -> Watch:
 
 
 def _symptoms(
-    host: WorkerHost, sight: Sight, settings: HealthSettings, memory: HealthMemory
+    host: WorkerHost, sight: Sight, settings: HealthSettings, memory: HealthMemory, *, had_some: bool
 ) -> Iterator[_Symptom]:
     present = of_this_start(host)
     for worker in present:
-        yield from _of_worker(host, worker, sight, settings, memory)
+        yield from _of_worker(host, worker, sight, settings, memory, had_some=had_some)
     if host.launched_at is None or host.unclear or len(present) >= host.expected:
         return
     grace = max(float(settings.grace_seconds), 2 * sight.boot_seconds)
@@ -133,7 +135,13 @@ def of_this_start(host: WorkerHost) -> tuple[Worker, ...]:
 
 
 def _of_worker(
-    host: WorkerHost, worker: Worker, sight: Sight, settings: HealthSettings, memory: HealthMemory
+    host: WorkerHost,
+    worker: Worker,
+    sight: Sight,
+    settings: HealthSettings,
+    memory: HealthMemory,
+    *,
+    had_some: bool,
 ) -> Iterator[_Symptom]:
     pulse, now, slot = worker.pulse, sight.now, worker.slot
     if not worker.is_fresh(now):
@@ -149,14 +157,23 @@ def _of_worker(
         return
     if pulse.xid:
         yield _Symptom(HealthVerdict.XID, host.id, slot, float(pulse.xid), 0.0)
-    if not sight.requests_wait:
-        return
     quiet = pulse.rate == 0 or now - pulse.at > QUIET_SECONDS
     started = worker.since if worker.since <= now else None
-    if pulse.at and quiet:
+    if pulse.at and quiet and (sight.requests_wait or had_some):
         yield _Symptom(HealthVerdict.STUCK, host.id, slot, float(pulse.done), settings.stuck_seconds, started)
-    if pulse.gpu_use == 0:
+    if pulse.gpu_use == 0 and sight.requests_wait:
         yield _Symptom(HealthVerdict.IDLE, host.id, slot, 0.0, settings.stuck_seconds, started)
+
+
+def _where_each_has_some(sight: Sight, settings: HealthSettings) -> set[str]:
+    """Return at which origins workers end so many that one which ends none does not lack requests."""
+    hosts: dict[str, list[WorkerHost]] = {}
+    for host in sight.hosts:
+        if not host.spared:
+            hosts.setdefault(host.origin, []).append(host)
+    return {
+        o for o, its in hosts.items() if each_ends(its, sight.now) * settings.stuck_seconds >= FEWEST_ENDED
+    }
 
 
 def _crashes(sight: Sight, memory: HealthMemory) -> Iterator[tuple[str, Watch]]:

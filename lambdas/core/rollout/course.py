@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from lambdas.core.health.fair_share import FEWEST_ENDED, each_ends
 from lambdas.core.health.model import ONLY_TOLD, HostFinding, Sight, WorkerHost
 from lambdas.core.health.settings import HealthSettings
 from lambdas.core.health.treatment import RESTART_SECONDS
@@ -114,7 +115,30 @@ class Course:
         doubted = {self.trial, *self.memory.left} - {""}
         proved = self.memory.proven.get(host.id, "")
         is_proved = host.versions.isdisjoint(doubted) or host.versions == {proved}
-        return is_proved and host.id not in self.ill and self.is_up(host) and not self.is_on_the_way(host)
+        is_well = is_proved and host.id not in self.ill and self.is_up(host) and self.has_worked(host)
+        return is_well and not self.is_on_the_way(host)
+
+    def has_worked(self, host: WorkerHost) -> bool:
+        """Say whether a host has ended requests, or cannot have shown it.
+
+        It does not tell, nobody has any to end, or for ``stuckSeconds`` few came to its share. Who hangs
+        while no request waits is no finding of the health checker's, and serves nobody all the same.
+        """
+        done, _ = ended([host])
+        if done or not tells(host) or host.id in self.memory.proven:
+            return True
+        age = self.sight.now - max(w.since for w in host.workers)
+        rate = self.fair_rate(host)
+        return rate == 0 or (age >= self.settings.stuck_seconds and rate * age < FEWEST_ENDED)
+
+    def fair_rate(self, host: WorkerHost) -> float:
+        """Return the requests a second that such a host should end, by what the others do.
+
+        Who tries a release and has not proved it is none of them.
+        """
+        trying = {one.id for one in self.unproven} | {host.id}
+        others = [one for one in self.hosts if one.id not in trying and self.is_up(one)]
+        return each_ends(others, self.sight.now) * len(host.workers)
 
     def may_serve(self, host: WorkerHost) -> bool:
         """Say whether requests may be answered there, counted on or not: not with a refused release."""
@@ -137,6 +161,17 @@ class Course:
 def workers(host: WorkerHost) -> int:
     """Return how many workers an instance is to show."""
     return max(1, host.expected)
+
+
+def tells(host: WorkerHost) -> bool:
+    """Say whether a worker of a host says how many requests it ends."""
+    return any(w.pulse is not None and w.pulse.at > 0 for w in host.workers)
+
+
+def ended(hosts: Iterable[WorkerHost]) -> tuple[int, int]:
+    """Return how many requests the workers of hosts have ended since they started, and how many in vain."""
+    pulses = [w.pulse for host in hosts for w in host.workers if w.pulse is not None]
+    return sum(p.done for p in pulses), sum(p.failed for p in pulses)
 
 
 def started(host: WorkerHost) -> int:

@@ -201,9 +201,13 @@ def _lost(course: Course) -> list[WorkerHost]:
 
 
 def _forward(course: Course) -> tuple[Course, list[WorkerHost]]:
-    """Ask more hosts to try the trial, as far as a batch goes; the oldest first, who does not serve last."""
+    """Ask more hosts to try the trial, as far as a batch goes; the oldest first, who does not serve last.
+
+    The first is one that has worked before: of another nobody could say what the release does.
+    """
     placed = {host.id for host in course.placed}
     rest = [h for h in course.hosts if h.id not in placed and not course.is_on_the_way(h) and h.workers]
+    rest = [h for h in rest if course.proven or course.has_worked(h)]
     rest.sort(key=lambda h: (not course.is_up(h), h.launched_at or 0.0, h.id))
     return _ask(course, rest, course.trial, course.batch - len(course.unproven))
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from lambdas.core.health.fair_share import FEWEST_ENDED
 from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, WorkerHost
 from lambdas.core.health.signs import CRASHES
-from lambdas.core.rollout.course import Course, started
+from lambdas.core.rollout.course import Course, ended, started, tells
 
 OF_A_RELEASE: Final = frozenset(
     {HealthVerdict.CRASHING, HealthVerdict.MISSING, HealthVerdict.STUCK, HealthVerdict.IDLE}
@@ -16,8 +17,6 @@ OF_A_RELEASE: Final = frozenset(
 """What a release may be to blame for: an Xid, silence and a wrong clock are a host's own."""
 LATE: Final = "late"
 FAILING: Final = "failing"
-FEWEST_ENDED: Final = 10
-"""So many requests must have ended before their failures say something."""
 FAILED: Final = 0.5
 """A larger share that fails is too much, unless half as large a share fails without the release, too."""
 PROVED_SECONDS: Final = 300.0
@@ -80,12 +79,13 @@ def is_proved(course: Course, host: WorkerHost) -> bool:
     runs = course.memory.runs.get(host.id)
     if runs is None or host.id in course.ill or not course.runs(host, course.trial):
         return False
-    done, failed = _ended([host])
+    done, failed = ended([host])
     good = done - failed
-    if good == 0 and _tells(host) and (course.sight.requests_wait or _fair_share(course, host) >= 1):
+    age = course.sight.now - runs.since
+    had_one = course.sight.requests_wait or course.fair_rate(host) * age >= 1
+    if good == 0 and tells(host) and had_one:
         return False
-    stuck = course.settings.stuck_seconds + PROVED_SECONDS
-    return course.sight.now - runs.since >= (PROVED_SECONDS if good > 0 else stuck)
+    return age >= (PROVED_SECONDS if good > 0 else course.settings.stuck_seconds + PROVED_SECONDS)
 
 
 def _crashes(course: Course, host: WorkerHost, known: set[str]) -> bool:
@@ -103,23 +103,11 @@ def _idles(course: Course, host: WorkerHost) -> bool:
     where there are enough workers nothing waits, whatever one of them swallows.
     """
     runs = course.memory.runs.get(host.id)
-    long = runs is not None and course.sight.now - runs.since >= course.settings.stuck_seconds
-    had_some = course.sight.requests_wait or _fair_share(course, host) >= FEWEST_ENDED
-    return long and had_some and _tells(host) and _ended([host])[0] == 0
-
-
-def _fair_share(course: Course, host: WorkerHost) -> float:
-    """Return how many requests others have ended each since a host runs the trial, at their rate of now."""
-    runs = course.memory.runs.get(host.id)
-    others = [one for one in course.hosts if course.trial not in one.versions and course.is_up(one)]
-    if runs is None or not others:
-        return 0.0
-    rate = sum(w.pulse.rate for one in others for w in one.workers if w.pulse is not None)
-    return rate / len(others) * (course.sight.now - runs.since)
-
-
-def _tells(host: WorkerHost) -> bool:
-    return any(w.pulse is not None and w.pulse.at > 0 for w in host.workers)
+    age = 0.0 if runs is None else course.sight.now - runs.since
+    if age < course.settings.stuck_seconds:
+        return False
+    had_some = course.sight.requests_wait or course.fair_rate(host) * age >= FEWEST_ENDED
+    return had_some and tells(host) and ended([host])[0] == 0
 
 
 def _is_late(course: Course, host: WorkerHost) -> bool:
@@ -129,12 +117,7 @@ def _is_late(course: Course, host: WorkerHost) -> bool:
 
 
 def _fails(course: Course, placed: Iterable[WorkerHost], others: Iterable[WorkerHost]) -> bool:
-    done, failed = _ended(host for host in placed if course.runs(host, course.trial))
-    usual_done, usual = _ended(others)
+    done, failed = ended(host for host in placed if course.runs(host, course.trial))
+    usual_done, usual = ended(others)
     is_usual = usual_done > 0 and usual / usual_done > FAILED / 2
     return done >= FEWEST_ENDED and failed / done > FAILED and not is_usual
-
-
-def _ended(hosts: Iterable[WorkerHost]) -> tuple[int, int]:
-    pulses = [w.pulse for host in hosts for w in host.workers if w.pulse is not None]
-    return sum(p.done for p in pulses), sum(p.failed for p in pulses)

@@ -121,7 +121,7 @@ def _bounded(
     elif before == 0 and target > 0:
         reasons.append(Reason.WAKE)
     elif not reasons:
-        reasons.append(Reason.LOAD)
+        reasons.append(Reason.SCARCE if observation.scarce and each else Reason.LOAD)
     return ScalingDecision(target, tuple(reasons), memory, wanted, rate, each)
 
 

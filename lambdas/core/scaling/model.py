@@ -15,9 +15,13 @@ LOOK_SECONDS: Final = 60.0
 
 
 class Reason(StrEnum):
-    """Why the target is what it is; ``rings`` says which of them somebody must hear of."""
+    """Why the target is what it is; ``rings`` says which of them somebody must hear of.
+
+    ``scarce`` is by the load, too, while on-demand stands in for spot.
+    """
 
     LOAD = "load"
+    SCARCE = "scarce"
     COOLDOWN = "cooldown"
     FLOOR = "floor"
     CEILING = "ceiling"

@@ -57,6 +57,8 @@ class Service:
     faults: dict[str, Fault] = field(default_factory=dict)
     settings: HealthSettings = field(default_factory=lambda: HealthSettings(digest=-1))
     waiting: int = 20
+    each: float = 0.5
+    """Requests a second that a worker ends."""
     now: float = START
     instances: dict[str, Instance] = field(default_factory=dict)
     memory: HealthMemory = field(default_factory=HealthMemory)
@@ -166,8 +168,8 @@ class Service:
     def _host(self, one: Instance) -> WorkerHost:
         fault, at = self.fault(one), self.now - 5
         rows: list[Worker] = []
-        done = max(0, int((self.now - one.since) / 2))
-        told = Pulse(one.runs.version, at=at, done=done, rate=0.5, gpu_use=70.0, starts=one.starts)
+        done = max(0, int((self.now - one.since) * self.each))
+        told = Pulse(one.runs.version, at=at, done=done, rate=self.each, gpu_use=70.0, starts=one.starts)
         if fault == "finishes nothing" or one.id in self.hangs:
             told = replace(told, done=0, rate=0.0)
         if fault == "fails all":

@@ -178,3 +178,35 @@ def test_who_hangs_unseen_is_neither_counted_on_nor_the_one_that_tries() -> None
     service.until(lambda: service.instances[well].runs == NEW, 60)
     assert service.memory.rollout.refused == ""
     assert not service.robbed
+
+
+def test_a_release_that_fails_the_few_requests_it_had_has_not_proved_itself() -> None:
+    service = Service(2, 4, waiting=0, each=0.001)
+    service.faults[NEW.version] = "fails all"
+    service.wanted = NEW
+    service.until(lambda: NEW in [one.runs for one in service.instances.values()], 40)
+    # Nobody else has one: it cannot be said that it should have had more.
+    service.hangs = {one.id for one in service.instances.values() if one.runs != NEW}
+    service.play(60)
+    stable = service.memory.rollout.stable
+    assert stable is not None
+    assert (stable.version, service.memory.rollout.proven) == (OLD.version, {})
+    service.until(lambda: service.memory.rollout.refused == NEW.version, 200)
+
+
+@pytest.mark.parametrize("fault", ["well", "fails all"])
+def test_what_nobody_asked_anything_is_everywhere_and_can_still_go_back(fault: Fault) -> None:
+    service = Service(2, 4, waiting=0, each=0.0)
+    service.faults[NEW.version] = fault
+    service.wanted = NEW
+    service.until(lambda: {one.runs for one in service.instances.values()} == {NEW}, 120)
+    service.play(120)
+    # Nothing is left to do: no surge, and nobody is told that it makes no way.
+    assert service.last is not None
+    assert (service.last.rollout.rolling, service.messages) == (None, [])
+    assert service.memory.rollout.stable == OLD
+    service.each = 0.5
+    service.play(40)
+    left = OLD if fault == "fails all" else NEW
+    assert service.memory.rollout.stable == left
+    assert {one.runs for one in service.instances.values()} == {left}

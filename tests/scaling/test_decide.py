@@ -56,7 +56,7 @@ def after(
 
 def test_the_load_decides() -> None:
     decision, _ = after(30)
-    # 4 requests a second of 4 s each keep 16 workers busy; doubt of a fifth and the wait allowed do the rest
+    # 4 requests a second of 4 s each keep 16 workers busy; doubt of a tenth and the wait allowed do the rest
     assert 17 <= decision.target <= 22
     assert decision.reasons == (Reason.LOAD,)
 

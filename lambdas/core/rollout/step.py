@@ -12,7 +12,7 @@ from typing import Final
 from lambdas.core.health.model import HealthVerdict, HostFinding, Restart, Sight, WorkerHost
 from lambdas.core.health.settings import HealthSettings
 from lambdas.core.health.signs import CRASH_SECONDS
-from lambdas.core.rollout.course import Course, RolloutDemand, started, workers
+from lambdas.core.rollout.course import Course, RolloutDemand, ended, started, tells, workers
 from lambdas.core.rollout.memory import MOST_LEFT, Rollout, StartAsked, TrialRun
 from lambdas.core.rollout.release import WorkerRelease, WorkerReleases
 from lambdas.core.rollout.rolling import Rolling
@@ -74,7 +74,7 @@ def step(
         judgement = judge(course, findings) if course.trial else None
         if judgement is not None and judgement.bad:
             course = _taken_back(course, judgement.bad)
-        elif judgement is not None and _is_complete(course):
+        elif judgement is not None and _is_complete(course) and _is_shown(course):
             course = _promoted(course)
         course, asked = _back(course)
         if judgement is not None and course.trial and not judgement.in_doubt:
@@ -148,6 +148,12 @@ def _promoted(course: Course) -> Course:
 
 def _is_complete(course: Course) -> bool:
     return bool(course.proven) and all(host.id in course.proven for host in course.hosts)
+
+
+def _is_shown(course: Course) -> bool:
+    """Say whether a request has gone well with the trial, where workers tell: until then it can go back."""
+    done, failed = ended(course.hosts)
+    return done > failed or not any(tells(host) for host in course.hosts)
 
 
 def _seen(course: Course) -> Course:
@@ -251,7 +257,9 @@ def _releases(course: Course) -> WorkerReleases | None:
 
 def _rolling(course: Course, away: frozenset[str]) -> Rolling | None:
     """Return what the controller is asked: slots for a batch, while there is somebody left to ask."""
-    if not (course.trial or away or _lost(course)):
+    placed, asked = {host.id for host in course.placed}, course.memory.asked
+    is_left = any(h.id not in placed for h in course.hosts) or any(h.id in asked for h in course.unproven)
+    if not ((course.trial and is_left) or away or _lost(course)):
         return None
     most = max((workers(host) for host in course.hosts), default=0)
     wanted = course.batch * -(-most // course.demand.per_slot)
@@ -268,7 +276,11 @@ def _standing(course: Course, wanted: Wanted) -> dict[str, str]:
             f"go back to {memory.stable.version}. It is not tried again until the stack file has named "
             "another; look at the workers' log."
         }
-    if course.trial and course.sight.now - memory.moved >= STANDSTILL_SECONDS + course.patience:
+    if (
+        course.trial
+        and not _is_complete(course)
+        and course.sight.now - memory.moved >= STANDSTILL_SECONDS + course.patience
+    ):
         return {
             WAITS: f"version {version} of the workers makes no way: {len(course.proven)} of "
             f"{len(course.hosts)} instances have it, {course.serving} workers serve, and "

@@ -74,7 +74,8 @@ def is_proved(course: Course, host: WorkerHost) -> bool:
     """Say whether a host has worked with the trial for long enough.
 
     One that has ended no request must be there so long that it would be known as stuck. If it tells what it
-    ends it is not believed while requests wait, nor where others end so many that it must have had one.
+    ends it is not believed while requests wait, nor where others end so many that it must have had one, nor
+    where all that it ended failed, however few they were.
     """
     runs = course.memory.runs.get(host.id)
     if runs is None or host.id in course.ill or not course.runs(host, course.trial):
@@ -83,7 +84,7 @@ def is_proved(course: Course, host: WorkerHost) -> bool:
     good = done - failed
     age = course.sight.now - runs.since
     had_one = course.sight.requests_wait or course.fair_rate(host) * age >= 1
-    if good == 0 and tells(host) and had_one:
+    if good == 0 and tells(host) and (had_one or done > 0):
         return False
     return age >= (PROVED_SECONDS if good > 0 else course.settings.stuck_seconds + PROVED_SECONDS)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from lambdas.core.health.model import WorkerHost
 
@@ -14,8 +15,25 @@ Who takes its turn by chance gets none of so many once in 22,000 times.
 """
 
 
-def each_ends(hosts: Iterable[WorkerHost], now: float) -> float:
-    """Return the requests a second that a worker of these hosts ends, in the mean of those that tell."""
-    workers = [w for host in hosts for w in host.workers if w.is_fresh(now) and w.state == "ready"]
-    rates = [w.pulse.rate for w in workers if w.pulse is not None and w.pulse.at > 0]
-    return sum(rates) / len(rates) if rates else 0.0
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What workers end, by their own word: so many, and together so many requests a second."""
+
+    workers: int = 0
+    rate: float = 0.0
+
+    @classmethod
+    def of(cls, hosts: Iterable[WorkerHost], now: float) -> Self:
+        """Return that of all workers of these hosts that are ready, heard, and tell."""
+        workers = [w for host in hosts for w in host.workers if w.is_fresh(now) and w.state == "ready"]
+        rates = [w.pulse.rate for w in workers if w.pulse is not None and w.pulse.at > 0]
+        return cls(len(rates), sum(rates))
+
+    def without(self, other: Self) -> Self:
+        """Return that of the others."""
+        return replace(self, workers=self.workers - other.workers, rate=self.rate - other.rate)
+
+    @property
+    def each(self) -> float:
+        """Requests a second that one worker ends, 0 without any."""
+        return self.rate / self.workers if self.workers else 0.0

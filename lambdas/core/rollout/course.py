@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from lambdas.core.health.fair_share import FEWEST_ENDED, each_ends
+from lambdas.core.health.fair_share import FEWEST_ENDED, Pace
 from lambdas.core.health.model import ONLY_TOLD, HostFinding, Sight, WorkerHost
 from lambdas.core.health.settings import HealthSettings
 from lambdas.core.health.treatment import RESTART_SECONDS
@@ -33,7 +33,10 @@ class RolloutDemand:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """Who is where; ``hosts`` are the instances that nobody is about to take or to let go."""
+    """Who is where; ``hosts`` are the instances that nobody is about to take or to let go.
+
+    ``trying`` have not proved the trial when the look begins, ``pace`` is that of all others.
+    """
 
     sight: Sight
     hosts: tuple[WorkerHost, ...]
@@ -41,6 +44,8 @@ class Course:
     demand: RolloutDemand
     memory: Rollout
     ill: frozenset[str]
+    trying: frozenset[str] = frozenset()
+    pace: Pace = field(default_factory=Pace)
 
     @classmethod
     def of(
@@ -54,7 +59,10 @@ class Course:
         """Return the course that a look shows."""
         hosts = tuple(h for h in sight.hosts if not h.on_premises and not h.spared)
         ill = frozenset(f.host for f in findings if f.kind not in ONLY_TOLD)
-        return cls(sight, hosts, settings, demand, memory, ill)
+        course = cls(sight, hosts, settings, demand, memory, ill)
+        trying = frozenset(host.id for host in course.unproven)
+        pace = Pace.of((host for host in hosts if host.id not in trying), sight.now)
+        return replace(course, trying=trying, pace=pace)
 
     @property
     def patience(self) -> float:
@@ -136,9 +144,8 @@ class Course:
 
         Who tries a release and has not proved it is none of them.
         """
-        trying = {one.id for one in self.unproven} | {host.id}
-        others = [one for one in self.hosts if one.id not in trying and self.is_up(one)]
-        return each_ends(others, self.sight.now) * len(host.workers)
+        others = self.pace if host.id in self.trying else self.pace.without(Pace.of([host], self.sight.now))
+        return max(0.0, others.each) * len(host.workers)
 
     def may_serve(self, host: WorkerHost) -> bool:
         """Say whether requests may be answered there, counted on or not: not with a refused release."""

@@ -213,7 +213,8 @@ def _forward(course: Course) -> tuple[Course, list[WorkerHost]]:
     """
     placed = {host.id for host in course.placed}
     rest = [h for h in course.hosts if h.id not in placed and not course.is_on_the_way(h) and h.workers]
-    rest = [h for h in rest if course.proven or course.has_worked(h)]
+    if not course.proven:
+        rest = [h for h in rest if course.has_worked(h)]
     rest.sort(key=lambda h: (not course.is_up(h), h.launched_at or 0.0, h.id))
     return _ask(course, rest, course.trial, course.batch - len(course.unproven))
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -10,6 +11,7 @@ from tests import models
 from tests.node import jobs
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
+from tests.node.workbench import Bench
 
 
 @pytest.fixture
@@ -22,6 +24,17 @@ def metadata_server(clock: FakeClock) -> Iterator[MetadataServer]:
     server = MetadataServer()
     yield server
     server.close()
+
+
+@pytest.fixture
+def workbench(tmp_path: Path, clock: FakeClock, metadata_server: MetadataServer) -> Iterator[Bench]:
+    made = Bench(tmp_path, clock, metadata_server)
+    yield made
+    for process in made.processes:
+        process.kill()
+        process.wait()
+        if process.stdout:
+            process.stdout.close()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ Who takes its turn by chance gets none of so many once in 22,000 times.
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class WorkRate:
     """What workers end, by their own word: so many, and together so many requests a second."""
 
     workers: int = 0

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lambdas.core.health.fair_share import FEWEST_ENDED, Pace
+from lambdas.core.health.fair_share import FEWEST_ENDED, WorkRate
 from lambdas.core.health.memory import MOST_VERSIONS, MOST_WATCHES, HealthMemory, Watch
 from lambdas.core.health.model import (
     FAMILY,
@@ -172,7 +172,9 @@ def _where_each_has_some(sight: Sight, settings: HealthSettings) -> set[str]:
         if not host.spared:
             hosts.setdefault(host.origin, []).append(host)
     return {
-        o for o, its in hosts.items() if Pace.of(its, sight.now).each * settings.stuck_seconds >= FEWEST_ENDED
+        o
+        for o, its in hosts.items()
+        if WorkRate.of(its, sight.now).each * settings.stuck_seconds >= FEWEST_ENDED
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from lambdas.core.health.fair_share import FEWEST_ENDED, Pace
+from lambdas.core.health.fair_share import FEWEST_ENDED, WorkRate
 from lambdas.core.health.model import ONLY_TOLD, HostFinding, Sight, WorkerHost
 from lambdas.core.health.settings import HealthSettings
 from lambdas.core.health.treatment import RESTART_SECONDS
@@ -45,7 +45,7 @@ class Course:
     memory: Rollout
     ill: frozenset[str]
     trying: frozenset[str] = frozenset()
-    pace: Pace = field(default_factory=Pace)
+    pace: WorkRate = field(default_factory=WorkRate)
 
     @classmethod
     def of(
@@ -61,7 +61,7 @@ class Course:
         ill = frozenset(f.host for f in findings if f.kind not in ONLY_TOLD)
         course = cls(sight, hosts, settings, demand, memory, ill)
         trying = frozenset(host.id for host in course.unproven)
-        pace = Pace.of((host for host in hosts if host.id not in trying), sight.now)
+        pace = WorkRate.of((host for host in hosts if host.id not in trying), sight.now)
         return replace(course, trying=trying, pace=pace)
 
     @property
@@ -144,7 +144,9 @@ class Course:
 
         Who tries a release and has not proved it is none of them.
         """
-        others = self.pace if host.id in self.trying else self.pace.without(Pace.of([host], self.sight.now))
+        others = (
+            self.pace if host.id in self.trying else self.pace.without(WorkRate.of([host], self.sight.now))
+        )
         return max(0.0, others.each) * len(host.workers)
 
     def may_serve(self, host: WorkerHost) -> bool:

@@ -209,12 +209,12 @@ def _lost(course: Course) -> list[WorkerHost]:
 def _forward(course: Course) -> tuple[Course, list[WorkerHost]]:
     """Ask more hosts to try the trial, as far as a batch goes; the oldest first, who does not serve last.
 
-    The first is one that has worked before: of another nobody could say what the release does.
+    Each has worked before: of one that has just come up nobody could say what the release does to it.
     """
     placed = {host.id for host in course.placed}
     rest = [h for h in course.hosts if h.id not in placed and not course.is_on_the_way(h) and h.workers]
-    if not course.proven:
-        rest = [h for h in rest if course.has_worked(h)]
+    is_proven = bool(course.proven)
+    rest = [h for h in rest if course.has_worked(h) or (is_proven and not course.is_up(h))]
     rest.sort(key=lambda h: (not course.is_up(h), h.launched_at or 0.0, h.id))
     return _ask(course, rest, course.trial, course.batch - len(course.unproven))
 

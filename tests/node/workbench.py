@@ -1,0 +1,68 @@
+"""Workers as the agent keeps them: real processes and real signals; only time and the registry are ours."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.node.beats import BeatList
+from tests.node.clocks import FakeClock
+from tests.node.metadata import MetadataServer
+from userdata.agent.aws.imds import Metadata
+from userdata.agent.config.model import Service
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.work.beside import Aside
+from userdata.agent.work.heart import Heart
+from userdata.agent.work.pulses import Pulses
+from userdata.agent.work.workers import Slot, Workers
+
+
+class Bench:
+    def __init__(self, tmp: Path, clock: FakeClock, server: MetadataServer) -> None:
+        self.tmp, self.clock, self.server, self.registry = tmp, clock, server, BeatList()
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.secrets: Callable[[], Mapping[str, str]] = dict
+        self.aside: Aside = lambda work: work()
+        self.release: Callable[[], Service] | None = None
+        self.host: SystemHost = SystemHost()
+        self.heart = Heart(self.registry, Metadata(clock, server.url), clock, tmp, 10.0)
+
+    def workers(self, command: str, count: int = 2, **service: Any) -> Workers:
+        def spawn(argv: list[str], more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+            process = subprocess.Popen(
+                argv, stdout=subprocess.PIPE, start_new_session=True, env={**os.environ, **more}
+            )
+            self.processes.append(process)
+            return process
+
+        spec = Service(command=("bash", "-c", command), **service)
+        places = [Slot(n, 0) for n in range(count)]
+        return Workers(
+            spec,
+            places,
+            self.heart,
+            self.host,
+            self.clock,
+            self.tmp,
+            spawn=spawn,
+            secrets=lambda: self.secrets(),
+            pulses=Pulses(dict.fromkeys(range(count), 0), None, self.clock, self.tmp),
+            aside=lambda work: self.aside(work),
+            release=self.release,
+        )
+
+    def wait_up(self) -> None:
+        for process in self.processes:
+            assert process.stdout
+            assert process.stdout.readline() == b"up\n"
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "condition did not come true"
+        time.sleep(0.01)

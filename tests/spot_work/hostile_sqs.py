@@ -13,6 +13,7 @@ import json
 import random
 import threading
 import time
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, Self
 
@@ -34,7 +35,7 @@ _NOT_HIDDEN: Final = {"SenderFault": True, "Code": "MessageNotInflight", "Messag
 
 
 class _BusyError(SQSException):
-    status_code = 503
+    """As after boto3's own tries: moto answers 400, which boto3 does not try again."""
 
     def __init__(self) -> None:
         super().__init__("ServiceUnavailable", "The request has failed due to a temporary failure")
@@ -62,6 +63,7 @@ class HostileSqs:
         self._queue, self._tries, self._visibility = queue, tries, visibility
         self._dice, self._lock = random.Random(seed), threading.RLock()
         self._plain: dict[str, Any] = {}
+        self._refused: Counter[str] = Counter()
         self._port = 0
 
     def __enter__(self) -> Self:
@@ -112,6 +114,10 @@ class HostileSqs:
             setattr(SQSBackend, name, plain)
         sqs_backends.reset()
 
+    def refuse(self, call: str, times: int) -> None:
+        """Let a call fail so many times, whatever the share."""
+        self._refused[call] = times
+
     def texts(self, queue: str) -> list[str]:
         """Return the bodies of all messages in a queue, seen or not."""
         return [one.body for one in self._backend.get_queue(queue)._messages]
@@ -139,7 +145,8 @@ class HostileSqs:
 
         def call(backend: SQSBackend, *args: Any, **given: Any) -> Any:
             with self._lock:
-                if self._dice.random() < self.share:
+                if self._refused[name] or self._dice.random() < self.share:
+                    self._refused[name] = max(0, self._refused[name] - 1)
                     raise _BusyError
                 if hostile is None:
                     return self._plain[name](backend, *args, **given)

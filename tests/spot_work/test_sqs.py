@@ -180,6 +180,19 @@ def test_a_client_whose_queue_of_answers_is_gone_asks_again(
         assert asked.result() == "7"
 
 
+@pytest.mark.parametrize(("refused", "left"), [(2, 0), (3, 1)])
+def test_a_client_that_ends_removes_its_queue_in_three_tries(
+    sqs: HostileSqs, caplog: pytest.LogCaptureFixture, refused: int, left: int
+) -> None:
+    sqs.share = 0.0
+    with Client(sqs.url, "ocr") as client:
+        client.submit(7, 60.0)
+        until(lambda: sqs.texts("ocr"))
+        sqs.refuse("delete_queue", refused)
+    assert len(sqs.queues()) == 2 + left
+    assert ("is left behind: " in caplog.text) == bool(left)
+
+
 def test_queues_that_lost_clients_left_are_removed_and_no_others(
     sqs: HostileSqs, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
+import time
 from typing import Any, Final
 
 from spot_work.errors import BrokerRefusedError, WorkError
@@ -22,6 +23,9 @@ _POLL_SECONDS: Final = 20
 """Of a long poll: the longest that SQS knows."""
 _ROOM: Final = 300
 """Bytes left for the address of the queue of answers, which is not known before it is there."""
+_LEAVE_TRIES: Final = 3
+_LEAVE_SECONDS: Final = 5.0
+"""After so long no further try is begun: whoever closes waits for it."""
 
 
 class SqsPost(Post):
@@ -87,11 +91,20 @@ class SqsPost(Post):
         return False
 
     def _leave(self) -> None:
-        try:
-            self._client.delete_queue(QueueUrl=self._answers)
-        except TROUBLE as error:
-            if not is_gone(error):
-                log.warning("%s: is left behind: %s", self._answers, words(error))
+        pause, end = Pause(), time.monotonic() + _LEAVE_SECONDS
+        for left in reversed(range(_LEAVE_TRIES)):
+            try:
+                self._client.delete_queue(QueueUrl=self._answers)
+            except TROUBLE as error:
+                if is_gone(error):
+                    return
+                if not left or is_refusal(error) or time.monotonic() > end:
+                    # Other clients remove it, see `answers.sweep`.
+                    log.warning("%s: is left behind: %s", self._answers, words(error))
+                    return
+                time.sleep(pause.draw())
+            else:
+                return
 
     def _send_all(self) -> None:
         if not self._open():

@@ -6,6 +6,7 @@ The longest path that fits counts; a single test of a file that is not ``long`` 
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -134,10 +135,11 @@ _MARKS_OF: Final = {
 }
 
 
-def marks(path: Path) -> list[str]:
+@cache
+def marks(path: Path) -> tuple[str, ...]:
     """Return the names of the marks of the tests in a file: its tier, and ``long``."""
     fits = [place for place in _MARKS_OF if path == HERE / place or HERE / place in path.parents]
-    return _MARKS_OF[max(fits, key=len)].split() if fits else []
+    return tuple(_MARKS_OF[max(fits, key=len)].split()) if fits else ()
 
 
 def is_quick(path: Path) -> bool:

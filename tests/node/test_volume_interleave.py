@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 
@@ -10,10 +11,16 @@ from tests.node import interleave, mutants
 from tests.node.crash import Outcome
 from tests.node.interleave import RANDOM_PLAYS, Play, RandomPlay
 
-ALL = list(interleave.plays())
-TWO_STOPS = [play for play in ALL if play.again is None]
-CHOSEN = [*TWO_STOPS[::3], *[play for play in ALL if play.again is not None][::40]]
 AT_RANDOM = [RandomPlay(seed) for seed in range(150)]
+
+
+@cache
+def every() -> list[Play]:
+    return list(interleave.plays())
+
+
+def with_two_stops() -> list[Play]:
+    return [play for play in every() if play.again is None]
 
 
 def outcomes(plays: list[Play]) -> Iterator[tuple[Play | RandomPlay, Outcome]]:
@@ -24,19 +31,20 @@ def outcomes(plays: list[Play]) -> Iterator[tuple[Play | RandomPlay, Outcome]]:
 
 
 def test_there_are_enough_of_them() -> None:
-    assert len(ALL) >= 10_000
-    assert len(ALL) + RANDOM_PLAYS >= 12_000
-    assert len(set(ALL)) == len(ALL)
+    assert len(every()) >= 10_000
+    assert len(every()) + RANDOM_PLAYS >= 12_000
+    assert len(set(every())) == len(every())
 
 
 def test_no_interleaving_loses_anything_or_leaves_anything() -> None:
-    assert [(play, found) for play, found in outcomes(CHOSEN) if found != Outcome(0, 0)] == []
+    chosen = [*with_two_stops()[::3], *[play for play in every() if play.again is not None][::40]]
+    assert [(play, found) for play, found in outcomes(chosen) if found != Outcome(0, 0)] == []
 
 
 @pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda mutant: f"rule {mutant.rule}: {mutant.name}")
 def test_every_broken_rule_loses_something(mutant: mutants.Mutant) -> None:
     with mutants.applied(mutant):
-        lost = next((play for play, found in outcomes(TWO_STOPS) if found.lost), None)
+        lost = next((play for play, found in outcomes(with_two_stops()) if found.lost), None)
     assert lost is not None, "the plays cannot tell this mutant from the protocol"
 
 

@@ -60,14 +60,14 @@ from gpu_spot import cli
 from gpu_spot.commands import project
 from gpu_spot.live import real_job
 
-real_job.LOSSES = 5
+real_job.LOSSES = 3
 load = project.load
 
 
 def shorter(*given):
     config = load(*given)
     for job in config.values.get("gpu-spot:training", ()):
-        job["command"] += ["--steps", "2000"]
+        job["command"] += ["--steps", "1200"]
     return config
 
 
@@ -94,7 +94,7 @@ def test_the_shipped_job_runs_from_clone_to_done_through_its_losses(tmp_path: Pa
     assert (job["state"], list(job["results"])) == ("done", ["model.json"])
     assert job["intact"]  # bit for bit what comes of a run that nobody interrupts
     assert job["command"][:2] == ["python3", "train.py"]
-    assert summary["interruptions"] >= 3
+    assert sum(move["cause"] in ("notice", "loss") for move in moves) >= 3
     assert len({move["to"]["zone"] for move in moves}) == 3
     assert {"notice", "loss"} <= {move["cause"] for move in moves}
     assert any(move["from"]["volume"] != move["to"]["volume"] for move in moves)

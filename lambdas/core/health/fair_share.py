@@ -30,8 +30,8 @@ class WorkRate:
         return cls(len(rates), sum(rates))
 
     def without(self, other: Self) -> Self:
-        """Return that of the others."""
-        return replace(self, workers=self.workers - other.workers, rate=self.rate - other.rate)
+        """Return that of the others; what rounding leaves of nothing is nothing."""
+        return replace(self, workers=self.workers - other.workers, rate=max(0.0, self.rate - other.rate))
 
     @property
     def each(self) -> float:

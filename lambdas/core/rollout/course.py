@@ -144,10 +144,10 @@ class Course:
 
         Who tries a release and has not proved it is none of them.
         """
-        others = (
-            self.pace if host.id in self.trying else self.pace.without(WorkRate.of([host], self.sight.now))
-        )
-        return max(0.0, others.each) * len(host.workers)
+        others = self.pace
+        if host.id not in self.trying:
+            others = others.without(WorkRate.of([host], self.sight.now))
+        return others.each * len(host.workers)
 
     def may_serve(self, host: WorkerHost) -> bool:
         """Say whether requests may be answered there, counted on or not: not with a refused release."""

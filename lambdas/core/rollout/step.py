@@ -258,8 +258,8 @@ def _releases(course: Course) -> WorkerReleases | None:
 
 def _rolling(course: Course, away: frozenset[str]) -> Rolling | None:
     """Return what the controller is asked: slots for a batch, while there is somebody left to ask."""
-    placed, asked = {host.id for host in course.placed}, course.memory.asked
-    is_left = any(h.id not in placed for h in course.hosts) or any(h.id in asked for h in course.unproven)
+    asked = course.memory.asked
+    is_left = len(course.placed) < len(course.hosts) or any(h.id in asked for h in course.unproven)
     if not ((course.trial and is_left) or away or _lost(course)):
         return None
     most = max((workers(host) for host in course.hosts), default=0)

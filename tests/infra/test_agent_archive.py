@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from pulumi_on_moto.running.server import serve
 from tests.infra.declared import ROOT, shipped
 from tests.node import configs
 from tests.node.registry_table import registry
+from tests.waiting import until
 
 AGENT = Path(userdata.agent.__file__).parent
 
@@ -196,14 +197,6 @@ def served_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]
         yield address, client
 
 
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "condition did not come true"
-        time.sleep(0.2)
-    return found
-
-
 def test_on_a_host_of_ones_own_it_works_reports_hears_a_wish_and_drains(
     unpacked: Path, tmp_path: Path, served_registry: tuple[str, Any]
 ) -> None:
@@ -222,7 +215,7 @@ def test_on_a_host_of_ones_own_it_works_reports_hears_a_wish_and_drains(
         return registry_item.parse(found[0]) if found and "pulse" in found[0] else None
 
     try:
-        first = until(worker)
+        first = until(worker, every=0.2)
         assert (first.group, first.instance) == ("ocr@on-premises", socket.gethostname())
         client.update_item(
             TableName="registry",
@@ -231,7 +224,10 @@ def test_on_a_host_of_ones_own_it_works_reports_hears_a_wish_and_drains(
             ConditionExpression="attribute_exists(since)",
             ExpressionAttributeValues={":at": {"N": str(int(time.time()) + 1)}},
         )
-        until(lambda: (one := worker()) and one.pulse and one.pulse.starts == 2 and one.restart is None)
+        until(
+            lambda: (one := worker()) and one.pulse and one.pulse.starts == 2 and one.restart is None,
+            every=0.2,
+        )
         agent.terminate()
         assert agent.wait(60) == 0
         assert client.scan(TableName="registry", ConsistentRead=True)["Count"] == 0

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from gpu_spot.nodes import asker, broker, service_host, witness
 from gpu_spot.nodes.real import kill_all
 from pulumi_on_moto.errors import LocalCloudError
 from spot_work import Request
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = """
@@ -29,13 +29,6 @@ pathlib.Path(os.environ["GPU_SPOT_READY"]).touch()
 pathlib.Path("pid").write_text(str(os.getpid()))
 time.sleep(600)
 """
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 class Host:

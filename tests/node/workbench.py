@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
+from tests.waiting import until as wait_until
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.config.model import Service
 from userdata.agent.machine.host import SystemHost
@@ -19,6 +20,8 @@ from userdata.agent.work.beside import Aside
 from userdata.agent.work.heart import Heart
 from userdata.agent.work.pulses import Pulses
 from userdata.agent.work.workers import Slot, Workers
+
+until: Final = partial(wait_until, seconds=10.0)
 
 
 class Bench:
@@ -59,10 +62,3 @@ class Bench:
         for process in self.processes:
             assert process.stdout
             assert process.stdout.readline() == b"up\n"
-
-
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "condition did not come true"
-        time.sleep(0.01)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 
 from spot_training import Notice
 from spot_training.metadata import ask
+from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)
@@ -25,13 +25,6 @@ def handler() -> Iterator[None]:
     before = signal.getsignal(signal.SIGTERM)
     yield
     signal.signal(signal.SIGTERM, before)
-
-
-def until(true: Any) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def test_the_agents_file_is_the_notice_and_has_the_deadline(tmp_path: Path) -> None:

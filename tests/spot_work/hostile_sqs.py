@@ -64,6 +64,7 @@ class HostileSqs:
         self._dice, self._lock = random.Random(seed), threading.RLock()
         self._plain: dict[str, Any] = {}
         self._refused: Counter[str] = Counter()
+        self._unheard: set[str] = set()
         self._port = 0
 
     def __enter__(self) -> Self:
@@ -118,6 +119,10 @@ class HostileSqs:
         """Let a call fail so many times, whatever the share."""
         self._refused[call] = times
 
+    def carry_out_unheard(self, call: str) -> None:
+        """Let a call be carried out next time, and its answer be lost."""
+        self._unheard.add(call)
+
     def texts(self, queue: str) -> list[str]:
         """Return the bodies of all messages in a queue, seen or not."""
         return [one.body for one in self._backend.get_queue(queue)._messages]
@@ -147,6 +152,10 @@ class HostileSqs:
             with self._lock:
                 if self._refused[name] or self._dice.random() < self.share:
                     self._refused[name] = max(0, self._refused[name] - 1)
+                    raise _BusyError
+                if name in self._unheard:
+                    self._unheard.remove(name)
+                    self._plain[name](backend, *args, **given)
                     raise _BusyError
                 if hostile is None:
                     return self._plain[name](backend, *args, **given)

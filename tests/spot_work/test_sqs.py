@@ -30,6 +30,7 @@ from spot_work.sqs.held import Shelf
 from spot_work.sqs.source import SqsSource
 from tests.spot_work.hostile_sqs import ACCOUNT, REGION, HostileSqs
 from tests.spot_work.test_message import NOW, VALUES
+from tests.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not match an error shape:UserWarning")
 
@@ -61,13 +62,6 @@ def at_work(sqs: HostileSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
         worker.drain()
     for _, thread in begun:
         thread.join(60)
-
-
-def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def test_everybody_gets_an_answer_and_whoever_runs_again_knows(
@@ -191,6 +185,18 @@ def test_a_client_that_ends_removes_its_queue_in_three_tries(
         sqs.refuse("delete_queue", refused)
     assert len(sqs.queues()) == 2 + left
     assert ("is left behind: " in caplog.text) == bool(left)
+
+
+def test_a_queue_whose_removal_was_not_heard_of_is_not_left_behind(
+    sqs: HostileSqs, caplog: pytest.LogCaptureFixture
+) -> None:
+    sqs.share = 0.0
+    with Client(sqs.url, "ocr") as client:
+        client.submit(7, 60.0)
+        until(lambda: sqs.texts("ocr"))
+        sqs.carry_out_unheard("delete_queue")
+    assert sqs.queues() == {"ocr", "ocr-dead"}
+    assert "is left behind: " not in caplog.text
 
 
 def test_queues_that_lost_clients_left_are_removed_and_no_others(

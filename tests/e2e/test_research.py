@@ -95,6 +95,7 @@ def test_the_shipped_job_runs_from_clone_to_done_through_its_losses(tmp_path: Pa
     assert job["intact"]  # bit for bit what comes of a run that nobody interrupts
     assert job["command"][:2] == ["python3", "train.py"]
     assert sum(move["cause"] in ("notice", "loss") for move in moves) >= 3
+    assert summary["interruptions"] >= 1  # those of the first hour are warm-up
     assert len({move["to"]["zone"] for move in moves}) == 3
     assert {"notice", "loss"} <= {move["cause"] for move in moves}
     assert any(move["from"]["volume"] != move["to"]["volume"] for move in moves)

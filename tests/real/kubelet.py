@@ -75,7 +75,7 @@ class Kubelet:
         name = self.name
         argv = ["docker", "run", "--detach", "--name", name, "--user", self._user, "--network", "none"]
         argv += ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
-        argv += ["--volume", f"{self._place}/root/bin:/bin:ro"]
+        argv += ["--volume", f"{self._place / 'root/bin'}:/bin:ro"]
         volumes = {each["name"]: each for each in self.pod["volumes"]}
         for mount in self.container["volumeMounts"]:
             argv += ["--volume", f"{self._folder(name, volumes[mount['name']])}:{mount['mountPath']}"]

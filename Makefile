@@ -24,8 +24,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 empty  :=
 space  := $(empty) $(empty)
 USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
-BENCHES := $(subst _,-,$(filter-out _% fit_%,$(notdir $(basename $(wildcard bench/*.py)))))
-FITS := $(notdir $(basename $(sort $(wildcard bench/fit_*.py))))
+BENCHES := $(subst _,-,$(notdir $(basename $(wildcard bench/*.py))))
+FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 
 .PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-real lint types format system-packages system-packages-real bench fit site lock clean distclean
 
@@ -102,7 +102,7 @@ bench-%: setup
 	$(BIN)/python -m bench.$(subst -,_,$*) --out out/bench/$*.json $(ARGS)
 
 fit: setup ## fit anew what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
-	@for script in $(FITS); do $(BIN)/python -m bench.$$script; done
+	@for script in $(FITS); do $(BIN)/python -m bench.fit.$$script; done
 
 site: setup ## the documentation as a site, strictly: out/site/html/index.html
 	@$(BIN)/python -m docs.site $(ARGS)

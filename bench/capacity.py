@@ -18,14 +18,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench._page import replace_part, table
-from bench._scenarios import Scenario, chosen, parser
-from gpu_spot.market.comparison.contenders import BASELINES, Contender, named
-from gpu_spot.market.comparison.regret import Mark, cheapest
-from gpu_spot.market.comparison.runs import compare
-from gpu_spot.market.rules import Rules
-from gpu_spot.report.frontier import Point, curve, write
-from lambdas.core import policies
+from bench.parts.page import replace_part, table
+from bench.parts.scenarios import Scenario, chosen, parser
+from lambdas.core.capacity import policies
+from market.comparison.contenders import BASELINES, Contender, named
+from market.comparison.regret import Mark, cheapest
+from market.comparison.runs import compare
+from market.plots.frontier import Point, curve, write
+from market.rules import Rules
 
 _IDEAL = "spothedge-ideal"
 _ENDS = ("on-demand", "spot-only")

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from lambdas.aws.budget import UNLIMITED
-from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
+from lambdas.aws.capacity.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.aws.settings import parse
-from lambdas.core import policies
-from lambdas.core.availability import decide
+from lambdas.core.capacity import policies
+from lambdas.core.capacity.availability import decide
 from lambdas.core.events import Event, InterruptionNotice
 from tests.lambdas.fake_aws import PAGE, FakeAws
 

@@ -26,21 +26,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench import _cells, _deadline_doubts, _deadline_stack, _deadline_stalls, _page
-from bench._deadline_jobs import RATIOS, SPOT_PRICE, Task
-from bench.fit_deadline import (
-    DOWN_EDGES,
-    SPOT_PRICES,
-    TABLE,
-    UP_EDGES,
-    fingerprint,
-    read_traces,
-    table,
-)
-from gpu_spot.market.deadline.measure import Sum, measure, starts_in
-from gpu_spot.market.deadline.policies import BASELINES, DEFAULT, NAMES
-from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.supply.trace import PoolTrace
+from bench.fit.deadline import DOWN_EDGES, SPOT_PRICES, TABLE, UP_EDGES, fingerprint, read_traces, table
+from bench.parts import deadline_doubts, deadline_stack, deadline_stalls, page
+from bench.parts.cells import cells as worlds_of
+from bench.parts.deadline_jobs import RATIOS, SPOT_PRICE, Task
+from market.deadline.measure import Sum, measure, starts_in
+from market.deadline.policies import BASELINES, DEFAULT, NAMES
+from market.deadline.pool import PoolRuns
+from market.supply.trace import PoolTrace
 
 CHANGEOVER_MINUTES = (6, 20)
 FULL = 40
@@ -189,11 +182,11 @@ def through_the_stack(traces: Mapping[str, PoolTrace], pools: int) -> dict[str, 
     chosen += [draw(name, seed) for seed in (3, 4, 5) for name in DRAWN][: pools - len(chosen)]
     context = multiprocessing.get_context("spawn")  # a deployment and its clock are global to a process
     with ProcessPoolExecutor(os.cpu_count(), mp_context=context, max_tasks_per_child=1) as executor:
-        jobs = list(executor.map(_deadline_stack.play, _deadline_stack.scenarios(chosen)))
-        stalled = list(executor.map(_deadline_stack.play, _deadline_stalls.scenarios()))
+        jobs = list(executor.map(deadline_stack.play, deadline_stack.scenarios(chosen)))
+        stalled = list(executor.map(deadline_stack.play, deadline_stalls.scenarios()))
     for job in (*jobs, *stalled):
-        print(_deadline_stack.line(job))
-    return _deadline_stack.figures(jobs) | _deadline_stalls.figures(stalled)
+        print(deadline_stack.line(job))
+    return deadline_stack.figures(jobs) | deadline_stalls.figures(stalled)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -219,7 +212,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if not traces:
         parser.error(f"GPU_SPOT_TRACES is {root!r}, a folder with .json traces is needed")
-    worlds = _cells.cells(_deadline_doubts.AXES, _deadline_doubts.TOGETHER)[: options.cells]
+    worlds = worlds_of(deadline_doubts.AXES, deadline_doubts.TOGETHER)[: options.cells]
     prices = SPOT_PRICES if any("spot price" in world for world in worlds) else (SPOT_PRICE,)
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:
         work = tasks(traces, options.starts, prices, executor)
@@ -227,9 +220,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         doubted = [
             replace(task, starts=math.ceil(options.starts / STARTS_A_DOUBT))
             for task in work
-            if task.changeover == _deadline_doubts.CHANGEOVER_MINUTES
+            if task.changeover == deadline_doubts.CHANGEOVER_MINUTES
         ]
-        grid = _deadline_doubts.grid(doubted, worlds, executor.map)
+        grid = deadline_doubts.grid(doubted, worlds, executor.map)
     through = through_the_stack(traces, options.stack_pools)
     short = sorted(set(traces) - {cell.pool for cell in cells})
     for name in short:
@@ -250,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     report(figures)
     if root and options.starts >= FULL:
-        _page.replace_part(options.docs / "performance.md", "deadline", page_part(figures))
+        page.replace_part(options.docs / "performance.md", "deadline", page_part(figures))
     return 0
 
 
@@ -276,16 +269,16 @@ def page_part(figures: Mapping[str, Any]) -> str:
             f"change-over 6 and 20 min: {figures['replays']:,} replays of our policy, {figures['misses']} "
             f"deadlines missed. The table of `{DEFAULT}` is {figures['table']} than the one it is judged on. "
             "Cost in multiples of the clairvoyant optimum, by deadline ÷ compute:",
-            _page.table(["policy", *ratios], rows),
+            page.table(["policy", *ratios], rows),
             "Uniform Progress (NSDI'24) can be read in several ways: the paper's text with hysteresis, its "
             "return to spot at once, and keeping on-demand while there is no spot, as its authors' simulator "
             f"does. `{DEFAULT}` is below them by:",
-            _page.table(["reading", *ratios], below),
+            page.table(["reading", *ratios], below),
             f"On the trace where it does worst it costs {figures['worst_vs_best_baseline']:.3f} × the best "
             "baseline there. Single zones only.",
-            _deadline_doubts.page_part(figures["grid"]),
-            *([_deadline_stack.page_part(figures)] if "stack_jobs" in figures else []),
-            *([_deadline_stalls.page_part(figures)] if "stack_stalls" in figures else []),
+            deadline_doubts.page_part(figures["grid"]),
+            *([deadline_stack.page_part(figures)] if "stack_jobs" in figures else []),
+            *([deadline_stalls.page_part(figures)] if "stack_stalls" in figures else []),
         )
     )
 

@@ -17,17 +17,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench._cells import Axes, Cell, cells, changed, title
-from bench._page import replace_part, table
-from bench._scenarios import Scenario, chosen, parser
-from gpu_spot.market.comparison.baselines.spothedge_ideal import SpotHedgeIdeal
-from gpu_spot.market.comparison.contenders import BASELINES, Contender, named
-from gpu_spot.market.comparison.regret import Mark, cheapest, dominates
-from gpu_spot.market.comparison.runs import compare
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply.spot import default_pool_size
-from gpu_spot.report import regrets
-from lambdas.core import policies
+from bench.parts.cells import Axes, Cell, cells, changed, title
+from bench.parts.page import replace_part, table
+from bench.parts.scenarios import Scenario, chosen, parser
+from lambdas.core.capacity import policies
+from market.comparison.baselines.spothedge_ideal import SpotHedgeIdeal
+from market.comparison.contenders import BASELINES, Contender, named
+from market.comparison.regret import Mark, cheapest, dominates
+from market.comparison.runs import compare
+from market.plots import regrets
+from market.rules import Rules
+from market.supply.spot import default_pool_size
 
 AXES: Axes = {
     "notice": {

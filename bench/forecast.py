@@ -20,9 +20,9 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
-from bench._many_groups import timed
-from bench._page import replace_part, table
-from bench._scenarios import Scenario, chosen
+from bench.parts.many_groups import timed
+from bench.parts.page import replace_part, table
+from bench.parts.scenarios import Scenario, chosen
 from gpu_spot.forecast.advice import SHORTAGE_COSTS, Option, Trial, choose
 from gpu_spot.forecast.ranges import WEEK, Outlook, Part, Spreads, after
 from gpu_spot.forecast.replayed import Question, parts

@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lambdas.aws.health import HealthOutcome
-from lambdas.core import names
-from lambdas.core.registry_item import Worker
+from contracts import names
+from contracts.registry.item import Worker
+from lambdas.aws.health.checker import HealthOutcome
 from tests.health.fake_aws import GROUP, HealthAws, told
 from tests.lambdas.fake_aws import PAGE
 

@@ -54,8 +54,8 @@ if command == "metrics":
     gpus = [FakeGpu(f"GPU-{n}", {1000 * n + p: 2**30 for p in range(4)}) for n in range(8)]
     machine._nvml = lambda: FakeNvml(gpus)
 if command == "work":
-    import userdata.agent.work.workers
-    userdata.agent.work.workers.gpu_count = lambda: 8
+    import userdata.agent.work.service.workers
+    userdata.agent.work.service.workers.gpu_count = lambda: 8
 sys.exit(cli.main(sys.argv[1:]))
 """
 

@@ -16,18 +16,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, ClassVar
 
-from bench._page import replace_part, table
-from bench._scenarios import Scenario, chosen, parser
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.fleet import LightFleet
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.rules import HOSTILE, Rules
-from gpu_spot.market.supply import placement
-from gpu_spot.market.supply.spot import SpotMarket
-from lambdas.core import policies
+from bench.parts.page import replace_part, table
+from bench.parts.scenarios import Scenario, chosen, parser
+from lambdas.core.capacity import policies
+from lambdas.core.capacity.group_state import Situation
+from lambdas.core.capacity.plan import Plan, Policy
 from lambdas.core.model import Group
-from lambdas.core.plan import Plan, Policy
-from lambdas.core.situation import Situation
+from market.replay.engine import Replay
+from market.replay.fleet import LightFleet
+from market.replay.groups import GroupShape
+from market.rules import HOSTILE, Rules
+from market.supply import placement
+from market.supply.spot import SpotMarket
 
 DAYS = 10
 """How much of each trace is replayed."""
@@ -149,7 +149,7 @@ def document(docs: Path, result: dict[str, Any]) -> None:
     text = (
         "## Who replaces an instance at risk\n\n"
         f"{len(result['scenarios'])} scenarios of {DAYS} days, {seeds}, the default policy "
-        "in the hostile world of the rehearsal (`HOSTILE` in `gpu_spot/market/rules.py`), a ceiling of twice "
+        "in the hostile world of the rehearsal (`HOSTILE` in `market/rules.py`), a ceiling of twice "
         "the target, as many warm instances as the target. Cost in fractions of all-on-demand. Who replaces: "
         "[decision 0020](adr/0020-nobody-replaces-before-the-end.md).\n\n"
         + table(("world: who replaces", "available %", "worst %", "cost", "launches a day"), rows)

@@ -4,7 +4,7 @@
                              [--docs docs]
 
 The day is the rehearsal's (``gpu-spot demo --stack research``): the agent's own code on simulated machines,
-in a market of the fitted model. What EBS and EFS take is assumed (``gpu_spot/nodes/times.py``).
+in a market of the fitted model. What EBS and EFS take is assumed (``rehearsal/machines/times.py``).
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, Final
 
-from bench._page import replace_part, table
+from bench.parts.page import replace_part, table
 from gpu_spot.commands import project
-from gpu_spot.commands.demo import START
-from gpu_spot.facts.moves import PARTS, Cause
-from gpu_spot.facts.summary import summarise
-from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.live.rehearsal import Scene, Wishes, rehearse
-from gpu_spot.market.replay.ledger import Span
-from gpu_spot.nodes.process import TrainingProfile
-from gpu_spot.nodes.times import Times
-from infra.on_demand_prices import in_place_of
+from gpu_spot.commands.rehearsed.demo import START
+from infra.catalogue.on_demand_prices import in_place_of
 from infra.settings import load_settings
+from market.replay.ledger import Span
 from pulumi_on_moto import load, sandbox
 from pulumi_on_moto.running.clock import simulated
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.machines.process import TrainingProfile
+from rehearsal.machines.times import Times
+from rehearsal.rehearse import Scene, Wishes, rehearse
+from rehearsal.results.moves import PARTS, Cause
+from rehearsal.results.summary import summarise
 
 ROOT: Final = Path(__file__).parents[1]
 WORKERS: Final = 2

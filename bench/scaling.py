@@ -27,20 +27,20 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bench._page import replace_part, table
-from bench._scenarios import chosen
-from gpu_spot.market.load.ours import Ours
-from gpu_spot.market.load.replay import Played, p99, play, reversals
-from gpu_spot.market.load.rules import Keda, Rule, TargetTracking
-from gpu_spot.market.load.shapes import SHAPES, LoadShape
-from gpu_spot.market.load.speeds import MEAN, SPEEDS
-from gpu_spot.market.load.worlds import BOOT, MOST, rolled_out, shaken
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
-from gpu_spot.report import scaling_frontier
+from bench.parts.page import replace_part, table
+from bench.parts.scenarios import chosen
+from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.memory import COOLDOWN
-from lambdas.core.scaling.model import Bounds
+from market.load.replay import Played, p99, play, reversals
+from market.load.rules import Keda, Rule, TargetTracking
+from market.load.scaler_rule import Ours
+from market.load.shapes import SHAPES, LoadShape
+from market.load.speeds import MEAN, SPEEDS
+from market.load.worlds import BOOT, MOST, rolled_out, shaken
+from market.plots import scaling_frontier
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
 
 DAYS: Final = 14
 SEEDS: Final = (1, 2, 3)

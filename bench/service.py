@@ -26,8 +26,8 @@ from typing import Any, Final
 
 import pika
 
-from bench._page import replace_part
-from gpu_spot.nodes.broker import RabbitServer
+from bench.parts.page import replace_part
+from rehearsal.machines.real.broker import RabbitServer
 from spot_work import Client, Queue
 from tests.real import containers, crowd, stable
 

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench import _slices_containers
-from infra import host_shapes
+from bench.parts import slices_containers
+from infra.catalogue import host_shapes
 from tests.tenants import laws
 from tests.tenants.hosts import tenant
 from userdata.agent.tenants.model import HostShape, PlanRefusedError, Slice, Tenant
@@ -115,7 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plans", type=int, default=PLANS)
     parser.add_argument("--without-containers", action="store_true", help="only plan")
     options = parser.parse_args(arguments)
-    result = plans(options.plans) | ({} if options.without_containers else _slices_containers.measure())
+    result = plans(options.plans) | ({} if options.without_containers else slices_containers.measure())
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=2))

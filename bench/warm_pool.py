@@ -18,15 +18,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from bench._page import replace_part, table
-from bench._scenarios import Scenario, chosen, parser
-from gpu_spot.market.comparison.bound import bound
-from gpu_spot.market.comparison.contenders import at
-from gpu_spot.market.comparison.runs import play
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply.spot import SpotMarket
-from lambdas.core import warm_pool
-from lambdas.core.policies.expected_cost import ExpectedCost
+from bench.parts.page import replace_part, table
+from bench.parts.scenarios import Scenario, chosen, parser
+from lambdas.core.capacity import warm_pool
+from lambdas.core.capacity.policies.expected_cost import ExpectedCost
+from market.comparison.bound import bound
+from market.comparison.contenders import at
+from market.comparison.runs import play
+from market.rules import Rules
+from market.supply.spot import SpotMarket
 
 SHARES: Final = (0.0, 0.5, 1.0)
 SHORTAGE_COSTS: Final = (1.2, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)

@@ -12,8 +12,12 @@ from typing import Any, Final
 _PANELS: Final[Mapping[str, Sequence[str]]] = {
     "See what a deployed stack does": ("deployed.status", "deployed.jobs", "deployed.tensorboard"),
     "Try it on a deployed stack": ("deployed.drill",),
-    "Rehearse on this machine, without AWS": ("demo", "deploy", "replay", "replay_deadline"),
-    "Before a change": ("preflight", "forecast", "advise", "review", "pin_images", "aws_check"),
+    "Rehearse on this machine, without AWS": (
+        *("rehearsed.demo", "rehearsed.deploy", "market.replay", "market.replay_deadline"),
+    ),
+    "Before a change": (
+        *("preflight", "market.forecast", "market.advise", "review", "pin_images", "aws_check"),
+    ),
     "For your editor and shell": ("schema", "completion"),
 }
 """Modules in ``gpu_spot/commands/``; each has the last part of its name, with ``-`` for ``_``."""

@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pulumi
 
 try:
-    from infra.stack import declare
+    from infra.program.stack import declare
 except ModuleNotFoundError as missing:
     raise pulumi.RunError(f"package {missing.name} is not installed (run: make setup)") from None
 

@@ -6,12 +6,12 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Final
 
+from contracts import names
+from contracts.agent import config as agent
+from contracts.agent.names import DATA_DIR, DATASET_DEVICES, JOB_USER
 from infra.schema import Service, SharedHost, Training
 from infra.schema.base import Model
-from infra.schema.sqs_queue import SqsQueue
-from lambdas.core import names
-from userdata.agent.config import model as agent
-from userdata.agent.config.names import DATA_DIR, DATASET_DEVICES, JOB_USER
+from infra.schema.services.sqs_queue import SqsQueue
 
 _NOTHING: Final = ("sleep", "infinity")
 """The worker of a service without image and command."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra.schema import Settings
 from infra.settings import SettingsError
-from lambdas.core import names
 
 _SHORTEST_LIMIT: Final = 64
 """IAM roles, Lambda functions and EventBridge rules take 64 characters."""

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra import on_demand_prices
+from infra.catalogue import on_demand_prices
 from policy.rules.model import Outside
 
 MakeClient: TypeAlias = Callable[..., Any]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpu_spot.market.replay.fleet import LightFleet
-from lambdas.aws.spot_fleet import HISTORY_SECONDS
-from lambdas.core.availability import Decision
+from lambdas.aws.capacity.spot_fleet import HISTORY_SECONDS
+from lambdas.core.capacity.availability import Decision
 from lambdas.core.model import Side
+from market.replay.fleet import LightFleet
 
 
 @dataclass

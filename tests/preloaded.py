@@ -27,7 +27,7 @@ setattr(where, name, nothing)
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
-    for name in ("infra.stack", "gpu_spot.live.rehearsal", "pulumi_on_moto.program.run"):
+    for name in ("infra.program.stack", "rehearsal.rehearse", "pulumi_on_moto.program.run"):
         importlib.import_module(name)
     for service in _SERVICES:
         hasattr(importlib.import_module(f"pulumi_aws.{service}"), "anything")

@@ -18,7 +18,7 @@ def loaded(name: str) -> bool:
 def test_the_server_has_imported_the_provider_and_each_process_is_fresh() -> None:
     # A server that cannot import its list says nothing, and every process would import for itself.
     assert apart(loaded, "pulumi_aws.ec2.instance")
-    assert apart(loaded, "gpu_spot.live.rehearsal")
+    assert apart(loaded, "rehearsal.rehearse")
 
 
 def read() -> int:

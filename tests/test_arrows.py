@@ -11,47 +11,37 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = (
-    *("gpu_spot", "infra", "lambdas", "policy", "pulumi_on_moto", "spot_training", "spot_work", "userdata"),
+    *("contracts", "gpu_spot", "infra", "lambdas", "market", "policy", "pulumi_on_moto", "rehearsal"),
+    *("spot_training", "spot_work", "userdata"),
 )
 
 AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
 # Room → the modules it may import beside the standard library and itself. The longest matching room counts.
 MAY_IMPORT: dict[str, set[str]] = {
+    # The ground floor: what one part writes and another reads.
+    "contracts": set(),
     "infra": {
-        "userdata",
-        *(
-            f"lambdas.core.{part}"
-            for part in (
-                *(
-                    "group_config",
-                    "health.settings",
-                    "names",
-                    "policies",
-                    "rollout.release",
-                    "rollout.settings",
-                ),
-                *("scaling.model", "scaling.settings", "warm_pool", "watched_queue"),
-            )
-        ),
+        *("contracts", "userdata"),
+        *(f"lambdas.core.capacity.{part}" for part in ("policies", "warm_pool")),
         *("pulumi", "pulumi_aws", "pulumi_kubernetes", "pydantic"),
     },
+    "infra.catalogue": {"userdata.agent.tenants"},
     "infra.package": {
-        *("infra.schema", "infra.scope", "infra.settings", "infra.stack"),
+        *("infra.schema", "infra.scope", "infra.settings", "infra.program.stack"),
         *("pulumi", "pulumi_aws", "pydantic"),
     },
     # Pure: plain objects from the schema's models, and what the node agent would be told.
     "infra.kubernetes": {
-        *("infra.accelerators", "infra.agent_config", "infra.instance_sizes", "infra.schema"),
-        *("userdata.agent.config", "userdata.agent.work"),
+        *("infra.agent_config", "infra.catalogue", "infra.schema", "contracts", "userdata.agent.work"),
     },
-    "lambdas.core": set(),
-    "lambdas.aws": {"lambdas.core", *AWS_SDK},
-    "lambdas.handlers": {"lambdas.core", "lambdas.aws", "aws_lambda_powertools", *AWS_SDK},
-    "lambdas": set(),
-    "userdata": {
-        *(f"lambdas.core.{part}" for part in ("names", "pulse", "registry_item", "rollout.release")),
+    "lambdas.core": {"contracts"},
+    "lambdas.aws": {"contracts", "lambdas.core", *AWS_SDK},
+    "lambdas.handlers": {
+        *("contracts", "lambdas.core", "lambdas.aws", "aws_lambda_powertools"),
         *AWS_SDK,
     },
+    "lambdas": set(),
+    "userdata": {"contracts", *AWS_SDK},
     "pulumi_on_moto": {
         *("boto3", "botocore", "moto", "time_machine"),
         *("pulumi", "pulumi_aws", "google", "jmespath", "rich", "yaml", "flask", "flask_cors", "werkzeug"),
@@ -69,74 +59,73 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spot_training.huggingface": {"spot_training", "transformers"},
     "spot_training.horovod": set(),
     # The rules are pure; what they ask of the world stands beside the pack.
-    "policy.rules": {"lambdas.core.names"},
-    "policy": {"policy.rules", "infra.on_demand_prices", "pulumi_policy", *AWS_SDK},
+    "policy.rules": {"contracts.names"},
+    "policy": {"policy.rules", "infra.catalogue.on_demand_prices", "pulumi_policy", *AWS_SDK},
+    # The spot market as a library: no AWS, no moto.
+    "market": {"contracts", "lambdas.core", "numpy"},
+    "market.supply": {"contracts", "market.rules", "lambdas.core"},
+    "market.replay": {"contracts", "market.rules", "market.supply", "lambdas.core"},
+    "market.comparison": {
+        *("contracts", "market.rules", "market.supply", "market.replay", "lambdas.core"),
+    },
+    "market.load": {
+        *("contracts", "market.rules", "market.supply", "market.replay", "lambdas.core", "numpy"),
+    },
+    "market.deadline": {"market.rules", "market.supply", "lambdas.core.deadline", "numpy"},
+    "market.plots": {"lambdas.core.capacity.policies", "plotly"},
     "gpu_spot": {"pulumi_on_moto"},
     "gpu_spot.commands": {
-        *(f"gpu_spot.{room}" for room in ("aws_check", "facts", "forecast", "jobs", "live", "market")),
-        "gpu_spot.nodes.broker",
-        *("gpu_spot.preflight", "gpu_spot.reference", "gpu_spot.report", "gpu_spot.review"),
-        *("gpu_spot.status", "gpu_spot.drill"),
-        *("lambdas.core.deadline.model", "pulumi_on_moto", "rich"),
-        *("infra.accelerators", "infra.schema", "infra.settings", "boto3", "botocore", "yaml", "shtab"),
-        *("lambdas.core.names", "userdata.tensorboard", "mypy_boto3"),
-        *("infra.on_demand_prices", "policy.judge", "policy.rules.model"),
+        *("gpu_spot.aws_check", "gpu_spot.drill", "gpu_spot.jobs", "gpu_spot.preflight"),
+        *("gpu_spot.reference", "gpu_spot.review", "gpu_spot.status", "contracts", "infra.catalogue"),
+        *("infra.schema", "infra.settings", "market.supply.trace", "userdata.tensorboard", "policy.judge"),
+        *("policy.rules.model", "pulumi_on_moto", "rehearsal"),
+        *("boto3", "botocore", "mypy_boto3", "rich", "shtab", "yaml"),
     },
-    "gpu_spot.drill": {"gpu_spot.jobs", "gpu_spot.report.text", "gpu_spot.status", "lambdas.core"},
-    "gpu_spot.facts": {"gpu_spot.jobs", "gpu_spot.market"},
+    "gpu_spot.commands.market": {
+        *("gpu_spot.commands", "gpu_spot.forecast", "gpu_spot.preflight", "infra.schema", "infra.settings"),
+        *("market", "lambdas.core.deadline.model", "pulumi_on_moto", "boto3", "rich"),
+    },
+    "gpu_spot.commands.rehearsed": {
+        *("gpu_spot.commands", "gpu_spot.jobs", "infra.catalogue", "market", "policy", "pulumi_on_moto"),
+        *("rehearsal", "rich"),
+    },
+    "gpu_spot.drill": {
+        *("contracts", "gpu_spot.jobs", "gpu_spot.text", "gpu_spot.status", "lambdas.core"),
+    },
     "gpu_spot.forecast": {
-        *("gpu_spot.market", "gpu_spot.preflight.checks.money", "gpu_spot.preflight.prices"),
-        *("gpu_spot.preflight.stack", "lambdas.core.model", "lambdas.core.policies", "pulumi_on_moto"),
-        *("infra.accelerators", "infra.on_demand_prices", "infra.schema", "infra.settings"),
-        *("infra.kubernetes.pods", "botocore", "mypy_boto3"),
+        *("market", "gpu_spot.preflight", "lambdas.core.model", "lambdas.core.capacity.policies"),
+        *("infra.catalogue", "infra.schema", "infra.settings", "infra.kubernetes.pods"),
+        *("botocore", "mypy_boto3", "pulumi_on_moto"),
     },
     "gpu_spot.jobs": {
-        *("infra.on_demand_prices", "lambdas.core", "lambdas.aws"),
-        *("userdata.agent.aws", "userdata.agent.config", "userdata.agent.work.record"),
+        *("contracts", "infra.catalogue", "lambdas.core", "lambdas.aws", "gpu_spot.text"),
+        *("userdata.agent.aws", "userdata.agent.work.training.record", "rich"),
     },
-    "gpu_spot.live": {
-        *("gpu_spot.drill", "gpu_spot.facts", "gpu_spot.jobs", "gpu_spot.market", "gpu_spot.nodes"),
-        *("lambdas.core", "lambdas.aws", "userdata.agent.config", "pulumi_on_moto", "moto"),
-        *("infra.on_demand_prices", "userdata.agent.tenants", "userdata.agent.work.queue"),
-    },
-    "gpu_spot.market": {"lambdas.core"},
-    "gpu_spot.market.supply": {"gpu_spot.market.rules", "lambdas.core"},
-    "gpu_spot.market.replay": {"gpu_spot.market.rules", "gpu_spot.market.supply", "lambdas.core"},
-    "gpu_spot.market.comparison": {
-        *(f"gpu_spot.market.{part}" for part in ("rules", "supply", "replay")),
-        "lambdas.core",
-    },
-    "gpu_spot.market.load": {
-        *(f"gpu_spot.market.{part}" for part in ("rules", "supply", "replay")),
-        *("lambdas.core", "numpy"),
-    },
-    "gpu_spot.market.deadline": {
-        *("gpu_spot.market.rules", "gpu_spot.market.supply", "lambdas.core.deadline", "numpy"),
-    },
-    "gpu_spot.nodes": {
-        *("gpu_spot.facts", "userdata", "pulumi_on_moto", "spot_work"),
-        *("moto", "botocore", "yaml", "cryptography"),
-    },
-    "gpu_spot.nodes.tenants": {
-        *("gpu_spot.facts", "gpu_spot.nodes", "infra.host_shapes", "lambdas.core.names", "userdata"),
-    },
-    "gpu_spot.aws_check": {
-        *("gpu_spot.preflight.account", "gpu_spot.preflight.prices"),
-        *("pulumi_on_moto", "moto", "botocore"),
-    },
+    "gpu_spot.aws_check": {"gpu_spot.preflight.account", "gpu_spot.preflight.prices", "botocore"},
     "gpu_spot.preflight": {
-        *("infra.accelerators", "infra.schema", "infra.settings"),
-        *("lambdas.core.model", "lambdas.core.names", "pulumi_on_moto", "boto3", "botocore"),
+        *("contracts", "infra.catalogue", "infra.schema", "infra.settings", "lambdas.core.model"),
+        *("boto3", "botocore", "pulumi_on_moto"),
     },
     "gpu_spot.reference": {"infra.schema"},
     "gpu_spot.review": set(),
     "gpu_spot.status": {
-        *("gpu_spot.facts.decisions", "gpu_spot.jobs", "gpu_spot.report", "lambdas.core", "lambdas.aws"),
-        "rich",
+        *("contracts", "gpu_spot.jobs", "gpu_spot.text", "lambdas.core", "lambdas.aws", "rich"),
     },
-    "gpu_spot.report": {
-        *("gpu_spot.facts", "gpu_spot.jobs", "gpu_spot.market", "lambdas.core"),
-        *("plotly", "rich"),
+    "gpu_spot.text": set(),
+    # What rehearses may import everything; nothing imports it but the commands that rehearse.
+    "rehearsal": {
+        *("contracts", "gpu_spot", "infra", "lambdas", "market", "pulumi_on_moto", "spot_work", "userdata"),
+        *("moto", "botocore", "yaml", "cryptography"),
+    },
+    "rehearsal.machines": {
+        *("rehearsal.results", "contracts", "infra.catalogue", "pulumi_on_moto", "spot_work", "userdata"),
+        *("moto", "botocore", "yaml", "cryptography"),
+    },
+    "rehearsal.cloud": {"contracts", "lambdas", "pulumi_on_moto", "moto"},
+    "rehearsal.results": {"gpu_spot.jobs", "gpu_spot.status.decisions", "market"},
+    "rehearsal.report": {
+        *("rehearsal.results", "gpu_spot.jobs", "gpu_spot.status.decisions", "gpu_spot.text", "market"),
+        *("lambdas.core", "plotly", "rich"),
     },
 }
 
@@ -179,7 +168,7 @@ def imports(source: str, module: str, *, is_package: bool = False) -> Iterator[t
             package = module.split(".") if is_package else module.split(".")[:-1]
             base = package[: len(package) - (node.level - 1)] if node.level else []
             origin = ".".join([*base, *([node.module] if node.module else [])])
-            # `from lambdas.core import names` imports the module lambdas.core.names
+            # `from lambdas.core import names` imports the module contracts.names
             for alias in node.names:
                 full = f"{origin}.{alias.name}"
                 yield node.lineno, full if full.split(".")[0] in PACKAGES and is_module(full) else origin
@@ -208,30 +197,30 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("lambdas.core.availability", "import boto3"),
-        ("lambdas.core.availability", "from lambdas.aws import observe"),
-        ("lambdas.core.policies.new", "def f():\n    import pydantic"),
-        ("lambdas.core.policies.new", "from ...aws import observe"),
-        ("lambdas.aws.act", "import lambdas.handlers"),
-        ("lambdas.aws.act", "import userdata"),
-        ("lambdas.handlers.controller", "from gpu_spot.market import replay"),
+        ("lambdas.core.capacity.availability", "import boto3"),
+        ("lambdas.core.capacity.availability", "from lambdas.aws import observe"),
+        ("lambdas.core.capacity.policies.new", "def f():\n    import pydantic"),
+        ("lambdas.core.capacity.policies.new", "from ....aws import observe"),
+        ("lambdas.aws.capacity.capacity_updater", "import lambdas.handlers"),
+        ("lambdas.aws.capacity.capacity_updater", "import userdata"),
+        ("lambdas.handlers.controller", "from market import replay"),
         ("userdata.agent", "from lambdas.core import memory"),
         ("userdata.agent", "import infra.settings"),
-        ("infra.stack", "from lambdas.core.model import Group"),
-        ("infra.stack", "from lambdas.core import model"),
-        ("infra.stack", "import gpu_spot"),
+        ("infra.program.stack", "from lambdas.core.model import Group"),
+        ("infra.program.stack", "from lambdas.core import model"),
+        ("infra.program.stack", "import gpu_spot"),
         ("infra.kubernetes.jobs", "import pulumi"),
         ("infra.package.inputs", "from infra import workload"),
-        ("gpu_spot.market.rules", "import gpu_spot.live"),
-        ("gpu_spot.market.supply.trace", "from gpu_spot.market.replay import ledger"),
-        ("gpu_spot.facts.run", "import gpu_spot.live"),
-        ("gpu_spot.live.rehearsal", "from gpu_spot.report import summary"),
-        ("gpu_spot.nodes.node", "import gpu_spot.live.cloud"),
+        ("market.rules", "import rehearsal"),
+        ("market.supply.trace", "from market.replay import ledger"),
+        ("rehearsal.results.run", "import rehearsal"),
+        ("gpu_spot.status.reader", "from rehearsal.results import run"),
+        ("rehearsal.machines.node", "import rehearsal.cloud.local_cloud"),
         ("gpu_spot.review.comment", "import rich"),
         ("policy.rules.data", "import pulumi_policy"),
-        ("gpu_spot.report.page", "import moto"),
-        ("gpu_spot.commands.demo", "import infra"),
-        ("pulumi_on_moto.sandbox", "import gpu_spot.live"),
+        ("rehearsal.report.page", "import moto"),
+        ("gpu_spot.commands.rehearsed.demo", "import infra"),
+        ("pulumi_on_moto.sandbox", "import rehearsal"),
         ("spot_work.worker", "import userdata.agent"),
         ("spot_training.checkpointer", "import numpy"),
         ("spot_training.checkpointer", "def f():\n    import boto3"),
@@ -246,13 +235,19 @@ def test_an_arrow_that_points_the_wrong_way_is_found(module: str, source: str) -
     ("module", "source"),
     [
         (
-            "infra.stack",
-            "from lambdas.core import names\nimport userdata.render\nfrom infra.components import network",
+            "infra.program.stack",
+            "from contracts import names\nimport userdata.render\nfrom infra.components import network",
         ),
-        ("lambdas.core.policies.new", "from ..model import Group\nimport json"),
-        ("lambdas.aws.act", "from mypy_boto3_ec2 import EC2Client\nfrom lambdas.core.model import Group"),
-        ("gpu_spot.live.cloud", "import moto, lambdas.aws.memory\nfrom gpu_spot.nodes import boot"),
-        ("gpu_spot.cli", "import gpu_spot.commands.demo"),
+        ("lambdas.core.capacity.policies.new", "from ..model import Group\nimport json"),
+        (
+            "lambdas.aws.capacity.capacity_updater",
+            "from mypy_boto3_ec2 import EC2Client\nfrom lambdas.core.model import Group",
+        ),
+        (
+            "rehearsal.cloud.local_cloud",
+            "import moto, lambdas.aws.memory\nfrom rehearsal.cloud import holders",
+        ),
+        ("gpu_spot.cli", "import gpu_spot.commands.rehearsed.demo"),
     ],
 )
 def test_an_allowed_arrow_passes(module: str, source: str) -> None:

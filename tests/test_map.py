@@ -16,7 +16,7 @@ PATH = re.compile(rf"`((?:bench|tests|{'|'.join(PACKAGES)})/[^`<…]*)`")
 
 def rooms() -> set[str]:
     """Every folder of the product that holds modules, as the map writes it."""
-    found = {"bench/"}
+    found = {"bench/", "bench/fit/", "bench/parts/"}
     for package in PACKAGES:
         home = folder(package)
         for path in home.rglob("*.py"):

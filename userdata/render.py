@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.config import model as config
-from userdata.agent.config import names, strict
-from userdata.agent.config.model import Config
+from contracts import codec
+from contracts.agent import config, names
+from contracts.agent.config import Config
 
 LIMIT_BYTES: Final = 16_384
 """Of user data before base64 (EC2 user guide, "Run commands when you launch an instance")."""
@@ -41,8 +41,8 @@ class BootSettings:
 
 
 def configuration(agent: Config) -> str:
-    """Return the agent's configuration file; raise ``ConfigError`` for one that the agent would refuse."""
-    told = json.dumps(strict.dump(agent), indent=1) + "\n"
+    """Return the agent's configuration file; raise ``ContractError`` for one that the agent would refuse."""
+    told = json.dumps(codec.dump(agent), indent=1) + "\n"
     config.parse(told)  # as the agent will: a dataclass checks no bounds by itself
     return told
 
@@ -50,8 +50,8 @@ def configuration(agent: Config) -> str:
 def render(settings: BootSettings) -> str:
     """Return the cloud-config, as JSON, which is YAML without its traps.
 
-    Raise ``ConfigError`` for a configuration that the agent would refuse, and ``ValueError`` for a value that
-    the shell could misread and for a text that is too big.
+    Raise ``ContractError`` for a configuration that the agent would refuse, and ``ValueError`` for a value
+    that the shell could misread and for a text that is too big.
     """
     told = configuration(settings.agent)
     files = {

@@ -19,12 +19,12 @@ from typing import Any, Final, TypeAlias
 from docs.site.stage import ROOT
 from gpu_spot.commands import project
 from gpu_spot.commands.deployed.drill import START
-from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.live.rehearsal import Scene, Wishes, rehearse
-from gpu_spot.market.replay.ledger import Span
+from market.replay.ledger import Span
 from pulumi_on_moto import load, sandbox
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.running.functions import Invocation
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.rehearse import Scene, Wishes, rehearse
 
 TARGET: Final = ROOT / "docs/img/dashboard.svg"
 HOURS: Final = 24

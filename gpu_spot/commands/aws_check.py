@@ -21,11 +21,11 @@ from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.assumptions import ASSUMPTIONS
 from gpu_spot.aws_check.cleaning import clean_up
 from gpu_spot.aws_check.lab import Lab
-from gpu_spot.aws_check.rehearsal import rehearsed
 from gpu_spot.aws_check.trial import Outcome, Verdict, tried
 from gpu_spot.commands import project
 from gpu_spot.preflight import account
 from pulumi_on_moto import LocalCloudError
+from rehearsal.aws_check import rehearsed
 
 PAGE: Final = Path("docs", "aws-check.md")
 _STYLES: Final[dict[Verdict, str]] = {

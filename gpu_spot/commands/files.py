@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gpu_spot.market.supply import trace
-from gpu_spot.market.supply.trace import PoolTrace, TraceError
+from market.supply import trace
+from market.supply.trace import PoolTrace, TraceError
 
 _A_FILE: Final = "a file that can be written"
 _A_FOLDER: Final = "a folder that can be written in"

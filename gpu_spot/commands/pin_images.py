@@ -20,7 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
 from gpu_spot.commands import files, project
-from infra import accelerators
+from infra.catalogue import accelerators
 from infra.schema import Capacity, SharedHost, Work
 from infra.settings import SettingsError, load_settings
 from pulumi_on_moto import StackConfig

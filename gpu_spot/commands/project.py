@@ -27,7 +27,7 @@ def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
 
     With ``stack`` that one, else the first by name. Raises ``LocalCloudError`` where there is none.
     """
-    from gpu_spot.live.real_job import HOST  # large, and most commands have no use for it
+    from rehearsal.real_job import HOST  # large, and most commands have no use for it
 
     root = find()
     here = folder.resolve()

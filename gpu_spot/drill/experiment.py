@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lambdas.core import names
+from contracts import names
 
 ENDED: Final = ("completed", "stopped", "failed", "cancelled")
 """States in which an experiment changes no more (FIS API reference, ``ExperimentState``)."""

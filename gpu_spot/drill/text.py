@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpu_spot.drill.course import DrillCourse
 from gpu_spot.drill.training import JobLoss
-from gpu_spot.report.text import counted, percent, span
+from gpu_spot.text import counted, percent, span
 
 
 def lines(course: DrillCourse) -> Iterator[str]:

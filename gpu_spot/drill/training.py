@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gpu_spot.jobs.account import JobAccount
-from gpu_spot.jobs.standing import Phase
-from gpu_spot.jobs.story import Chapter, Story
+from gpu_spot.jobs.status import Phase
+from gpu_spot.jobs.timeline import Chapter, Story
 
 _ENDED: Final[tuple[Phase, ...]] = ("stopped", "done", "failed")
 

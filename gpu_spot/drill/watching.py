@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gpu_spot.drill.course import DrillCourse
 from gpu_spot.drill.experiment import DrillError, DrillExperiments
-from gpu_spot.jobs.story import Story
+from gpu_spot.jobs.timeline import Story
 from gpu_spot.status.seen import GroupSeen, StackSeen, phase_of
 from lambdas.core.model import Market
 

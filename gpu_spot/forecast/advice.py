@@ -12,7 +12,7 @@ from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.ranges import Outlook
 from gpu_spot.forecast.replayed import Question
 from infra.schema import Service, Training
-from lambdas.core import policies
+from lambdas.core.capacity import policies
 
 SHORTAGE_COSTS: Final = (2.0, 30.0, 100.0, 300.0)
 

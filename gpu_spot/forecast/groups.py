@@ -13,9 +13,9 @@ from gpu_spot.forecast.replayed import DRAWN_POOLS, MOST_POOLS, MOST_SLOTS, Ques
 from gpu_spot.preflight.prices import GP3_GIB_MONTH, HOURS
 from infra.kubernetes import pods
 from infra.schema import Capacity, Service, Settings, Training
-from infra.schema.kubernetes import RunsOn
+from infra.schema.cluster.kubernetes import RunsOn
+from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.model import Pool, on_demand_share
-from lambdas.core.policies.ready_handover import ReadyHandover
 
 _WEEK_MINUTES: Final = WEEK * 12 * 60
 _DRAWN_ZONES: Final = 4

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from infra import on_demand_prices
+from infra.catalogue import on_demand_prices
 from infra.schema import Capacity
 from lambdas.core.model import Pool
 
 ASSUMED_SPOT: Final = 0.3
-"""Spot ÷ on-demand where nobody has looked, as in every replay (``gpu_spot/market/rules.py``)."""
+"""Spot ÷ on-demand where nobody has looked, as in every replay (``market/rules.py``)."""
 PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 """What spot's prices are of: instances without a licence."""
 

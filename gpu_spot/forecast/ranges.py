@@ -30,7 +30,7 @@ class Spreads:
 
 
 FITTED: Final = Spreads(cost=0.275, shortage=1.202)
-"""Fitted to the traces by ``bench/fit_forecast.py``."""
+"""Fitted to the traces by ``bench/fit/forecast.py``."""
 
 
 @dataclass(frozen=True, slots=True)

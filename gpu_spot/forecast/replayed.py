@@ -9,16 +9,16 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from gpu_spot.forecast.ranges import LOOK_BACK, PART_HOURS, Outlook, Part, across, after
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.fleet import LightFleet
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.replay.ledger import Ledger
-from gpu_spot.market.rules import TICK_SECONDS, Rules, ticks
-from gpu_spot.market.supply.model import draw
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
-from lambdas.core import policies
+from lambdas.core.capacity import policies
 from lambdas.core.model import Group, Pool
+from market.replay.engine import Replay
+from market.replay.fleet import LightFleet
+from market.replay.groups import GroupShape
+from market.replay.ledger import Ledger
+from market.rules import TICK_SECONDS, Rules, ticks
+from market.supply.model import draw
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
 
 MOST_SLOTS: Final = 4
 """More slots are replayed as four, each of which stands for its part of them."""

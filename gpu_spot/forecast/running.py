@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TypeAlias
 
-from gpu_spot.forecast import standing
+from gpu_spot.forecast import fixed_costs as standing
 from gpu_spot.forecast.ranges import Outlook
 from gpu_spot.forecast.replayed import Question, Traces, answer
 from gpu_spot.preflight.stack import Stack, declare

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from gpu_spot.forecast import groups, standing
+from gpu_spot.forecast import fixed_costs as standing
+from gpu_spot.forecast import groups
 from gpu_spot.forecast.groups import GroupForecast
 from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.ranges import NOTHING, Likely, Outlook

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gpu_spot.jobs.observed import JobObserved
-from gpu_spot.jobs.standing import Standing
-from gpu_spot.jobs.story import Chapter, Story
+from gpu_spot.jobs.status import Standing
+from gpu_spot.jobs.timeline import Chapter, Story
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from lambdas.core.registry_item import Worker
+from contracts.registry.item import Worker
 from userdata.agent.aws.stints import Stint
 
 

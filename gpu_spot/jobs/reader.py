@@ -10,24 +10,25 @@ from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from contracts import names
+from contracts.agent.names import JOB_KEY, TAG_JOB
+from contracts.group import config as group_config
+from contracts.group.config import GroupConfig
+from contracts.registry.item import Worker
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.observed import JobHost, JobObserved, JobRow, experiment_of, experiment_run
-from gpu_spot.jobs.standing import standing
-from gpu_spot.jobs.story import priced_types, tell
-from infra import on_demand_prices
+from gpu_spot.jobs.status import standing
+from gpu_spot.jobs.timeline import priced_types, tell
+from infra.catalogue import on_demand_prices
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
-from lambdas.core import group_config, names
-from lambdas.core.group_config import GroupConfig
 from lambdas.core.model import Allowance
-from lambdas.core.registry_item import Worker
 from userdata.agent.aws import experiments, jobs, stints
 from userdata.agent.aws.stints import KEPT, Stint
-from userdata.agent.config.names import JOB_KEY, TAG_JOB
 
 Leaves: TypeAlias = Mapping[str, Mapping[str, str]]
 """A stack's parameters: by group, then by name."""

@@ -11,10 +11,11 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
+from contracts import names
+from contracts.group import config as group_config
 from gpu_spot.jobs.observed import JobObserved, experiment_of
 from gpu_spot.jobs.reader import JobError, JobReader
-from gpu_spot.jobs.standing import PAUSED, standing
-from lambdas.core import group_config, names
+from gpu_spot.jobs.status import PAUSED, standing
 
 NOBODY: Final = "none"
 """What ``finished`` says while no run has ended."""

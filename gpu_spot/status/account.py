@@ -7,7 +7,7 @@ from typing import Any
 
 from gpu_spot.jobs import account
 from gpu_spot.status.seen import PHASES, GroupSeen, StackSeen, phase_of
-from lambdas.core.costs import HourlyCost
+from lambdas.core.money.costs import HourlyCost
 
 
 def to_json(seen: StackSeen) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from lambdas.core import names
+from contracts import names
 
 _ANY: Final = (
     "autoscaling:DescribeAutoScalingGroups",

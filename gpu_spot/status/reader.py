@@ -10,10 +10,12 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any, Final
 
-from gpu_spot.facts.decisions import DecisionLine, told
+from contracts import names
+from contracts.registry.item import Worker
 from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.reader import JobReader
-from gpu_spot.jobs.story import Story, tell
+from gpu_spot.jobs.timeline import Story, tell
+from gpu_spot.status.decisions import DecisionLine, told
 from gpu_spot.status.seen import (
     AlarmSeen,
     DeclaredEntries,
@@ -23,17 +25,16 @@ from gpu_spot.status.seen import (
     WorkersSeen,
 )
 from lambdas.aws import settings
-from lambdas.aws.auto_scaling import AutoScalingService
 from lambdas.aws.budget import UNLIMITED, Budget
+from lambdas.aws.capacity.auto_scaling import AutoScalingService
+from lambdas.aws.capacity.capacity_service import CapacityService, GoneError
+from lambdas.aws.capacity.observe import Observer
+from lambdas.aws.capacity.spot_fleet import SpotFleetService
+from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.memory import MemoryStore
-from lambdas.aws.observe import Observer
 from lambdas.aws.registry import Registered, RegistryReader
 from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings
-from lambdas.aws.side import CapacityService, GoneError
-from lambdas.aws.spot_fleet import SpotFleetService
-from lambdas.aws.spot_prices import SpotPrices
-from lambdas.core import costs, names
-from lambdas.core.registry_item import Worker
+from lambdas.core.money import costs
 
 LOOK_BACK: Final = 3 * 3600.0
 """Seconds of the controller's log that are read for its last decisions."""

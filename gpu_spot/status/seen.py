@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
-from gpu_spot.facts.decisions import DecisionLine
 from gpu_spot.jobs.account import JobAccount
-from lambdas.core.costs import HourlyCost
+from gpu_spot.status.decisions import DecisionLine
 from lambdas.core.model import Instance
+from lambdas.core.money.costs import HourlyCost
 
 InstancePhase: TypeAlias = Literal["ready", "booting", "draining"]
 """What an instance does: its workers work, are not heard yet, or end because AWS takes it."""

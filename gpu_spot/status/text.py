@@ -10,11 +10,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gpu_spot.report.jobs import jobs_table
-from gpu_spot.report.text import clock, counted, span
+from gpu_spot.jobs.text import jobs_table
 from gpu_spot.status.seen import PHASES, GroupSeen, InstancePhase, StackSeen, phase_of
-from lambdas.core.costs import HourlyCost
+from gpu_spot.text import clock, counted, span
 from lambdas.core.model import Market
+from lambdas.core.money.costs import HourlyCost
 
 RUNBOOK: Final = "docs/operations.md#alarms"
 _STYLES: Final[dict[InstancePhase, str]] = {"ready": "green", "booting": "cyan", "draining": "yellow"}

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-import userdata.agent
+from infra.archives import sources as ours
 from infra.archives.pins import installed
 
 PACKAGES: Final[Mapping[str, str]] = {
@@ -31,26 +31,15 @@ PACKAGES: Final[Mapping[str, str]] = {
 }
 """What the agent imports, and what that imports: distribution → its package or module."""
 
-SHARED: Final = (
-    "lambdas/__init__.py",
-    "lambdas/core/__init__.py",
-    "lambdas/core/names.py",
-    "lambdas/core/pulse.py",
-    "lambdas/core/registry_item.py",
-    "lambdas/core/rollout/__init__.py",
-    "lambdas/core/rollout/release.py",
-)
-"""What the agent shares with the controller."""
-
 SERVICES: Final = ("autoscaling", "cloudwatch", "dynamodb", "ec2", "ecr", "s3", "secretsmanager", "ssm")
 """What ``userdata.agent.aws.clients`` makes clients of. botocore describes 400 services more, in 25 MB."""
 
 FOLDER: Final = "agent"
 """Where archives lie in their bucket."""
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
-_LOCAL: Final = _ROOT / "out" / "agent"
-_AGENT_FILES: Final = (".py", ".service")
+_OURS: Final = ("contracts", "userdata/agent")
+_LOCAL: Final = ours.ROOT / "out" / "agent"
+_OUR_FILES: Final = (".py", ".service")
 _PACKAGE_FILES: Final = (".py", ".pem")
 _MODELS: Final = ("service-2", "endpoint-rule-set-1", "paginators-1")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
@@ -87,9 +76,13 @@ def build(folder: Path = _LOCAL) -> AgentArchive:
     return AgentArchive(path, sha256)
 
 
-def sources(agent: Path | None = None) -> dict[str, Path]:
-    """Return path in the archive → file, sorted; ``agent`` is the folder of the agent's package."""
-    found = {**dict(_agent(agent or Path(userdata.agent.__file__).parent)), **dict(_packages())}
+def sources(root: Path = ours.ROOT) -> dict[str, Path]:
+    """Return path in the archive → file, sorted; ``root`` is the folder in which our packages lie."""
+    found = {
+        "userdata/__init__.py": root / "userdata/__init__.py",
+        **dict(ours.files(root, _OURS, _OUR_FILES)),
+        **dict(_packages()),
+    }
     return dict(sorted(found.items()))
 
 
@@ -112,15 +105,6 @@ def pack(files: Mapping[str, Path]) -> bytes:
 @cache
 def _archive() -> bytes:
     return pack(sources())
-
-
-def _agent(package: Path) -> Iterator[tuple[str, Path]]:
-    yield "userdata/__init__.py", package.parent / "__init__.py"
-    for name in SHARED:
-        yield name, _ROOT / name
-    for file in package.rglob("*"):
-        if file.suffix in _AGENT_FILES:
-            yield file.relative_to(package.parents[1]).as_posix(), file
 
 
 def _packages() -> Iterator[tuple[str, Path]]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import pulumi
 
+from contracts import names
 from infra.iam.statement import ANY_RESOURCE, Statement, keys_unlike, read_groups, with_key, write_log
 from infra.scope import Scope
-from lambdas.core import names
 
 
 def controller(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from contracts import names
 from infra.iam.statement import ANY_RESOURCE, Statement
 from infra.scope import Scope
-from lambdas.core import names
 
 
 def assumed_by_experiments(scope: Scope) -> list[Statement]:

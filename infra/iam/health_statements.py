@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pulumi
 
+from contracts import names
 from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, read_groups, with_key
 from infra.scope import Scope
-from lambdas.core import names
 
 
 def health_checker(

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import pulumi
 
+from contracts import names
 from infra.iam import queue_statements
 from infra.iam.queue_statements import SqsArns
 from infra.iam.statement import ANY_RESOURCE, Statement, lend_key, with_key
 from infra.schema import OnPremises
 from infra.scope import Scope
-from lambdas.core import names
 from userdata.agent.aws import permissions
 
 _REPOSITORY: Final = "{repository}"

@@ -8,9 +8,9 @@ from typing import Final
 
 import pulumi
 
+from contracts import names
 from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, with_key
 from infra.scope import Scope
-from lambdas.core import names
 
 _INTERFACES: Final = (
     "ec2:AssignPrivateIpAddresses",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pulumi
 
+from contracts import names
 from infra.iam.statement import ANY_RESOURCE, Statement, keys_like, read_groups, with_key
 from infra.scope import Scope
-from lambdas.core import names
 
 
 def scaler(

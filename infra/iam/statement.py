@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import pulumi
 
+from contracts import names
 from infra.scope import Scope
-from lambdas.core import names
 
 ANY_RESOURCE: Final = ("*",)
 """For actions without resource-level permissions."""

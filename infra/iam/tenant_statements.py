@@ -6,9 +6,9 @@ from typing import Final
 
 import pulumi
 
+from contracts import names
 from infra.iam.statement import Statement
 from infra.scope import Scope
-from lambdas.core import names
 
 _CHECKED: Final = {"BoolIfExists": {"ssm:SessionDocumentAccessCheck": "true"}}
 """Without it a session with no document named would be a shell, whatever documents are allowed (Systems

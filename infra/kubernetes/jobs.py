@@ -7,12 +7,12 @@ import shlex
 from pathlib import Path
 from typing import Final
 
+from contracts.agent import experiments
+from contracts.agent.names import CODE_DIR, DATA_DIR, JOB_HOME, JOB_TMP, RUN_DIR
 from infra.kubernetes import pods, requests
 from infra.kubernetes.place import ClusterPlace, Object
 from infra.schema import Training
-from userdata.agent.config import experiments
-from userdata.agent.config.names import CODE_DIR, DATA_DIR, JOB_HOME, JOB_TMP, RUN_DIR
-from userdata.agent.work import variables
+from userdata.agent.work.training import variables
 
 SAVED_CODE: Final = 75
 """How ``supervise.sh`` says that the command was told to stop: it goes on elsewhere."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from infra.kubernetes import pods, requests
 from infra.kubernetes.place import GPU, ClusterPlace, Object
 from infra.schema import Service, Training
-from infra.schema.matrix import count
+from infra.schema.jobs.matrix import count
 from infra.schema.work import Work
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import floor
 from typing import Final
 
-from infra import accelerators as catalogue
-from infra.instance_sizes import INSTANCE_SIZES, InstanceSize
+from infra.catalogue import accelerators as catalogue
+from infra.catalogue.instance_sizes import INSTANCE_SIZES, InstanceSize
 
 _OVERHEAD: Final = 0.075
 """Of the memory, which the hypervisor may hold: Karpenter reckons so before it has seen a type

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from contracts.agent import config as agent
+from contracts.agent.names import RUN_DIR
 from infra import agent_config
 from infra.kubernetes import pods, requests
 from infra.kubernetes.place import ClusterPlace, Object
 from infra.schema import Service
-from infra.schema.scaling import DAYS, Scaling, ScalingFloor
-from userdata.agent.config import model as agent
-from userdata.agent.config.names import RUN_DIR
-from userdata.agent.work import queue as told_queue
-from userdata.agent.work import tell, workers
+from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
+from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work.service import queue as told_queue
+from userdata.agent.work.service import workers
 
 _URL: Final = "SPOT_WORK_URL"
 _ANY_URL: Final = "amqps://broker"

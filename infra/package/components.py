@@ -8,8 +8,9 @@ from typing import Any, Final
 import pulumi
 import pulumi_aws as aws
 
-from infra import schema, stack
+from infra import schema
 from infra.package import inputs
+from infra.program import stack
 from infra.scope import scope_of
 from infra.settings import SettingsError
 

@@ -8,26 +8,25 @@ from typing import Final
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from contracts import limits, names
+from contracts.agent.names import TAG_JOB
 from infra.schema.base import Model, Region, Retention, TagKey, TagValue, unique
-from infra.schema.builder import Builder, builders
 from infra.schema.capacity import Capacity
-from infra.schema.file_system_data import SLOW, data_on_file_system
-from infra.schema.kubernetes import Kubernetes, RunsOn
-from infra.schema.matrix import experiments
+from infra.schema.cluster.kubernetes import Kubernetes, RunsOn
+from infra.schema.jobs.builder import Builder, builders
+from infra.schema.jobs.file_system_data import SLOW, data_on_file_system
+from infra.schema.jobs.matrix import experiments
+from infra.schema.jobs.training import ON_THE_VOLUME, Training
 from infra.schema.network import Network
-from infra.schema.on_premises import OnPremises
 from infra.schema.operations import Bucket, Deploys, Identity, Monitoring, Previews, Repository, Storage
-from infra.schema.queue import Queue
-from infra.schema.scaling import Scaling
-from infra.schema.service import Service
+from infra.schema.services.on_premises import OnPremises
+from infra.schema.services.queue import Queue
+from infra.schema.services.scaling import Scaling
+from infra.schema.services.service import Service
+from infra.schema.services.sqs_queue import SqsQueue
 from infra.schema.shared_host import SharedHost
-from infra.schema.sqs_queue import SqsQueue
 from infra.schema.tensorboard import TensorBoard
-from infra.schema.training import ON_THE_VOLUME, Training
 from infra.schema.work import Dataset, Work
-from lambdas.core import names
-from userdata.agent.config import limits
-from userdata.agent.config.names import TAG_JOB
 
 __all__ = (
     "Bucket",

@@ -1,6 +1,6 @@
 """What all settings share: a strict, frozen model and the small types that several of them use.
 
-Types of what the node agent is told, too, stand in ``userdata.agent.config.limits``.
+Types of what the node agent is told, too, stand in ``contracts.limits``.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from infra import accelerators as catalogue
+from contracts.group.config import GroupKind
+from infra.catalogue import accelerators as catalogue
 from infra.schema.base import Count, Image, Model, Number
 from infra.schema.requirements import InstanceRequirements, is_nvidia
 from infra.schema.reservation import Reservation
-from lambdas.core import policies, warm_pool
-from lambdas.core.group_config import GroupKind
+from lambdas.core.capacity import policies, warm_pool
 
 AllocationStrategy: TypeAlias = Literal[
     "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"

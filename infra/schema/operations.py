@@ -7,8 +7,8 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from contracts.limits import Name
 from infra.schema.base import Email, Model, unique
-from userdata.agent.config.limits import Name
 
 UserId: TypeAlias = Annotated[int, Field(ge=1, le=4_294_967_295)]
 PolicyArn: TypeAlias = Annotated[

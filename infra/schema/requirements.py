@@ -7,8 +7,8 @@ from typing import Annotated
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from infra import accelerators as catalogue
-from infra.accelerators import Architecture
+from infra.catalogue import accelerators as catalogue
+from infra.catalogue.accelerators import Architecture
 from infra.schema.base import Model
 
 

@@ -16,12 +16,12 @@ from pydantic import (
 )
 from pydantic.json_schema import JsonSchemaValue
 
-from infra import host_shapes
+from contracts import limits
+from contracts.limits import Matches
+from infra.catalogue import host_shapes
 from infra.schema.base import Model, unique
 from infra.schema.capacity import Capacity
 from infra.schema.work import Dataset, check_names, check_text
-from userdata.agent.config import limits
-from userdata.agent.config.limits import Matches
 from userdata.agent.machine.errors import RefusedError
 from userdata.agent.tenants import model as agent
 from userdata.agent.tenants.plan import plan

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import field_validator
 
-from infra import cpu_types
-from infra.accelerators import Architecture
+from contracts import limits
+from infra.catalogue import cpu_types
+from infra.catalogue.accelerators import Architecture
 from infra.schema.base import Model
-from userdata.agent.config import limits
 
 
 class TensorBoard(Model):

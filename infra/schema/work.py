@@ -8,13 +8,13 @@ from typing import Annotated, Final
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from infra import accelerators as catalogue
+from contracts import limits
+from contracts.agent.config import check_places
+from contracts.agent.names import DATASET_DEVICES
+from infra.catalogue import accelerators as catalogue
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
-from infra.schema.kubernetes import RunsOn
-from userdata.agent.config import limits
-from userdata.agent.config.model import check_places
-from userdata.agent.config.names import DATASET_DEVICES
+from infra.schema.cluster.kubernetes import RunsOn
 
 _OURS: Final = ("GPU_SPOT_", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _TEXT_BYTES: Final = 4096

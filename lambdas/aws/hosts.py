@@ -7,15 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from contracts import names
+from contracts.registry import queue_state as backlog
+from contracts.registry.item import EXPIRES_AFTER_SECONDS, Worker
+from contracts.registry.queue_state import Backlog
 from lambdas.aws.budget import Budget
 from lambdas.aws.registry import Registered, RegistryReader, deadline
 from lambdas.aws.settings import SPOT_FLEET, GroupSettings
-from lambdas.core import backlog, names
-from lambdas.core.backlog import Backlog
+from lambdas.core.capacity.memory import Memory
 from lambdas.core.health.model import WorkerHost
-from lambdas.core.memory import Memory
 from lambdas.core.model import Side
-from lambdas.core.registry_item import EXPIRES_AFTER_SECONDS, Worker
 
 if TYPE_CHECKING:
     from mypy_boto3_autoscaling import AutoScalingClient

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import ClientError
 
-from lambdas.core import names
+from contracts import names
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

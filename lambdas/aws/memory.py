@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lambdas.aws.items import NO_NUMBER, ConflictError, VersionedItems
-from lambdas.core import memory as codec
-from lambdas.core.memory import Memory
+from lambdas.core.capacity import memory as codec
+from lambdas.core.capacity.memory import Memory
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from contracts import names
+from contracts.registry import item as registry_item
+from contracts.registry.item import SKEW_SECONDS, STALE_SECONDS, Progress, Worker
 from lambdas.aws.budget import Budget
-from lambdas.core import names, registry_item
+from lambdas.core.capacity.memory import FORGET_SECONDS
 from lambdas.core.events import NOTICE_SECONDS
-from lambdas.core.memory import FORGET_SECONDS
-from lambdas.core.registry_item import SKEW_SECONDS, STALE_SECONDS, Progress, Worker
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

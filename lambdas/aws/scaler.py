@@ -6,6 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from contracts import names
+from contracts.group import scaling_settings as settings
+from contracts.group.config import MOST_TOLD
+from contracts.group.scaling_settings import ScalingSettings
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget
 from lambdas.aws.hosts import HostReader, Rows, hosts
@@ -13,16 +17,12 @@ from lambdas.aws.items import ConflictError, VersionedItems
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
-from lambdas.core import names
-from lambdas.core.group_config import MOST_TOLD
-from lambdas.core.memory import UNKNOWN_BOOT
+from lambdas.core.capacity.memory import UNKNOWN_BOOT
 from lambdas.core.model import on_demand_share
 from lambdas.core.scaling import memory as codec
-from lambdas.core.scaling import settings
 from lambdas.core.scaling.decide import ScalingDecision, decide
 from lambdas.core.scaling.memory import ScalingMemory
-from lambdas.core.scaling.settings import ScalingSettings
-from lambdas.core.scaling.sight import observe
+from lambdas.core.scaling.observation import observe
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef

@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lambdas.core import group_config, names, wishes
-from lambdas.core.group_config import GroupConfig, GroupKind
+from contracts import names
+from contracts.group import config as group_config
+from contracts.group import replacement_requests as wishes
+from contracts.group import rolling
+from contracts.group.config import GroupConfig, GroupKind
+from contracts.group.replacement_requests import Wish
+from contracts.group.rolling import Rolling
+from lambdas.core.capacity.plan import Policy
+from lambdas.core.capacity.policies import build
+from lambdas.core.capacity.policies.by_deadline import ByDeadline
 from lambdas.core.model import Allowance, Control, Group, Mode, Side
-from lambdas.core.plan import Policy
-from lambdas.core.policies import build
-from lambdas.core.policies.by_deadline import ByDeadline
-from lambdas.core.rollout import rolling
-from lambdas.core.rollout.rolling import Rolling
-from lambdas.core.wishes import Wish
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient

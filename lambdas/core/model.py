@@ -12,9 +12,9 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
-from lambdas.core.registry_item import Progress
-from lambdas.core.rollout.rolling import Rolling
-from lambdas.core.wishes import Wish
+from contracts.group.replacement_requests import Wish
+from contracts.group.rolling import Rolling
+from contracts.registry.item import Progress
 
 
 class Market(StrEnum):

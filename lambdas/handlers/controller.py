@@ -13,13 +13,14 @@ from aws_lambda_powertools import Logger
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from lambdas.aws.alarm_clock import RETRY_SECONDS
-from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
-from lambdas.core import bill, names
+from contracts import names
+from contracts.group.config import MOST_TOLD
+from lambdas.aws.capacity.controller import Controller, GroupOutcome, StackPlace, build
+from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
+from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event, Wake, parse
-from lambdas.core.group_config import MOST_TOLD
 from lambdas.core.model import Action, Alarm, Market, SetDesired, Side
-from lambdas.core.policies import by_deadline
+from lambdas.core.money import bill
 from lambdas.handlers.clients import PATIENT, client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit

@@ -9,9 +9,9 @@ from typing import Final
 
 from aws_lambda_powertools import Logger
 
-from lambdas.aws.health import HealthChecker, HealthOutcome, HealthPlace, build
-from lambdas.core import names
-from lambdas.core.health.judge import HealthDecision
+from contracts import names
+from lambdas.aws.health.checker import HealthChecker, HealthOutcome, HealthPlace, build
+from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.model import ORIGINS, Facts
 from lambdas.handlers.clients import client
 from lambdas.handlers.context import LambdaContext

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from aws_lambda_powertools.metrics import EphemeralMetrics, MetricUnit
 
-from lambdas.core import names
+from contracts import names
 
 _UNITS = {
     names.METRIC_QUEUE_OLDEST: MetricUnit.Seconds,

@@ -10,9 +10,9 @@ from typing import Final
 from aws_lambda_powertools import Logger
 from botocore.config import Config
 
-from lambdas.aws.queues import QueueOutcome, QueueWatcher, build
-from lambdas.core import names, watched_queue
-from lambdas.core.backlog import Backlog
+from contracts import names, watched_queue
+from contracts.registry.queue_state import Backlog
+from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
 from lambdas.handlers.clients import client
 from lambdas.handlers.context import LambdaContext
 from lambdas.handlers.metrics import emit

@@ -9,8 +9,8 @@ from typing import Final
 
 from aws_lambda_powertools import Logger
 
+from contracts import names
 from lambdas.aws.scaler import Scaler, ScalerOutcome, ScalerPlace, build
-from lambdas.core import names
 from lambdas.core.scaling.model import Reason
 from lambdas.handlers.clients import client
 from lambdas.handlers.context import LambdaContext

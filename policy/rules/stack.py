@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from lambdas.core import names
+from contracts import names
 from policy.rules.model import UNKNOWN, Outside, PolicyRule, RuleSettings, Subject
 
 TAGGED: Final = frozenset(

@@ -15,10 +15,10 @@ from gpu_spot.aws_check import cleaning
 from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.assumptions import ASSUMPTIONS
 from gpu_spot.aws_check.lab import Falsified, Lab
-from gpu_spot.aws_check.rehearsal import rehearsed
 from gpu_spot.aws_check.trial import tried
 from gpu_spot.commands import aws_check, project
 from gpu_spot.preflight import account
+from rehearsal.aws_check import rehearsed
 from tests.aws_check.faults import FAULTS, faulty
 from tests.docs.keys import documented
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lambdas.core.availability import Decision
+from lambdas.core.capacity.availability import Decision
+from lambdas.core.launch_failures import classify
 from lambdas.core.model import (
     Action,
     Group,
@@ -19,7 +20,6 @@ from lambdas.core.model import (
     Side,
     slots,
 )
-from lambdas.core.refusals import classify
 
 NOW = 1_000_000.0
 POOL = Pool("g5.xlarge", "us-west-2a")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from contracts.group.replacement_requests import Wish
+from lambdas.core.capacity.memory import Memory
+from lambdas.core.capacity.on_premises import StandIns
+from lambdas.core.capacity.policies import NAMES, build
+from lambdas.core.capacity.policies.by_deadline import ByDeadline
+from lambdas.core.capacity.replacements import sift
 from lambdas.core.deadline.record import JobRecord
-from lambdas.core.memory import Memory
 from lambdas.core.model import Group, Instance, Market, Observation, Pool, Side, slots
-from lambdas.core.on_premises import StandIns
-from lambdas.core.policies import NAMES, build
-from lambdas.core.policies.by_deadline import ByDeadline
-from lambdas.core.replacements import sift
-from lambdas.core.wishes import Wish
 from tests.core.build import NOW, refusal
 
 REFUSALS = (

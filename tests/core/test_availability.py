@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lambdas.core.availability import Decision, decide
+from lambdas.core.capacity.availability import Decision, decide
+from lambdas.core.capacity.memory import Memory, note
+from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.events import InterruptionNotice, RebalanceRecommendation
-from lambdas.core.memory import Memory, note
 from lambdas.core.model import Alarm, Control, Mode, Observation, SetDesired, Side
-from lambdas.core.policies.ready_handover import ReadyHandover
 from tests.core.build import (
     NOW,
     carried_out,

@@ -8,9 +8,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core.availability import decide
+from lambdas.core.capacity.availability import decide
+from lambdas.core.capacity.memory import Memory, dump, note, parse
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, Wake
-from lambdas.core.memory import Memory, dump, note, parse
 from lambdas.core.model import (
     Control,
     Group,

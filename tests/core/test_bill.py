@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core import bill, memory
-from lambdas.core.availability import decide
-from lambdas.core.bill import Bill
-from lambdas.core.memory import Memory
+from contracts.registry.item import Progress
+from lambdas.core.capacity import memory
+from lambdas.core.capacity.availability import decide
+from lambdas.core.capacity.memory import Memory
+from lambdas.core.capacity.policies import DEFAULT, build
 from lambdas.core.model import Alarm, Allowance, Group, Instance, Observation, Release, SetDesired
-from lambdas.core.policies import DEFAULT, build
-from lambdas.core.registry_item import Progress
+from lambdas.core.money import bill
+from lambdas.core.money.bill import Bill
 from tests.core.build import NOW, POOL, group, observe, on_demand, spot
 
 HOUR = 3600.0

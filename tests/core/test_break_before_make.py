@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from lambdas.core.availability import Decision, decide
-from lambdas.core.memory import Memory
+from lambdas.core.capacity.availability import Decision, decide
+from lambdas.core.capacity.memory import Memory
+from lambdas.core.capacity.policies import NAMES, build
 from lambdas.core.model import Group, Instance, Market, Observation, Side
-from lambdas.core.policies import NAMES, build
 from tests.core.build import NOW, carried_out, desired, observe, on_demand, refusal, released, spot
 
 JOB = Group("resnet", target=1, maximum=2, break_before_make=True)

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from lambdas.core.availability import decide
+from contracts.registry.item import Progress
+from lambdas.core.capacity.availability import decide
+from lambdas.core.capacity.memory import Memory, dump, parse
+from lambdas.core.capacity.policies.by_deadline import LOST, UNKNOWN, ByDeadline
 from lambdas.core.deadline.record import JobRecord
-from lambdas.core.memory import Memory, dump, parse
 from lambdas.core.model import (
     Alarm,
     Group,
@@ -23,8 +25,6 @@ from lambdas.core.model import (
     SetDesired,
     Side,
 )
-from lambdas.core.policies.by_deadline import LOST, UNKNOWN, ByDeadline
-from lambdas.core.registry_item import Progress
 
 START = 1_000_000.0
 HOUR = 3600.0

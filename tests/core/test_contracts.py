@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core import backlog, pulse, registry_item, wishes
-from lambdas.core.backlog import Backlog
-from lambdas.core.pulse import Pulse
-from lambdas.core.registry_item import Worker
-from lambdas.core.wishes import Wish
+from contracts.group import replacement_requests as wishes
+from contracts.group.replacement_requests import Wish
+from contracts.registry import item as registry_item
+from contracts.registry import queue_state as backlog
+from contracts.registry import worker_report as pulse
+from contracts.registry.item import Worker
+from contracts.registry.queue_state import Backlog
+from contracts.registry.worker_report import Pulse
 
 _AMOUNTS = st.floats(0, 2e9)
 _COUNTS = st.integers(0, 2**40)

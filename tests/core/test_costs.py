@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lambdas.core.costs import HourlyCost, hourly
 from lambdas.core.model import Group, Instance, Market, Observation, Pool, Side
+from lambdas.core.money.costs import HourlyCost, hourly
 
 PRICES = {"g5.xlarge": 1.0, "g5.2xlarge": 1.5}
 HERE = Pool("g5.xlarge", "us-west-2a")

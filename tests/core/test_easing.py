@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from lambdas.core.availability import decide
-from lambdas.core.memory import Memory
+from contracts.group.rolling import Rolling
+from lambdas.core.capacity.availability import decide
+from lambdas.core.capacity.memory import Memory
+from lambdas.core.capacity.policies import build
 from lambdas.core.model import Control, Mode, Observation, Release, SetDesired, Side
-from lambdas.core.policies import build
-from lambdas.core.rollout.easing import FRESH_SECONDS, eased
-from lambdas.core.rollout.rolling import Rolling
+from lambdas.core.rollout.surge import FRESH_SECONDS, eased
 from tests.core.build import NOW, group, observe, spot
 
 POLICY = build("ready-handover", {})

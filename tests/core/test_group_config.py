@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core import group_config
-from lambdas.core.group_config import KINDS, GroupConfig
+from contracts.group import config as group_config
+from contracts.group.config import KINDS, GroupConfig
 
 WHOLE = group_config.dumps(GroupConfig("mixed-asg", "primary", None, 0, 100, 8, {}, 0, False, "any"))
 COUNTS = st.integers(0, 10_000)

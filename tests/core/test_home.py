@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lambdas.core.availability import Decision, decide
-from lambdas.core.memory import Memory, dump, learn, parse
+from lambdas.core.capacity.availability import Decision, decide
+from lambdas.core.capacity.memory import Memory, dump, learn, parse
+from lambdas.core.capacity.policies import build
 from lambdas.core.model import Group, Instance, Pool, SetDesired, Side
-from lambdas.core.policies import build
 from tests.core.build import NOW, observe, refusal, spot
 
 JOB = Group("resnet", target=1, maximum=2, break_before_make=True, by_zone=True)

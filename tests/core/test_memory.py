@@ -9,9 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from lambdas.core.availability import decide
-from lambdas.core.events import InterruptionNotice
-from lambdas.core.memory import (
+from lambdas.core.capacity.availability import decide
+from lambdas.core.capacity.memory import (
     BOOT_SAMPLES,
     FORGET_SECONDS,
     RELEASE_SECONDS,
@@ -22,8 +21,9 @@ from lambdas.core.memory import (
     note,
     parse,
 )
+from lambdas.core.capacity.policies import build as build_policy
+from lambdas.core.events import InterruptionNotice
 from lambdas.core.model import Market
-from lambdas.core.policies import build as build_policy
 from tests.core.build import NOW, observe, on_demand, spot
 
 

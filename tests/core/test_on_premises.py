@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core.availability import Decision, decide
-from lambdas.core.memory import Memory, dump, parse
+from lambdas.core.capacity.availability import Decision, decide
+from lambdas.core.capacity.memory import Memory, dump, parse
+from lambdas.core.capacity.on_premises import COOLDOWN_SECONDS, StandIns, follow, relieved
+from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.model import Observation, Side
-from lambdas.core.on_premises import COOLDOWN_SECONDS, StandIns, follow, relieved
-from lambdas.core.policies.ready_handover import ReadyHandover
 from tests.core.build import NOW, desired, group, observe, released, spot
 
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from lambdas.core.availability import decide
-from lambdas.core.history import (
+from lambdas.core.capacity.availability import decide
+from lambdas.core.capacity.group_state import Situation
+from lambdas.core.capacity.history import (
     PATIENCE,
     STORM_SECONDS,
     UNKNOWN_AGE,
@@ -19,11 +20,10 @@ from lambdas.core.history import (
     from_json,
     to_json,
 )
-from lambdas.core.memory import RELEASE_SECONDS, Memory, dump, learn, parse
+from lambdas.core.capacity.memory import RELEASE_SECONDS, Memory, dump, learn, parse
+from lambdas.core.capacity.policies import DEFAULT, NAMES, build
+from lambdas.core.capacity.policies.expected_cost import ExpectedCost
 from lambdas.core.model import Market, Observation, SetDesired, Side
-from lambdas.core.policies import DEFAULT, NAMES, build
-from lambdas.core.policies.expected_cost import ExpectedCost
-from lambdas.core.situation import Situation
 from tests.core.build import NOW, desired, observe, on_demand, refusal, released, spot
 from tests.core.build import group as make_group
 from tests.core.test_availability_properties import observations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lambdas.core.launch_failures import classify
 from lambdas.core.model import RefusalKind
-from lambdas.core.refusals import classify
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core import registry_item
-from lambdas.core.registry_item import Progress, Worker, WorkerState
+from contracts.registry import item as registry_item
+from contracts.registry.item import Progress, Worker, WorkerState
 
 TIMES = st.floats(0, 4e9) | st.integers(0, 4_000_000_000)
 NAMES = st.text(min_size=1)

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from lambdas.core.availability import Decision, decide
+from lambdas.core.capacity.availability import Decision, decide
+from lambdas.core.capacity.memory import FORGET_SECONDS, LONGEST_BOOT, RETIRE_SECONDS, Memory, note
+from lambdas.core.capacity.policies import build
+from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.events import ScheduledChange
-from lambdas.core.memory import FORGET_SECONDS, LONGEST_BOOT, RETIRE_SECONDS, Memory, note
 from lambdas.core.model import Alarm, Instance, Observation, SetDesired, Side
-from lambdas.core.policies import build
-from lambdas.core.policies.ready_handover import ReadyHandover
 from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
 
 RETIRES = NOW + 14 * 86_400

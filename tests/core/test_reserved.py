@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.fleet import LightFleet
-from gpu_spot.market.replay.groups import SPOT_REFUSAL, GroupShape
-from gpu_spot.market.supply import placement
-from lambdas.core.availability import decide
-from lambdas.core.memory import Memory
+from lambdas.core.capacity.availability import decide
+from lambdas.core.capacity.memory import Memory
+from lambdas.core.capacity.plan import Policy
+from lambdas.core.capacity.policies import NAMES, build
 from lambdas.core.model import Action, Group, Instance, Observation, Release, Side
-from lambdas.core.plan import Policy
-from lambdas.core.policies import NAMES, build
+from market.replay.engine import Replay
+from market.replay.fleet import LightFleet
+from market.replay.groups import SPOT_REFUSAL, GroupShape
+from market.supply import placement
 from tests.core.build import NOW, carried_out, group, observe, on_demand, refusal, spot
 from tests.market.markets import market, trace
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from lambdas.core.availability import Decision, decide
-from lambdas.core.history import History
-from lambdas.core.memory import Memory
+from lambdas.core.capacity.availability import Decision, decide
+from lambdas.core.capacity.history import History
+from lambdas.core.capacity.memory import Memory
+from lambdas.core.capacity.policies import NAMES, build
 from lambdas.core.model import Instance, Market, Observation, Release, SetDesired, Side
-from lambdas.core.policies import NAMES, build
 from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
 
 DEADLINE = NOW + 120

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from lambdas.core.availability import decide
+from contracts.group.replacement_requests import NOT_SERVING
+from lambdas.core.capacity.availability import decide
+from lambdas.core.capacity.replacements import SHARE
 from lambdas.core.model import Observation, slots
-from lambdas.core.replacements import SHARE
-from lambdas.core.wishes import NOT_SERVING
 from tests.core.build import NOW, carried_out, released
 from tests.core.states import memories, observations, policies
 

@@ -3,11 +3,11 @@ import json
 
 import pytest
 
-from bench._cells import cells
-from bench._deadline_doubts import AXES, TOGETHER, dominates, grid
-from bench._deadline_jobs import RATIOS, Task
 from bench.deadline import draw, grouped, main, tasks
-from bench.fit_deadline import TABLE, fingerprint
+from bench.fit.deadline import TABLE, fingerprint
+from bench.parts.cells import cells
+from bench.parts.deadline_doubts import AXES, TOGETHER, dominates, grid
+from bench.parts.deadline_jobs import RATIOS, Task
 
 MOST = {"1.15": 1.10, "1.3": 1.08, "1.5": 1.07, "2.0": 1.06}
 BELOW_UNIFORM_PROGRESS = {"1.15": 0.08, "1.3": 0.08, "1.5": 0.10, "2.0": 0.14}

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_spot.market.deadline.bound import clairvoyant
-from gpu_spot.market.deadline.policies import NAMES, build
-from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.deadline.simulate import simulate
 from lambdas.core.deadline.model import Job
+from market.deadline.bound import clairvoyant
+from market.deadline.policies import NAMES, build
+from market.deadline.pool import PoolRuns
+from market.deadline.simulate import simulate
 
 
 def search(ups: list[bool], compute: int, deadline: int, changeover: int, price: float) -> float:

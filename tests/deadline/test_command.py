@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from gpu_spot.commands import replay_deadline as command
-from gpu_spot.market.deadline.policies import NAMES
+from gpu_spot.commands.market import replay_deadline as command
+from market.deadline.policies import NAMES
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_spot.market.deadline.doubts import HOUR, Doubts, Draws
-from gpu_spot.market.deadline.feasible import feasible
-from gpu_spot.market.deadline.policies import build
-from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.deadline.simulate import simulate
 from lambdas.core.deadline.model import Choice, Job, JobMode
+from market.deadline.doubts import HOUR, Doubts, Draws
+from market.deadline.feasible import feasible
+from market.deadline.policies import build
+from market.deadline.pool import PoolRuns
+from market.deadline.simulate import simulate
 
 
 def pool_of(*lengths: int, first: bool = True) -> PoolRuns:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_spot.market.deadline.policies import DEFAULT, NAMES, build
 from lambdas.core.deadline.expected_cost import ExpectedJobCost
 from lambdas.core.deadline.model import Job, JobMode, JobSituation
 from lambdas.core.deadline.thresholds import at, fitted, parse
+from market.deadline.policies import DEFAULT, NAMES, build
 
 HOUR = 3600.0
 JOB = Job(24 * HOUR, 36 * HOUR, 1200)

@@ -2,10 +2,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_spot.market.deadline.doubts import Doubts, Draws
-from gpu_spot.market.deadline.policies import NAMES, build
-from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.deadline.simulate import simulate
 from lambdas.core.deadline.experience import (
     ENOUGH,
     PRIOR_LONGER,
@@ -17,6 +13,10 @@ from lambdas.core.deadline.experience import (
 )
 from lambdas.core.deadline.model import Choice, Job, JobMode
 from lambdas.core.deadline.safety import Prudence
+from market.deadline.doubts import Doubts, Draws
+from market.deadline.policies import NAMES, build
+from market.deadline.pool import PoolRuns
+from market.deadline.simulate import simulate
 
 JOB = Job(24 * 3600, 36 * 3600, 1200)
 

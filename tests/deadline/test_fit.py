@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from bench.fit_deadline import (
+from bench.fit.deadline import (
     DOWN_EDGES,
     SPOT_PRICES,
     STEPS,
@@ -24,9 +24,9 @@ from bench.fit_deadline import (
     table,
     thresholds,
 )
-from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.supply.trace import PoolTrace
 from lambdas.core.deadline.thresholds import parse
+from market.deadline.pool import PoolRuns
+from market.supply.trace import PoolTrace
 
 
 def pool_of(*lengths: int) -> PoolRuns:

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_spot.market.deadline.policies import NAMES, build
-from gpu_spot.market.deadline.pool import PoolRuns
-from gpu_spot.market.deadline.simulate import simulate
 from lambdas.core.deadline.experience import Reckoning
 from lambdas.core.deadline.model import Choice, Job, JobMode, JobSituation
 from lambdas.core.deadline.safety import Prudence, decide
+from market.deadline.policies import NAMES, build
+from market.deadline.pool import PoolRuns
+from market.deadline.simulate import simulate
 
 
 def told(job: Job) -> Prudence:

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_spot.market.deadline.policies import NAMES, build
-from gpu_spot.market.deadline.pool import PoolRun, PoolRuns
-from gpu_spot.market.deadline.simulate import simulate
-from gpu_spot.market.supply.trace import PoolTrace, TraceError
 from lambdas.core.deadline.model import Choice, DeadlinePolicy, Job, JobMode
+from market.deadline.policies import NAMES, build
+from market.deadline.pool import PoolRun, PoolRuns
+from market.deadline.simulate import simulate
+from market.supply.trace import PoolTrace, TraceError
 
 
 def pool_of(*lengths: int, first: bool = True) -> PoolRuns:

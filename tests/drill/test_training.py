@@ -9,8 +9,8 @@ from gpu_spot.drill.text import lines
 from gpu_spot.drill.training import JobsCourse
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.standing import standing
-from gpu_spot.jobs.story import Story, tell
+from gpu_spot.jobs.status import standing
+from gpu_spot.jobs.timeline import Story, tell
 from gpu_spot.status.seen import GroupSeen
 from lambdas.core.model import Instance, Market, Pool, Side
 from tests.jobs.seen import NOW, holding, host, job, row, stint, worker

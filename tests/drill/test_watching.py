@@ -10,8 +10,8 @@ import pytest
 from gpu_spot.drill.experiment import DrillError, DrillExperiments
 from gpu_spot.drill.watching import Drill
 from gpu_spot.jobs.account import JobAccount
-from gpu_spot.jobs.standing import standing
-from gpu_spot.jobs.story import Story
+from gpu_spot.jobs.status import standing
+from gpu_spot.jobs.timeline import Story
 from gpu_spot.status.seen import AlarmSeen, DeclaredEntries, GroupSeen, StackSeen
 from lambdas.core.model import Market
 from tests.drill.test_course import WHOLE, instance

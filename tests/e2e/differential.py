@@ -10,9 +10,9 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
-from gpu_spot.facts.decisions import told
-from gpu_spot.market.replay.engine import Replay
-from lambdas.core.memory import Memory
+from gpu_spot.status.decisions import told
+from lambdas.core.capacity.memory import Memory
+from market.replay.engine import Replay
 from tests.e2e.doubts import HOSTILE_AWS, Doubt
 from tests.e2e.world import living, load
 from tests.fleets import ForgettingFleet, RecordingFleet

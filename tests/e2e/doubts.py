@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gpu_spot.market.rules import HOSTILE
-from gpu_spot.market.supply.trace import PoolTrace
+from market.rules import HOSTILE
+from market.supply.trace import PoolTrace
 
 
 @dataclass(frozen=True)

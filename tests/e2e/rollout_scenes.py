@@ -12,11 +12,13 @@ from typing import Any
 
 from moto.sns.models import sns_backends
 
-from lambdas.core import backlog, names, registry_item
-from lambdas.core.backlog import Backlog
+from contracts import names
+from contracts.group.release import WorkerRelease
+from contracts.registry import item as registry_item
+from contracts.registry import queue_state as backlog
+from contracts.registry.queue_state import Backlog
+from contracts.registry.worker_report import Pulse
 from lambdas.core.model import Market, Side
-from lambdas.core.pulse import Pulse
-from lambdas.core.rollout.release import WorkerRelease
 from pulumi_on_moto import up
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT

@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lambdas.core import backlog, names
-from lambdas.core.backlog import Backlog
+from contracts import names
+from contracts.registry import queue_state as backlog
+from contracts.registry.queue_state import Backlog
+from contracts.registry.worker_report import Pulse
 from lambdas.core.model import Market, Side
-from lambdas.core.pulse import Pulse
 from pulumi_on_moto import changes
 from pulumi_on_moto.running.functions import Call
 from tests.e2e.calls import Authorisation, of_function

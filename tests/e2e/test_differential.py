@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lambdas.core import policies
+from lambdas.core.capacity import policies
 from tests.apart import apart
 from tests.e2e.differential import Account, Actions, both, differences
 from tests.e2e.world import small

@@ -6,7 +6,7 @@ import copy
 from dataclasses import replace
 from typing import Any, Final
 
-from lambdas.core import names
+from contracts import names
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.market.replay.fleet import LightFleet
-from gpu_spot.market.replay.ledger import Span
-from gpu_spot.market.rules import TICK_SECONDS
+from market.replay.fleet import LightFleet
+from market.replay.ledger import Span
+from market.rules import TICK_SECONDS
 from pulumi_on_moto import Change, changes, up
 from tests.apart import apart
 from tests.e2e.world import CAPACITY, START, World, living, load, small

@@ -58,7 +58,7 @@ SHORTER = """
 import sys
 from gpu_spot import cli
 from gpu_spot.commands import project
-from gpu_spot.live import real_job
+from rehearsal import real_job
 
 real_job.LOSSES = 3
 load = project.load

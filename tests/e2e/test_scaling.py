@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lambdas.core import names
+from contracts import names
 from tests.apart import apart
 from tests.e2e.scaling_scenes import MOST, Scenes, scenes
 from tests.iam import allowed_actions, allows

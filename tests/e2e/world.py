@@ -9,25 +9,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.live.fleets import CloudFleet
-from gpu_spot.live.hostility import Hostility
-from gpu_spot.live.views import GroupView
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.fleet import Fleet
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply import model, placement, trace
-from gpu_spot.market.supply.spot import SpotMarket
+from contracts import names
 from lambdas.aws import settings
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.settings import GroupSettings
-from lambdas.core import names
+from market.replay.engine import Replay
+from market.replay.fleet import Fleet
+from market.replay.groups import GroupShape
+from market.rules import Rules
+from market.supply import model, placement, trace
+from market.supply.spot import SpotMarket
 from pulumi_on_moto.program import stackfile
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.sandbox import AwsClients, sandbox
+from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.cloud.views import GroupView
+from rehearsal.fleets import CloudFleet
 from tests.e2e.doubts import HOSTILE_AWS, Doubt
 
 REPOSITORY = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import forecast
-from bench._scenarios import modelled, real
+from bench.parts.scenarios import modelled, real
 from gpu_spot.forecast.ranges import WEEK, Part
 
 DAYS = 17.5

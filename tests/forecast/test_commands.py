@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 from gpu_spot.cli import main
-from gpu_spot.forecast import running, standing
+from gpu_spot.forecast import fixed_costs as standing
+from gpu_spot.forecast import running
 from gpu_spot.forecast.ranges import Outlook
 from gpu_spot.forecast.replayed import Question
 from gpu_spot.preflight.stack import Declared, Stack

@@ -7,7 +7,7 @@ import pytest
 from gpu_spot.forecast.groups import entries, forecast, pools, question
 from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.ranges import Likely, Outlook
-from infra.on_demand_prices import price
+from infra.catalogue.on_demand_prices import price
 from lambdas.core.model import Pool
 from tests.forecast.conftest import ZONES, job, pods, service, settings_of
 

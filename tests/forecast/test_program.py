@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.forecast import stack, standing
+from gpu_spot.forecast import fixed_costs as standing
+from gpu_spot.forecast import stack
 from gpu_spot.forecast.prices import Prices
 from gpu_spot.forecast.running import declared_quietly
 from gpu_spot.forecast.stack import StackForecast

@@ -6,7 +6,7 @@ import pytest
 
 from gpu_spot.forecast.ranges import Part
 from gpu_spot.forecast.replayed import SEEDS, Question, drawn, parts
-from gpu_spot.market.supply.trace import PoolTrace
+from market.supply.trace import PoolTrace
 
 HOUR = 60
 

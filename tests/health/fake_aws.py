@@ -11,12 +11,13 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from lambdas.aws.health import HealthChecker, HealthPlace, build
-from lambdas.core import names, registry_item
-from lambdas.core.health import settings
-from lambdas.core.health.settings import HealthSettings
-from lambdas.core.pulse import Pulse
-from lambdas.core.registry_item import Worker
+from contracts import names
+from contracts.group import health_settings as settings
+from contracts.group.health_settings import HealthSettings
+from contracts.registry import item as registry_item
+from contracts.registry.item import Worker
+from contracts.registry.worker_report import Pulse
+from lambdas.aws.health.checker import HealthChecker, HealthPlace, build
 from tests.lambdas.fake_aws import FakeAws
 
 NOW = 1_767_571_200.0 + 8 * 3600

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from lambdas.core.backlog import Backlog
-from lambdas.core.health.judge import HealthDecision, decide, told
+from contracts.group.health_settings import HealthSettings
+from contracts.registry.item import Worker
+from contracts.registry.queue_state import Backlog
+from contracts.registry.worker_report import Pulse
+from lambdas.core.health.decision import HealthDecision, decide, told
 from lambdas.core.health.memory import HealthMemory, dump, parse
 from lambdas.core.health.model import Sight, WorkerHost
-from lambdas.core.health.settings import HealthSettings
-from lambdas.core.pulse import Pulse
-from lambdas.core.registry_item import Worker
 
 START = 1_767_571_200.0 + 8 * 3600
 MINUTE = 60.0

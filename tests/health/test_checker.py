@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from bench import health as bench
-from lambdas.aws.health import HealthOutcome
-from lambdas.core import memory as controllers
-from lambdas.core import names
-from lambdas.core.backlog import Backlog
-from lambdas.core.backlog import dump as queue_row
-from lambdas.core.health import settings
-from lambdas.core.health.settings import HealthSettings
-from lambdas.core.registry_item import Worker
+from contracts import names
+from contracts.group import health_settings as settings
+from contracts.group.health_settings import HealthSettings
+from contracts.registry.item import Worker
+from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import dump as queue_row
+from lambdas.aws.health.checker import HealthOutcome
+from lambdas.core.capacity import memory as controllers
 from tests.health.fake_aws import GROUP, NOW, PLACE, PULSE, ROOT, HealthAws, told
 
 ELSEWHERE = names.on_premises_partition(GROUP)

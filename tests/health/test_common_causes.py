@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from lambdas.core.health.settings import HealthSettings
-from lambdas.core.registry_item import Worker
+from contracts.group.health_settings import HealthSettings
+from contracts.registry.item import Worker
 from tests.health.scenes import (
     Play,
     begun,

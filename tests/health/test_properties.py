@@ -8,12 +8,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core.health.judge import HealthDecision, decide, told
+from contracts.group.health_settings import HealthSettings
+from contracts.registry.item import Worker
+from lambdas.core.health.decision import HealthDecision, decide, told
 from lambdas.core.health.memory import HealthMemory, dump, parse
 from lambdas.core.health.model import Remedy, Sight, WorkerHost
-from lambdas.core.health.settings import HealthSettings
 from lambdas.core.health.treatment import most_at_once
-from lambdas.core.registry_item import Worker
 from tests.health.scenes import START, Play, crashing, idle, missing, pulse, silent, stuck, xid
 
 BREAKS = [silent(), silent(START + 7200), xid, idle, stuck, missing, crashing(), crashing(30, "v2")]

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from lambdas.core.health.settings import HealthSettings
-from lambdas.core.registry_item import Worker
+from contracts.group.health_settings import HealthSettings
+from contracts.registry.item import Worker
 from tests.health.scenes import (
     START,
     Play,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from infra import accelerators
+from infra.catalogue import accelerators
 from infra.schema import Settings
 
 Extreme = Literal["least", "most"]

@@ -11,7 +11,7 @@ import botocore.session
 import moto.ec2
 import pytest
 
-from infra import accelerators
+from infra.catalogue import accelerators
 
 
 @pytest.fixture(scope="module")

@@ -22,9 +22,9 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 import userdata.agent
+from contracts.registry import item as registry_item
 from infra.archives import agent as agent_archive
 from infra.archives import pins
-from lambdas.core import registry_item
 from pulumi_on_moto.running.server import serve
 from tests.infra.declared import ROOT, shipped
 from tests.node import configs
@@ -49,21 +49,26 @@ def python(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=60)
 
 
+def copied(folder: Path) -> None:
+    """Copy the sources with their __pycache__ and with other times."""
+    for package in ("contracts", "userdata"):
+        shutil.copytree(AGENT.parents[1] / package, folder / package)
+
+
 def test_the_same_sources_make_the_same_bytes_wherever_they_lie(tmp_path: Path) -> None:
-    package = tmp_path / "userdata"
-    shutil.copytree(AGENT.parent, package)  # with its __pycache__, and other times
-    elsewhere = agent_archive.pack(agent_archive.sources(package / "agent"))
+    copied(tmp_path)
+    elsewhere = agent_archive.pack(agent_archive.sources(tmp_path))
     built = agent_archive.build(tmp_path / "out")
     assert hashlib.sha256(elsewhere).hexdigest() == built.sha256
     assert hashlib.sha256(built.path.read_bytes()).hexdigest() == built.sha256
     assert [path.name for path in built.path.parent.iterdir()] == [f"{built.sha256}.zip"]
 
 
-def test_a_changed_source_is_another_archive(tmp_path: Path) -> None:
-    package = tmp_path / "userdata"
-    shutil.copytree(AGENT.parent, package)
-    (package / "agent" / "names.py").write_text("# changed\n", "utf-8")
-    changed = agent_archive.pack(agent_archive.sources(package / "agent"))
+@pytest.mark.parametrize("source", ["contracts/names.py", "userdata/agent/cli.py"])
+def test_a_changed_source_is_another_archive(tmp_path: Path, source: str) -> None:
+    copied(tmp_path)
+    (tmp_path / source).write_text("# changed\n", "utf-8")
+    changed = agent_archive.pack(agent_archive.sources(tmp_path))
     assert hashlib.sha256(changed).hexdigest() != agent_archive.build(tmp_path / "out").sha256
 
 
@@ -138,17 +143,18 @@ def test_an_instance_of_an_older_template_may_fetch_its_older_archive(stack: str
 
 
 def started(program: Path, stack: str) -> subprocess.CompletedProcess[str]:
-    """Run a copy of the program's entry point beside ``stack`` as its ``stack.py``."""
+    """Run a copy of the program's entry point beside ``stack`` as its ``program/stack.py``."""
     program.mkdir()
     shutil.copy(ROOT / "infra" / "__main__.py", program)
     (program / "__init__.py").touch()
-    (program / "stack.py").write_text(stack)
+    (program / "program").mkdir()
+    (program / "program" / "stack.py").write_text(stack)
     return subprocess.run([sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
 def test_a_copied_checkout_runs_its_own_code(tmp_path: Path) -> None:
     done = started(tmp_path / "infra", "def declare():\n    print(__file__)\n")
-    assert done.stdout.strip() == str(tmp_path / "infra" / "stack.py"), done.stderr
+    assert done.stdout.strip() == str(tmp_path / "infra" / "program" / "stack.py"), done.stderr
 
 
 def test_a_package_that_is_missing_is_named_with_what_installs_it(tmp_path: Path) -> None:

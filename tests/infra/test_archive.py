@@ -12,47 +12,47 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from contracts import names
 from infra.archives import functions as archive
-from lambdas.core import names
+from infra.archives.sources import ROOT
 from pulumi_on_moto.mapping.archives import zip_bytes
 
-LAMBDAS = Path(names.__file__).parents[1]
 
-
-def digest(package: Path) -> str:
+def digest(root: Path = ROOT) -> str:
     """Hash keys and contents, which is what the engine hashes."""
     whole = hashlib.sha256()
-    for key, asset in archive.build(package).assets.items():
+    for key, asset in archive.build(root).assets.items():
         whole.update(f"{key}\0".encode())
         whole.update(Path(asset.path).read_bytes())  # type: ignore[union-attr]
     return whole.hexdigest()
 
 
 @pytest.fixture
-def package(tmp_path: Path) -> Path:
-    copy = tmp_path / "lambdas"
-    shutil.copytree(LAMBDAS, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    return copy
+def copied(tmp_path: Path) -> Path:
+    for package in ("contracts", "lambdas"):
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
 
 
-def test_the_hash_is_the_same_wherever_the_sources_lie(package: Path) -> None:
-    assert digest(package) == digest(LAMBDAS)
+def test_the_hash_is_the_same_wherever_the_sources_lie(copied: Path) -> None:
+    assert digest(copied) == digest()
 
 
-def test_a_pycache_changes_nothing(package: Path) -> None:
-    before = digest(package)
-    cache = package / "core" / "__pycache__"
+def test_a_pycache_changes_nothing(copied: Path) -> None:
+    before = digest(copied)
+    cache = copied / "lambdas" / "core" / "__pycache__"
     cache.mkdir()
     (cache / "names.cpython-313.pyc").write_bytes(b"compiled")
     (cache / "stray.py").write_text("x = 1\n", "utf-8")
-    (package / "py.typed").touch()
-    assert digest(package) == before
+    (copied / "lambdas" / "py.typed").touch()
+    assert digest(copied) == before
 
 
-def test_a_change_of_a_source_changes_the_hash(package: Path) -> None:
-    before = digest(package)
-    (package / "core" / "names.py").write_text("# changed\n", "utf-8")
-    assert digest(package) != before
+@pytest.mark.parametrize("changed", ["contracts/names.py", "lambdas/core/model.py"])
+def test_a_change_of_a_source_changes_the_hash(copied: Path, changed: str) -> None:
+    before = digest(copied)
+    (copied / changed).write_text("# changed\n", "utf-8")
+    assert digest(copied) != before
 
 
 def test_the_handler_is_in_the_archive() -> None:
@@ -64,7 +64,7 @@ def test_the_handler_is_in_the_archive() -> None:
 def test_keys_are_sorted_modules_and_tables() -> None:
     keys = list(archive.build().assets)
     assert keys == sorted(keys)
-    packages = ("lambdas/", *(f"{name}/" for name in archive.PACKAGES.values()))
+    packages = ("contracts/", "lambdas/", *(f"{name}/" for name in archive.PACKAGES.values()))
     assert all(key.startswith(packages) or key in archive.PACKAGES.values() for key in keys)
     assert all(key.endswith(".py") or (key.startswith("lambdas/") and key.endswith(".json")) for key in keys)
 

@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 import yaml
 
+from contracts import codec
+from contracts.agent import config, names
+from contracts.codec import ContractError
+from contracts.names import INSTANCE_NAMESPACE
 from infra.archives import agent as agent_archive
-from lambdas.core.names import INSTANCE_NAMESPACE
 from tests.infra import training
 from tests.infra.booting import Machine
 from tests.infra.declared import STACKS, shipped
 from tests.node import configs
 from tests.node.metadata import MetadataServer
 from userdata.agent import cli
-from userdata.agent.config import model as config
-from userdata.agent.config import names
-from userdata.agent.machine.errors import ConfigError
 from userdata.agent.work.process import GIVE_BACK_SECONDS, STOP_SECONDS
 from userdata.render import LIMIT_BYTES, SCRIPT, BootSettings, render, units
 
@@ -118,7 +118,7 @@ def test_a_value_that_the_shell_could_misread_is_refused(value: str) -> None:
 
 def test_a_configuration_that_the_agent_would_refuse_is_refused_here() -> None:
     late = replace(settings().agent, drain_seconds=111)
-    with pytest.raises(ConfigError, match="drainSeconds: 111; allowed: 0 to 110"):
+    with pytest.raises(ContractError, match="drainSeconds: 111; allowed: 0 to 110"):
         render(replace(settings(), agent=late))
 
 
@@ -130,7 +130,7 @@ def test_boot_data_over_the_limit_is_refused() -> None:
 
 def test_units_follow_the_work() -> None:
     def of(body: dict[str, Any]) -> set[str]:
-        wanted = units(config.strict.parse(config.Config, body))
+        wanted = units(codec.parse(config.Config, body))
         return {unit.removeprefix("gpu-spot-").removesuffix(".service") for unit in wanted}
 
     assert of(configs.service(hooks=None)) == {"watch", "work", "metrics"}

@@ -11,7 +11,7 @@ import botocore.session
 import moto.ec2
 import pytest
 
-from infra import cpu_types
+from infra.catalogue import cpu_types
 
 
 def readable(names: set[str]) -> dict[str, str]:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from contracts.agent.names import DATASET_DEVICES, VOLUME_DEVICES
 from tests.apart import apart
 from tests.infra import program, training
 from tests.infra.declared import DEV, Run, run, variant
-from userdata.agent.config.names import DATASET_DEVICES, VOLUME_DEVICES
 
 IMAGENET = {
     "snapshot": "snap-0123456789abcdef0",

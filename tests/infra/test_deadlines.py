@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from contracts import names
 from infra.components.monitoring.alarms import AlarmsArgs, Watched, alarms
 from infra.schema import Settings
 from infra.settings import SettingsError
-from lambdas.core import names
 from tests.infra.test_refusals import JOB, settings, training
 
 WHEN = "2027-03-01T18:00:00+01:00"

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from contracts import names
 from infra.components.capacity import overrides
 from infra.schema.capacity import AllocationStrategy
-from lambdas.core import names
 from tests.infra.declared import ROOT, Run, run, shipped, variant
 
 FLEET_FILE = ROOT / "Pulumi.fleet.yaml"

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from contracts.agent.experiments import by_name, run_of
 from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
 from tests.iam import Request, allows
 from tests.infra import training
 from tests.infra.declared import Run, run, variant
 from tests.infra.test_ownership import differences
-from userdata.agent.config.experiments import by_name, run_of
 
 MATRIX: dict[str, list[Any]] = {"LR": [0.1, 0.01], "SEED": [1, 2, 3]}
 NAME = training.job()["name"]

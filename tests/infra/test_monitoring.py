@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from lambdas.aws.controller import GroupOutcome
-from lambdas.core import names
-from lambdas.core.costs import HourlyCost
+from contracts import names
+from contracts.agent.config import Metrics
+from lambdas.aws.capacity.controller import GroupOutcome
+from lambdas.core.money.costs import HourlyCost
 from lambdas.handlers import controller
 from lambdas.handlers.metrics import emit
 from tests.infra import queues
 from tests.infra.declared import run, shipped, variant
 from tests.infra.runbook import HEADINGS, heading
-from userdata.agent.config.model import Metrics
 from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
 
 FACTS = dict.fromkeys(("target", "ready", "spot", "on_demand", "doomed", "above_maximum"), 1)

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from infra import accelerators
-from infra.on_demand_prices import _PRICES, in_place_of
+from infra.catalogue import accelerators
+from infra.catalogue.on_demand_prices import _PRICES, in_place_of
 
 TYPES = ("g5.2xlarge", "g5.xlarge", "g3.4xlarge")
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from contracts import codec
+from contracts.agent import config as agent
 from infra.settings import SettingsError, load_settings
 from tests.infra.declared import ROOT, Run, run, variant
 from tests.infra.queues import EXISTING
-from userdata.agent.config import model as agent
-from userdata.agent.config import strict
 
 ACCOUNT = "123456789012"
 ANCHOR = f"arn:aws:rolesanywhere:us-west-2:{ACCOUNT}:trust-anchor/0a1b2c3d-0000-0000-0000-000000000000"
@@ -76,7 +76,7 @@ def test_what_hosts_are_told_is_the_agents_configuration(tmp_path: Path) -> None
     told = known.exports["onPremises"]["inference"]
     config = agent.parse(told["agent"])
     assert (config.group, config.on_premises, config.hooks) == ("inference", True, None)
-    instances = strict.parse(agent.Config, known.agent("inference-primary"))
+    instances = codec.parse(agent.Config, known.agent("inference-primary"))
     assert (config.service, config.registry_table) == (instances.service, instances.registry_table)
     assert told["archive"].startswith("s3://")
     assert told["archive"].endswith(".zip")

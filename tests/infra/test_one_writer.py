@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lambdas.core import names
+from contracts import names
 from tests.iam import Request, allows
 from tests.infra.declared import Run
 from tests.infra.test_scaling import SCALING, stack

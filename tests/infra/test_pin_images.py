@@ -11,7 +11,7 @@ import yaml
 
 from gpu_spot.cli import main
 from gpu_spot.commands.pin_images import pinned
-from infra.accelerators import ami_parameter
+from infra.catalogue.accelerators import ami_parameter
 from infra.settings import load_settings
 from tests.docs.keys import documented
 from tests.infra.declared import ROOT, STACKS

@@ -9,15 +9,16 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.market.replay.groups import GroupShape
+from contracts import names
+from contracts.agent import config as model
 from infra.components.control import controller, wake_ups
 from infra.scope import Scope
 from infra.settings import SettingsError
-from lambdas.core import names, policies
+from lambdas.core.capacity import policies
+from market.replay.groups import GroupShape
 from tests.apart import apart
 from tests.infra import program
 from tests.infra.declared import STACKS, run, shipped, variant
-from userdata.agent.config import model
 from userdata.agent.tasks.node import HOLD_EVERY
 
 UNKNOWN = "<unknown>"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from infra.broker_types import TYPES, check
+from contracts import names, watched_queue
+from contracts.watched_queue import WatchedQueue
+from infra.catalogue.broker_types import TYPES, check
 from infra.components.monitoring.queue_alarms import QueueBounds, alarms
 from infra.settings import SettingsError, load_settings
-from lambdas.core import names, watched_queue
-from lambdas.core.watched_queue import WatchedQueue
 from pulumi_on_moto import changes, deploy, load, sandbox
 from tests.apart import apart
 from tests.iam import Request, allows

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from infra import accelerators
+from infra.catalogue import accelerators
 from infra.schema import Settings
 from infra.scope import Scope
 from infra.settings import SettingsError, load_settings

@@ -10,15 +10,15 @@ import pytest
 from pydantic import BaseModel
 
 from bench.checker import measure
+from contracts.agent.config import Config, Metrics
 from gpu_spot.preflight.checks import sizes
 from infra.components.control import controller
 from infra.components.monitoring import telemetry
 from infra.components.network.network import plan
 from infra.schema import Capacity
+from infra.schema.jobs.training import Training
 from infra.schema.network import Network
-from infra.schema.training import Training
-from lambdas.core import policies
-from userdata.agent.config.model import Config, Metrics
+from lambdas.core.capacity import policies
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
 KEPT_BY_AWS = 5

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
+from contracts import names
+from contracts.group import scaling_settings as told
+from contracts.group.scaling_settings import Floor, ScalingSettings
 from infra.settings import SettingsError, load_settings
-from lambdas.core import names
-from lambdas.core.scaling import settings as told
-from lambdas.core.scaling.model import Floor
-from lambdas.core.scaling.settings import ScalingSettings
 from lambdas.handlers import scaler as handler
 from tests.infra.declared import ROOT, Run, run, shipped, variant
 from tests.infra.queues import EXISTING

@@ -14,12 +14,12 @@ import botocore.session
 import pytest
 from botocore import xform_name
 
-from lambdas.core import names
+import lambdas
 from tests.infra import training
 from tests.infra.declared import STACKS, Run, shipped
 from userdata.agent.aws import permissions
 
-LAMBDAS = Path(names.__file__).parents[1]
+LAMBDAS = Path(lambdas.__file__).parent
 
 # The service authorisation reference lists no resource type for these.
 NO_RESOURCE_LEVEL = {

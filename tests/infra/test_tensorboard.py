@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from contracts import names
 from infra.settings import SettingsError
-from lambdas.core import names
 from tests.infra.declared import ROOT, Run, run, shipped, variant
 from tests.infra.test_refusals import settings
 from userdata.tensorboard import LOCK, render

@@ -8,8 +8,8 @@ from typing import Any
 import boto3
 import pytest
 
+from contracts import names
 from gpu_spot.commands.deployed.tensorboard import forwarding, running, stop, wait
-from lambdas.core import names
 from tests.models import moto
 
 REGION = "us-west-2"

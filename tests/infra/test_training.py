@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from lambdas.core import names
+from contracts import names
+from contracts.agent.names import JOB_KEY, TAG_JOB
 from tests.infra import training
 from tests.infra.declared import Run, run, shipped, variant
-from userdata.agent.config.names import JOB_KEY, TAG_JOB
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 import pytest
 
+from contracts.agent import config as model
+from contracts.agent import names
 from infra.settings import SettingsError, load_settings
 from tests.infra.declared import Run, shipped
 from tests.infra.test_refusals import STACKS
 from userdata import render
-from userdata.agent.config import model, names
 
 WITH: Final = "research"
 WITHOUT: Final = "research-efs"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from contracts.registry.item import Worker
 from gpu_spot.jobs.observed import JobHost, JobObserved, JobRow
-from lambdas.core.registry_item import Worker
 from userdata.agent.aws.stints import Stint
 
 NOW: Final = 1_767_614_400.0

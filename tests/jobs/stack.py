@@ -11,10 +11,12 @@ from typing import Any, Final
 import boto3
 import pytest
 
+from contracts import names
+from contracts.group import config as group_config
+from contracts.group.config import GroupConfig
+from contracts.registry import item as registry_item
+from contracts.registry.item import Worker
 from gpu_spot.jobs.reader import JobReader
-from lambdas.core import group_config, names, registry_item
-from lambdas.core.group_config import GroupConfig
-from lambdas.core.registry_item import Worker
 from tests import models
 from tests.jobs.seen import NOW, RUN
 from tests.node.clocks import FakeClock

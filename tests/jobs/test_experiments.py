@@ -8,11 +8,11 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from contracts import names
 from gpu_spot.jobs import account
 from gpu_spot.jobs.reader import JobError
 from gpu_spot.jobs.steering import Steering
-from gpu_spot.report.jobs import jobs_table
-from lambdas.core import names
+from gpu_spot.jobs.text import jobs_table
 from tests.jobs.seen import RUN, stint
 from tests.jobs.stack import Stack
 from tests.node.clocks import FakeClock

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpu_spot.jobs.observed import JobObserved
-from gpu_spot.jobs.standing import Phase, standing
+from gpu_spot.jobs.status import Phase, standing
 from tests.jobs.seen import NOW, RUN, holding, host, job, row, stint, worker
 
 AT_WORK = stint(3, "i-1", 600, 5, stopped=0.0)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from contracts import names
 from gpu_spot.jobs.reader import JobError
 from gpu_spot.jobs.steering import Steering
 from lambdas.aws.memory import MemoryStore
-from lambdas.core import names
-from lambdas.core.bill import Bill
-from lambdas.core.memory import Memory
+from lambdas.core.capacity.memory import Memory
+from lambdas.core.money.bill import Bill
 from tests.jobs.seen import NOW, RUN
 from tests.jobs.stack import SUFFIX, Stack
 

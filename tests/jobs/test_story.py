@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.story import Ending, tell
+from gpu_spot.jobs.timeline import Ending, tell
 from tests.jobs.seen import NOW, RUN, job, row, stint
 from userdata.agent.aws.stints import KEPT, Stint
 

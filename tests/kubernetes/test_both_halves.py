@@ -7,18 +7,19 @@ from typing import Any, Final
 
 import pytest
 
+from contracts.agent import config as agent
+from contracts.agent.names import CODE_DIR, DATA_DIR, RUN_DIR
 from infra import agent_config
 from infra.agent_config import InstancePlace, Known
 from infra.kubernetes import render
 from infra.kubernetes.place import Object
+from infra.program.workload import needs
 from infra.schema import Service, Settings, Training
-from infra.workload import needs
 from tests.kubernetes import entries
 from tests.kubernetes.entries import KNOWN_RABBITMQ, KNOWN_SQS, one
-from userdata.agent.config import model as agent
-from userdata.agent.config.names import CODE_DIR, DATA_DIR, RUN_DIR
-from userdata.agent.work import queue as told_queue
-from userdata.agent.work import variables, workers
+from userdata.agent.work.service import queue as told_queue
+from userdata.agent.work.service import workers
+from userdata.agent.work.training import variables
 
 URL: Final = "amqps://user:password@broker"
 HERE: Final = InstancePlace("us-west-2", "dev", "primary", None, "/logs")

@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from infra import host_shapes
-from infra.accelerators import CATALOGUE
-from infra.instance_sizes import INSTANCE_SIZES, InstanceSize
+from contracts.limits import DrainSeconds
+from infra.catalogue import host_shapes
+from infra.catalogue.accelerators import CATALOGUE
+from infra.catalogue.instance_sizes import INSTANCE_SIZES, InstanceSize
 from infra.kubernetes import pods, requests
 from infra.kubernetes.jobs import FATAL_CODES, SAVED_CODE
 from infra.kubernetes.place import Object
 from tests.kubernetes.entries import JOB, one, rendered, variants
 from tests.kubernetes.verdicts import verdict
-from userdata.agent.config.limits import DrainSeconds
 
 
 @pytest.mark.parametrize(

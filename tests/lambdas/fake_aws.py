@@ -17,9 +17,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from lambdas.core import registry_item
+from contracts.registry import item as registry_item
+from contracts.registry.item import Worker, WorkerState
 from lambdas.core.events import Wake, parse
-from lambdas.core.registry_item import Worker, WorkerState
 from tests import models
 
 PAGE = {

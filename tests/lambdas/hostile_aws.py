@@ -16,8 +16,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from lambdas.core import registry_item
-from lambdas.core.registry_item import Progress, Worker
+from contracts.registry import item as registry_item
+from contracts.registry.item import Progress, Worker
 from tests.lambdas.boxes import Box, Pool
 
 BOOT_SECONDS = 90.0

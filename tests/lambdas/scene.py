@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
+from lambdas.aws.capacity.controller import Controller, GroupOutcome, StackPlace, build
 from tests.lambdas.fake_aws import FakeAws
 
 NOW = 1_000_000.0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from contracts import names
 from infra.archives import functions as archive
-from lambdas.core import names
 
 RUNTIME = ("boto3",)
 """What Lambda's Python runtime brings."""
@@ -63,7 +63,8 @@ class Context:
         return 60_000
 entry._controller = Nothing
 print(entry.{function}({{"Records": records}}, Context()))
-foreign = sorted({{"pulumi", "pydantic", "rich", "moto", "infra", "gpu_spot", "userdata"}} & set(sys.modules))
+others = {{"pulumi", "pydantic", "rich", "moto", "infra", "gpu_spot", "market", "userdata"}}
+foreign = sorted(others & set(sys.modules))
 print(foreign)
 print(entry.__file__)
 print(sys.modules["aws_lambda_powertools"].__file__)

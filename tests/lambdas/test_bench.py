@@ -10,7 +10,7 @@ import pytest
 
 from bench.checker import broken as broken_in
 from bench.checker import figures, main, measure
-from lambdas.core import policies
+from lambdas.core.capacity import policies
 
 
 def test_calls_grow_only_with_pages_and_decisions_are_fast(

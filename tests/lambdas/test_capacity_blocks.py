@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lambdas.core.capacity_block import HAND_OVER_SECONDS, RELEASE_SECONDS, TAKEN_SECONDS
+from lambdas.core.capacity.capacity_block import HAND_OVER_SECONDS, RELEASE_SECONDS, TAKEN_SECONDS
+from lambdas.core.capacity.policies import DEFAULT
 from lambdas.core.model import Release, SetDesired, Side
-from lambdas.core.policies import DEFAULT
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, ROOT, actions, config, controller, only
 

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.aws.alarm_clock import LONGEST_DELAY, AlarmClock
-from lambdas.aws.auto_scaling import AutoScalingService
 from lambdas.aws.budget import BudgetError
-from lambdas.aws.controller import MOST_LOOKS, build
+from lambdas.aws.capacity.auto_scaling import AutoScalingService
+from lambdas.aws.capacity.capacity_service import NotReleasedError, Order
+from lambdas.aws.capacity.controller import MOST_LOOKS, build
+from lambdas.aws.capacity.observe import Observer
+from lambdas.aws.capacity.wake_up_messages import LONGEST_DELAY, AlarmClock
 from lambdas.aws.memory import ConflictError, MemoryStore
-from lambdas.aws.observe import Observer
 from lambdas.aws.settings import parse
-from lambdas.aws.side import NotReleasedError, Order
+from lambdas.core.capacity.memory import Memory
 from lambdas.core.events import InterruptionNotice
-from lambdas.core.memory import Memory
+from lambdas.core.launch_failures import REFUSAL_SECONDS
 from lambdas.core.model import Alarm, Instance, Market, Observation, Pool, Release, SetDesired, Side
-from lambdas.core.refusals import REFUSAL_SECONDS
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, PLACE, ROOT, actions, activity, config, controller, only
 

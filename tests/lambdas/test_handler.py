@@ -11,14 +11,15 @@ import pytest
 from aws_lambda_powertools import Logger
 from botocore.exceptions import ClientError
 
-from lambdas.aws.alarm_clock import RETRY_SECONDS
-from lambdas.aws.controller import MOST_LOOKS, Controller
-from lambdas.aws.observe import MOST_TRIES
-from lambdas.core import names, registry_item
-from lambdas.core.bill import Bill
+from contracts import names
+from contracts.registry import item as registry_item
+from contracts.registry.item import Progress, Worker
+from lambdas.aws.capacity.controller import MOST_LOOKS, Controller
+from lambdas.aws.capacity.observe import MOST_TRIES
+from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
+from lambdas.core.capacity.memory import Memory, dump
 from lambdas.core.deadline.record import JobRecord
-from lambdas.core.memory import Memory, dump
-from lambdas.core.registry_item import Progress, Worker
+from lambdas.core.money.bill import Bill
 from lambdas.handlers import controller as entry
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, ROOT, activity, config, controller

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from contracts.registry import item as registry_item
+from contracts.registry.item import SKEW_SECONDS, STALE_SECONDS, Progress, Worker
 from lambdas.aws.budget import MOST_PAGES, Budget, BudgetError
-from lambdas.aws.observe import MOST_TRIES
-from lambdas.core import registry_item
-from lambdas.core.memory import FORGET_SECONDS, LONGEST_BOOT
+from lambdas.aws.capacity.observe import MOST_TRIES
+from lambdas.core.capacity.group_state import Situation
+from lambdas.core.capacity.memory import FORGET_SECONDS, LONGEST_BOOT
 from lambdas.core.model import Alarm, SetDesired, Side
-from lambdas.core.registry_item import SKEW_SECONDS, STALE_SECONDS, Progress, Worker
-from lambdas.core.situation import Situation
 from tests.lambdas.fake_aws import PAGE, FakeAws
 from tests.lambdas.scene import NOW, ROOT, actions, activity, config, controller, only
 

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from lambdas.aws.settings import ParameterError, parse
-from lambdas.core.policies.by_deadline import ByDeadline
+from lambdas.core.capacity.policies.by_deadline import ByDeadline
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import ROOT, config, controller
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from lambdas.core.capacity.memory import SETTLE_SECONDS
 from lambdas.core.events import InterruptionNotice
-from lambdas.core.memory import SETTLE_SECONDS
 from lambdas.core.model import Alarm, SetDesired, Side
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, ROOT, actions, config, controller, only

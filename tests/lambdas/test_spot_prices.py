@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from lambdas.core.memory import PRICE_SECONDS
-from lambdas.core.situation import UNKNOWN_SPOT_PRICE
+from lambdas.core.capacity.group_state import UNKNOWN_SPOT_PRICE
+from lambdas.core.capacity.memory import PRICE_SECONDS
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, ROOT, config, controller, only
 

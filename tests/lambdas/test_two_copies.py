@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lambdas.core import memory as codec
+from lambdas.core.capacity import memory as codec
 from tests.lambdas import walk
 from tests.lambdas.hostile_aws import BOOT_SECONDS
 

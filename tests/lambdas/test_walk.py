@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from bench.walk import main
-from lambdas.aws import controller, observe
-from lambdas.aws.auto_scaling import AutoScalingService
-from lambdas.core import registry_item, replacements, situation
+from contracts.registry import item as registry_item
+from lambdas.aws.capacity import controller, observe
+from lambdas.aws.capacity.auto_scaling import AutoScalingService
+from lambdas.core.capacity import group_state as situation
+from lambdas.core.capacity import replacements
 from tests.lambdas import walk
 
 

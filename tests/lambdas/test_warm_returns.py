@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.aws.auto_scaling import AutoScalingService
+from lambdas.aws.capacity.auto_scaling import AutoScalingService
+from lambdas.aws.capacity.capacity_service import Order
 from lambdas.aws.settings import parse
-from lambdas.aws.side import Order
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, config
 

@@ -6,11 +6,13 @@ from collections import Counter
 
 import pytest
 
+from contracts import names
+from contracts.group import replacement_requests as wishes
+from contracts.group.replacement_requests import Wish
+from contracts.registry import item as registry_item
+from contracts.registry.item import STALE_SECONDS, Worker, WorkerState
 from lambdas.aws.budget import UNLIMITED
-from lambdas.core import names, registry_item, wishes
-from lambdas.core.on_premises import COOLDOWN_SECONDS
-from lambdas.core.registry_item import STALE_SECONDS, Worker, WorkerState
-from lambdas.core.wishes import Wish
+from lambdas.core.capacity.on_premises import COOLDOWN_SECONDS
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, ROOT, config, controller, only
 

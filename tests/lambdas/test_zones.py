@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ReadTimeoutError
 
-from lambdas.aws.auto_scaling import AutoScalingService
+from lambdas.aws.capacity.auto_scaling import AutoScalingService
+from lambdas.aws.capacity.capacity_service import NotPlacedError, Order
 from lambdas.aws.settings import parse
-from lambdas.aws.side import NotPlacedError, Order
-from lambdas.core import memory as codec
-from lambdas.core.memory import Memory
+from lambdas.core.capacity import memory as codec
+from lambdas.core.capacity.memory import Memory
 from tests.lambdas.fake_aws import FakeAws
 from tests.lambdas.scene import NOW, ROOT, activity, config, controller, only
 

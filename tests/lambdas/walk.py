@@ -29,13 +29,13 @@ from datetime import UTC, datetime
 from typing import Final
 from unittest import mock
 
-from lambdas.aws.controller import Controller, GroupOutcome, StackPlace, build
-from lambdas.core import memory as codec
-from lambdas.core import wishes
-from lambdas.core.availability import Decision
+from contracts.group import replacement_requests as wishes
+from contracts.group.replacement_requests import Wish
+from contracts.registry.item import Progress
+from lambdas.aws.capacity.controller import Controller, GroupOutcome, StackPlace, build
+from lambdas.core.capacity import memory as codec
+from lambdas.core.capacity.availability import Decision
 from lambdas.core.model import Release
-from lambdas.core.registry_item import Progress
-from lambdas.core.wishes import Wish
 from lambdas.handlers import controller as entry
 from tests.lambdas.hostile_aws import ROOT, Box, HostileAws, Pool
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
-from bench._deadline_stack import ROOT, TYPE, ZONE
+from bench.parts.deadline_stack import ROOT, TYPE, ZONE
 from gpu_spot.commands import project
-from gpu_spot.commands.demo import START
+from gpu_spot.commands.rehearsed.demo import START
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.steering import Steering
-from gpu_spot.live import rehearsal
-from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.replay.ledger import Span
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
-from gpu_spot.nodes.group import playing
-from gpu_spot.nodes.process import TrainingProfile
 from lambdas.core.model import Pool
+from market.replay.engine import Replay
+from market.replay.groups import GroupShape
+from market.replay.ledger import Span
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
 from pulumi_on_moto import load, sandbox
 from pulumi_on_moto.running.clock import simulated
+from rehearsal import rehearse as rehearsal
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.machines.group import playing
+from rehearsal.machines.process import TrainingProfile
 
 BUDGET, MORE = 0.25, 1.0
 STEPS, STEP_SECONDS = 60, 60.0

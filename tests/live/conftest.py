@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpu_spot.live.cloud import LocalCloud
 from pulumi_on_moto import deploy, load
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
+from rehearsal.cloud.local_cloud import LocalCloud
 from tests.live.world import OURS, SAMPLE, START, Deployed, Running, empty
 
 

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gpu_spot.live.fleets import CloudFleet
-from gpu_spot.live.hostility import Hostility
-from gpu_spot.market.replay.fleet import Orders
-from gpu_spot.market.rules import TICK_SECONDS
 from lambdas.core.model import Market, Pool, Side
+from market.replay.fleet import Orders
+from market.rules import TICK_SECONDS
 from pulumi_on_moto.running.functions import Call, Invocation
+from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.fleets import CloudFleet
 from tests.e2e.world import World, living, load, small
 
 TARGET: Final = 4

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from gpu_spot.live.fleets import CloudFleet
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.fleet import Orders
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.rules import TICK_SECONDS, Rules
-from gpu_spot.market.supply import placement
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
-from lambdas.core import group_config, names, wishes
-from lambdas.core.wishes import Wish
+from contracts import names
+from contracts.group import config as group_config
+from contracts.group import replacement_requests as wishes
+from contracts.group.replacement_requests import Wish
+from market.replay.engine import Replay
+from market.replay.fleet import Orders
+from market.replay.groups import GroupShape
+from market.rules import TICK_SECONDS, Rules
+from market.supply import placement
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
+from rehearsal.fleets import CloudFleet
 from tests.e2e.world import START, World, living, load, small
 
 TARGET: Final = 4

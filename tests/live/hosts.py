@@ -14,20 +14,20 @@ from unittest import mock
 
 from rich.console import Console, RenderableType
 
-from gpu_spot.facts.summary import summarise
-from gpu_spot.facts.tenancy import TenancyAccount
-from gpu_spot.live import tenancy
-from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.live.rehearsal import Scene, Wishes, rehearse
-from gpu_spot.live.views import GroupView
-from gpu_spot.market.replay.ledger import Ledger, Span
-from gpu_spot.market.supply.trace import PoolTrace
-from gpu_spot.nodes import boot
-from gpu_spot.nodes.group import Nodes
-from gpu_spot.nodes.machine import contents
-from gpu_spot.nodes.tenants import account
-from gpu_spot.report.page import render
-from gpu_spot.report.summary import render_summary
+from market.replay.ledger import Ledger, Span
+from market.supply.trace import PoolTrace
+from rehearsal import tenancy
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.cloud.views import GroupView
+from rehearsal.machines import boot
+from rehearsal.machines.group import Nodes
+from rehearsal.machines.machine import contents
+from rehearsal.machines.tenants import account
+from rehearsal.rehearse import Scene, Wishes, rehearse
+from rehearsal.report.page import render
+from rehearsal.report.summary import render_summary
+from rehearsal.results.summary import summarise
+from rehearsal.results.tenancy import TenancyAccount
 from tests.e2e.world import START, World, living, load
 from userdata.agent.tenants import codec
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from gpu_spot.live.loaded_fleet import LoadedFleet
-from gpu_spot.market.load.account import LoadAccount, LoadedService
-from gpu_spot.market.load.queue import RequestQueue
-from gpu_spot.market.replay.ledger import Span
-from gpu_spot.market.rules import TICK_SECONDS
+from market.load.account import LoadAccount, LoadedService
+from market.load.queue import RequestQueue
+from market.replay.ledger import Span
+from market.rules import TICK_SECONDS
 from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.loaded_fleet import LoadedFleet
 from tests.e2e.doubts import Doubt
 from tests.e2e.world import CAPACITY, START, living, load
 

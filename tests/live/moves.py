@@ -9,22 +9,23 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from gpu_spot.facts.moves import to_json
-from gpu_spot.live.fleets import TrainingFleet
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.replay.ledger import Span
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
-from gpu_spot.nodes import boot, dataset
-from gpu_spot.nodes.group import Nodes, playing
-from gpu_spot.nodes.process import TrainingProfile
+from contracts import names
+from contracts.group import config as group_config
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
-from lambdas.core import group_config, names
 from lambdas.core.model import Market, Pool, Side
+from market.replay.engine import Replay
+from market.replay.groups import GroupShape
+from market.replay.ledger import Span
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
 from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.fleets import TrainingFleet
+from rehearsal.machines import boot, dataset
+from rehearsal.machines.group import Nodes, playing
+from rehearsal.machines.process import TrainingProfile
+from rehearsal.results.moves import to_json
 from tests.e2e.world import START, World, living, load
 
 SEED = 5

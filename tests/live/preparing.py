@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu_spot.live import preparing
-from gpu_spot.live.fleets import TrainingFleet
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
-from gpu_spot.nodes import dataset
-from gpu_spot.nodes.group import Nodes, playing
-from gpu_spot.nodes.journal import Entry
-from gpu_spot.nodes.process import TrainingProfile
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.core.model import Pool
+from market.replay.engine import Replay
+from market.replay.groups import GroupShape
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
+from rehearsal import preparing
+from rehearsal.fleets import TrainingFleet
+from rehearsal.machines import dataset
+from rehearsal.machines.group import Nodes, playing
+from rehearsal.machines.journal import Entry
+from rehearsal.machines.process import TrainingProfile
 from tests.e2e.world import World, living, load
 
 ZONE = "us-west-2a"

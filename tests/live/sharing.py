@@ -13,11 +13,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from gpu_spot.market.replay.ledger import Span
-from gpu_spot.market.rules import Rules
-from gpu_spot.nodes.group import playing
-from gpu_spot.nodes.process import TrainingProfile
-from lambdas.core import names
+from contracts import names
+from market.replay.ledger import Span
+from market.rules import Rules
+from rehearsal.machines.group import playing
+from rehearsal.machines.process import TrainingProfile
 from tests.e2e.world import START, World, living, load
 from tests.live.moves import ZONES, market
 from tests.live.steered import told

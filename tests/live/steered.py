@@ -9,9 +9,9 @@ from typing import Any
 
 from gpu_spot import cli
 from gpu_spot.commands.deployed import jobs
-from gpu_spot.market.replay.ledger import Span
-from gpu_spot.market.rules import Rules
-from gpu_spot.nodes.process import TrainingProfile
+from market.replay.ledger import Span
+from market.rules import Rules
+from rehearsal.machines.process import TrainingProfile
 from tests.e2e.world import START, World
 from tests.live.moves import MINUTES, SPOT_ALONE, ZONES, market, research
 

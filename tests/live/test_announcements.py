@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gpu_spot.market.replay.groups import SPOT_REFUSAL
 from lambdas.core.model import Market, Side
+from market.replay.groups import SPOT_REFUSAL
 from tests.live.world import START, Running, bodies
 
 

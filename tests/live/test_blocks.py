@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_spot.nodes.blocks import Blocks
-from gpu_spot.nodes.times import Times
+from rehearsal.machines.disks.blocks import Blocks
+from rehearsal.machines.times import Times
 
 
 @pytest.fixture

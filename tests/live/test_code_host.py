@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gpu_spot.nodes import code_host, repository
-from gpu_spot.nodes.code_host import CodeHost
+from rehearsal.machines.real import code_host, repository
+from rehearsal.machines.real.code_host import CodeHost
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples/training"

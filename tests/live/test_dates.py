@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_spot.nodes.dates import CheckpointDates, stamp
+from rehearsal.machines.real.dates import CheckpointDates, stamp
 
 
 def write(folder: Path, name: str, at: float) -> Path:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpu_spot.live.hostility import Hostility
+from rehearsal.cloud.fault_injection import Hostility
 from tests.apart import apart
 from tests.live.days import played
 

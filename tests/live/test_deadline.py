@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 
-from bench._deadline_stack import Scenario, figures, play
-from bench._deadline_stalls import CALM, bought, hopeless, said_lost
-from gpu_spot.market.supply.trace import PoolTrace
-from gpu_spot.nodes.pace import Hindrance
+from bench.parts.deadline_stack import Scenario, figures, play
+from bench.parts.deadline_stalls import CALM, bought, hopeless, said_lost
+from market.supply.trace import PoolTrace
+from rehearsal.machines.pace import Hindrance
 from tests.apart import apart
 
 

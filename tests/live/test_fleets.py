@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.live.hostility import Hostility
-from gpu_spot.live.views import GroupView
-from gpu_spot.market.replay.groups import SPOT_REFUSAL
-from lambdas.core import group_config
+from contracts.group import config as group_config
 from lambdas.core.model import Market, Side
+from market.replay.groups import SPOT_REFUSAL
+from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.cloud.views import GroupView
 from tests.live.world import START, Deployed, Running, bodies, empty
 
 GROUP = "fleet"

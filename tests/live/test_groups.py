@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from botocore.exceptions import ClientError
 
-from gpu_spot.live.instances import TERMINATED_VISIBLE_SECONDS
-from gpu_spot.market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from lambdas.core.model import Market, Side
+from market.replay.groups import ON_DEMAND_REFUSAL, SPOT_REFUSAL
 from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.cloud.instances import TERMINATED_VISIBLE_SECONDS
 from tests.live.world import START, Running, bodies
 
 

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.live.fleets import CloudFleet
-from gpu_spot.live.hostility import Hostility
-from gpu_spot.market.replay.groups import SPOT_REFUSAL
 from lambdas.core.model import Market, Side
+from market.replay.groups import SPOT_REFUSAL
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.running.throttling import Throttle
+from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.fleets import CloudFleet
 from tests.live.world import START, Running
 
 FILTERED = {"Filters": [{"Name": "instance-state-name", "Values": ["running"]}]}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from gpu_spot.commands.replay import TROUBLE
-from gpu_spot.live.hostility import Hostility
-from gpu_spot.market.rules import Rules
+from gpu_spot.commands.market.replay import TROUBLE
+from market.rules import Rules
+from rehearsal.cloud.fault_injection import Hostility
 
 PAGE = (Path(__file__).parents[2] / "docs/local-cloud.md").read_text("utf-8")
 

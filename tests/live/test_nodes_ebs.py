@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from gpu_spot.nodes.ebs import Disks
-from gpu_spot.nodes.journal import Journal
-from gpu_spot.nodes.times import Times
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.machines.disks.ebs import Disks
+from rehearsal.machines.journal import Journal
+from rehearsal.machines.times import Times
 from tests.live.world import Running
 
 TIMES = Times(create=10, attach=6, detach=5, dying=60, snapshot=20, snapshot_mib=1024)

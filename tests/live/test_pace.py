@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from gpu_spot.nodes.pace import Hindrance, Speed
+from rehearsal.machines.pace import Hindrance, Speed
 
 STOP, SLOW = Hindrance(100, 200), Hindrance(300, 400, 0.5)
 PACE = Speed((STOP, SLOW))

@@ -14,14 +14,14 @@ from signal import SIGKILL, SIGTERM
 
 import pytest
 
-from gpu_spot.live.real_job import LOSSES, MINUTES, closing
-from gpu_spot.live.undisturbed import undisturbed
-from gpu_spot.nodes import code_host, repository
-from gpu_spot.nodes.job_environment import programs_of
-from gpu_spot.nodes.real import PLAYED, RealProcess, RealWork, is_at, with_python
+from contracts.agent.config import Training
 from pulumi_on_moto.errors import LocalCloudError
-from userdata.agent.config.model import Training
-from userdata.agent.work.checkout import checkout
+from rehearsal.machines.real import code_host, repository
+from rehearsal.machines.real.commands import PLAYED, RealProcess, RealWork, is_at, with_python
+from rehearsal.machines.real.job_environment import programs_of
+from rehearsal.real_job import LOSSES, MINUTES, closing
+from rehearsal.undisturbed import undisturbed
+from userdata.agent.work.training.checkout import checkout
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/training"
 HOST = "https://git.example.org"
@@ -146,7 +146,7 @@ def test_it_has_the_time_that_passes_for_everybody_else(tmp_path: Path) -> None:
 
 
 def test_who_ignores_sigterm_ends_the_rehearsal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpu_spot.nodes.real.SAVES_IN", 0.2)
+    monkeypatch.setattr("rehearsal.machines.real.commands.SAVES_IN", 0.2)
     script = tmp_path / "deaf.py"
     script.write_text(
         "import signal, time\nsignal.signal(15, signal.SIG_IGN)\nprint('step 0', flush=True)\ntime.sleep(60)"

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gpu_spot.live.real_service import HOURS, closing_in_turn, witnessed
-from gpu_spot.nodes import asker, broker, service_host, witness
-from gpu_spot.nodes.real import kill_all
 from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.machines.real import broker, service_host
+from rehearsal.machines.real import load_client as asker
+from rehearsal.machines.real import run_recorder as witness
+from rehearsal.machines.real.commands import kill_all
+from rehearsal.real_service import HOURS, closing_in_turn, witnessed
 from spot_work import Request
 from tests.waiting import until
 
@@ -132,7 +134,7 @@ def test_a_command_whose_runs_cannot_be_seen_is_refused(command: tuple[str, ...]
 def test_the_witness_stands_in_the_functions_place() -> None:
     command, function = witnessed(("spot-work", "worker:read", "--batch", "16"))
     assert function == "worker:read"
-    assert command == ["spot-work", "gpu_spot.nodes.witness:run", "--batch", "16", "--requests"]
+    assert command == ["spot-work", "rehearsal.machines.real.run_recorder:run", "--batch", "16", "--requests"]
 
 
 def test_runs_are_counted_by_what_they_knew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

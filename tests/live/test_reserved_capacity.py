@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.aws.capacity_blocks import CapacityBlocks
+from lambdas.aws.capacity.capacity_blocks import CapacityBlocks
 from pulumi_on_moto.fixes.capacity_reservations import reserve
 from tests.live.world import Running
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from gpu_spot.live.hostility import Hostility
 from lambdas.core.model import Market, Side
+from rehearsal.cloud.fault_injection import Hostility
 from tests.live.world import START, Running, bodies
 
 HOOK = {"LifecycleTransition": "autoscaling:EC2_INSTANCE_TERMINATING", "HeartbeatTimeout": 300}

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from gpu_spot.nodes.scheduler import Scheduler, SimulatedClock
 from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.machines.scheduler import Scheduler, SimulatedClock
 
 
 class Stage:

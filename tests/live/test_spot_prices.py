@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.live.cloud import LocalCloud
-from lambdas.core import group_config
+from contracts.group import config as group_config
 from lambdas.core.model import Pool
+from rehearsal.cloud.local_cloud import LocalCloud
 from tests.live.world import Running
 
 PARAMETER = "/gpu-spot/dev/groups/inference/config"

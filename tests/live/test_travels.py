@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from gpu_spot.facts.moves import Contents, Stay
-from gpu_spot.nodes.journal import Entry
-from gpu_spot.nodes.process import TrainingProfile
-from gpu_spot.nodes.travels import travels
+from rehearsal.machines.job_migrations import travels
+from rehearsal.machines.journal import Entry
+from rehearsal.machines.process import TrainingProfile
+from rehearsal.results.moves import Contents, Stay
 
 PROFILE = TrainingProfile()
 LOADS = 20.0

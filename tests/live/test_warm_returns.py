@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lambdas.aws.auto_scaling import AutoScalingService
-from lambdas.aws.side import Order
+from lambdas.aws.capacity.auto_scaling import AutoScalingService
+from lambdas.aws.capacity.capacity_service import Order
 from lambdas.core.model import Group, Market, Side
 from tests.live.test_scale_in import hooked, members, name, protecting, want
 from tests.live.world import START, Running, bodies

@@ -9,11 +9,11 @@ from typing import Any
 
 from moto.sqs.models import sqs_backends
 
-from gpu_spot.live.cloud import LocalCloud
-from lambdas.core import names
+from contracts import names
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
+from rehearsal.cloud.local_cloud import LocalCloud
 
 SAMPLE = Path(__file__).parents[2] / "pulumi_on_moto/tests/sample"
 OURS = {"prefix": "/gpu-spot", "tableVariable": names.ENV_REGISTRY_TABLE}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
 
 QUICK: dict[str, Any] = {"warm_up_ticks": 0}
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bench._scenarios import real
-from gpu_spot.market.comparison.baselines.spothedge import DynamicPlacer
-from gpu_spot.market.comparison.contenders import named
-from gpu_spot.market.comparison.runs import compare
-from gpu_spot.market.replay.groups import Offer
-from gpu_spot.market.rules import Rules
+from bench.parts.scenarios import real
+from market.comparison.baselines.spothedge import DynamicPlacer
+from market.comparison.contenders import named
+from market.comparison.runs import compare
+from market.replay.groups import Offer
+from market.rules import Rules
 
 # Cost and availability (%) of the reference replay in the traces' README, by scenario, and the bound's row.
 REFERENCE = {

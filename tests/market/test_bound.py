@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gpu_spot.market.comparison.bound import bound, segments, spot_units
-from gpu_spot.market.comparison.contenders import named
-from gpu_spot.market.comparison.runs import compare
-from gpu_spot.market.rules import Rules, ticks
-from gpu_spot.market.supply.model import draw
-from gpu_spot.market.supply.trace import PoolTrace
+from market.comparison.bound import bound, segments, spot_units
+from market.comparison.contenders import named
+from market.comparison.runs import compare
+from market.rules import Rules, ticks
+from market.supply.model import draw
+from market.supply.trace import PoolTrace
 from tests.market.markets import market, trace
 
 LENGTH = 8

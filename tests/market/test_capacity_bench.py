@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import capacity
-from bench._page import replace_part
+from bench.parts.page import replace_part
 
 
 def test_the_frontier_is_at_least_as_good_as_the_baselines(tmp_path: Path, traces: Path | None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_spot.market.comparison.contenders import BASELINES, everyone, named
-from lambdas.core import policies
+from lambdas.core.capacity import policies
+from market.comparison.contenders import BASELINES, everyone, named
 
 
 def test_all_holds_every_baseline_ours_and_the_frontier() -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from bench import doubt
-from bench._cells import cells
-from gpu_spot.market.comparison.regret import Mark, cheapest, dominates
-from gpu_spot.market.rules import Rules
-from gpu_spot.report import regrets
-from lambdas.core.policies import DEFAULT
+from bench.parts.cells import cells
+from lambdas.core.capacity.policies import DEFAULT
+from market.comparison.regret import Mark, cheapest, dominates
+from market.plots import regrets
+from market.rules import Rules
 
 ENDS = ("spot-only", "on-demand")
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.market.comparison.contenders import everyone, named
-from gpu_spot.market.comparison.runs import play
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.fleet import LightFleet
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.replay.ledger import Ledger
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply import placement
-from gpu_spot.market.supply.model import draw
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace, TraceError
+from lambdas.core.capacity.policies import build
+from lambdas.core.capacity.policies.expected_cost import ExpectedCost
 from lambdas.core.model import Group, Pool, Side
-from lambdas.core.policies import build
-from lambdas.core.policies.expected_cost import ExpectedCost
+from market.comparison.contenders import everyone, named
+from market.comparison.runs import play
+from market.replay.engine import Replay
+from market.replay.fleet import LightFleet
+from market.replay.groups import GroupShape
+from market.replay.ledger import Ledger
+from market.rules import Rules
+from market.supply import placement
+from market.supply.model import draw
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace, TraceError
 from tests.fleets import RecordingFleet, SilentFleet
 from tests.market.markets import market, trace
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.fit_market import moments, regions, simulated
-from gpu_spot.market.supply.model import FITTED, draw
-from gpu_spot.market.supply.trace import TraceError
+from bench.fit.market import moments, regions, simulated
+from market.supply.model import FITTED, draw
+from market.supply.trace import TraceError
 
 
 def test_the_same_seed_draws_the_same_market() -> None:

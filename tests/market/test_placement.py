@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpu_spot.market.supply.placement import assign, named
-from gpu_spot.market.supply.trace import TraceError
 from lambdas.core.model import Pool
+from market.supply.placement import assign, named
+from market.supply.trace import TraceError
 
 ZONES = ("us-west-2a", "us-west-2b")
 

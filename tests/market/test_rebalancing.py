@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.fleet import LightFleet
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.replay.ledger import Ledger
-from gpu_spot.market.rules import HOSTILE, Rules
-from gpu_spot.market.supply import placement
-from gpu_spot.market.supply.model import draw
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
+from lambdas.core.capacity.policies import DEFAULT, build
 from lambdas.core.model import Group
-from lambdas.core.policies import DEFAULT, build
+from market.replay.engine import Replay
+from market.replay.fleet import LightFleet
+from market.replay.groups import GroupShape
+from market.replay.ledger import Ledger
+from market.rules import HOSTILE, Rules
+from market.supply import placement
+from market.supply.model import draw
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
 from tests.fleets import RecordingFleet
 from tests.market.markets import market, trace
 

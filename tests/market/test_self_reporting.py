@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.fleet import LightFleet, Orders, SelfReporting
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
+from lambdas.core.capacity.policies import DEFAULT, build
 from lambdas.core.model import Group, Market, Pool, Side
-from lambdas.core.policies import DEFAULT, build
+from market.replay.engine import Replay
+from market.replay.fleet import LightFleet, Orders, SelfReporting
+from market.replay.groups import GroupShape
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
 
 POOL = Pool("g6.xlarge", "us-west-2a")
 

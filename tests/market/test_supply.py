@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.market.rules import NOTICE_SECONDS, Rules
-from gpu_spot.market.supply.spot import SpotMarket
+from market.rules import NOTICE_SECONDS, Rules
+from market.supply.spot import SpotMarket
 from tests.market.markets import market, trace
 
 TICKS_OF_GAP = 5

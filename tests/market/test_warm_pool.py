@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from bench import warm_pool
-from gpu_spot.market.comparison.contenders import named
-from gpu_spot.market.comparison.runs import play
-from gpu_spot.market.replay.ledger import Ledger
+from market.comparison.contenders import named
+from market.comparison.runs import play
+from market.replay.ledger import Ledger
 from tests.market.markets import market, trace
 
 AS_ABOVE, NOBODY_BACK = list(warm_pool.WORLDS)[:2]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from lambdas.core.pulse import Pulse
-from lambdas.core.registry_item import Progress, WorkerState
+from contracts.registry.item import Progress, WorkerState
+from contracts.registry.worker_report import Pulse
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError
 

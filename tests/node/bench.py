@@ -9,20 +9,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from contracts.agent.config import Training
 from tests.node import configs
 from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.aws.jobs import JobState
-from userdata.agent.config.model import Training
-from userdata.agent.lease.keeper import Keeper
+from userdata.agent.lease.renewal import Keeper
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.work.faults import Examination
-from userdata.agent.work.heart import Heart
-from userdata.agent.work.inspection import Glance
-from userdata.agent.work.output import Output
-from userdata.agent.work.train import Trainer, TrainingPlace
+from userdata.agent.work.failures.faults import Examination
+from userdata.agent.work.failures.inspection import Glance
+from userdata.agent.work.heartbeat import Heart
+from userdata.agent.work.training.output import Output
+from userdata.agent.work.training.train import Trainer, TrainingPlace
 
 
 class JobList:

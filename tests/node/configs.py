@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from userdata.agent.config import model as config
+from contracts.agent import config
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 

@@ -15,7 +15,7 @@ from tests.node.clocks import FakeClock
 from tests.node.world import KilledError, World, WorldEbs, WorldLease
 from tests.node.world_host import WorldFiller, WorldHost
 from userdata.agent.machine.errors import AgentError, LeaseLostError, UnwantedError
-from userdata.agent.storage.volume.ahead import Ahead, Rhythm
+from userdata.agent.storage.volume.background_snapshots import Ahead, Rhythm
 from userdata.agent.storage.volume.execute import Executor, MountPlace
 from userdata.agent.storage.volume.model import HeldVolume
 

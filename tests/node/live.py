@@ -23,7 +23,9 @@ from unittest import mock
 
 from moto.ec2.models import ec2_backends
 
-from lambdas.core import names
+from contracts import names
+from contracts.agent import config
+from contracts.agent.names import SNAPSHOT_NAME
 from lambdas.core.model import Market, Side
 from pulumi_on_moto.running.functions import Call
 from pulumi_on_moto.sandbox import ACCOUNT
@@ -38,8 +40,6 @@ from tests.tenants.docker_double import DockerDouble
 from userdata.agent import tasks
 from userdata.agent.aws import clients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE, PRIVATE_ADDRESS
-from userdata.agent.config import model as config
-from userdata.agent.config.names import SNAPSHOT_NAME
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume import prepared
 from userdata.agent.tenants import codec

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
+from contracts.agent.experiments import by_name
 from tests.node import configs
 from tests.node.clocks import FakeClock
 from tests.node.interleave import Line
@@ -24,15 +25,14 @@ from tests.node.job_table import Attributes, JobTable
 from tests.node.world import KilledError
 from userdata.agent import tasks
 from userdata.agent.aws.imds import InstanceFacts
-from userdata.agent.config.experiments import by_name
-from userdata.agent.lease.keeper import Keeper
+from userdata.agent.lease.renewal import Keeper
 from userdata.agent.lease.store import LEASE_SECONDS
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.tasks import experiments, holding
 from userdata.agent.tasks import job as job_tasks
 from userdata.agent.tasks.node import Node, Stop
-from userdata.agent.work.heart import Beats
-from userdata.agent.work.judge import RunEnd
+from userdata.agent.work.failures.judge import RunEnd
+from userdata.agent.work.heartbeat import Beats
 
 MATRIX: Final = {"LR": ["0.1", "0.01"], "SEED": ["1", "2"]}
 STEPS: Final = 3

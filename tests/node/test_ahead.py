@@ -21,7 +21,7 @@ from tests.node.world_host import WorldHost
 from userdata.agent.machine import freeze
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.storage.volume.ahead import Ahead, Rhythm, is_due
+from userdata.agent.storage.volume.background_snapshots import Ahead, Rhythm, is_due
 from userdata.agent.storage.volume.ebs import PassingError
 
 PLACE = Path("/dltraining")

@@ -16,7 +16,7 @@ from tests import models
 from userdata.agent.aws import clients
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.errors import LeaseLostError
-from userdata.agent.work.artifacts import Artifacts
+from userdata.agent.work.training.artifacts import Artifacts
 
 TARGET = "s3://results/resnet/"
 

@@ -8,8 +8,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.core import names
-from userdata.agent.aws.bell import Bell
+from contracts import names
+from userdata.agent.aws.alarm_metrics import Bell
 
 
 def test_a_ring_is_one_in_the_metric_of_the_group(aws: Any) -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from gpu_spot.nodes.code_host import CodeHost, serving
+from contracts.agent.config import Training
+from rehearsal.machines.real.code_host import CodeHost, serving
 from tests.node.repositories import git, repository
-from userdata.agent.config.model import Training
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.work.checkout import Credentials, checkout, credentials
+from userdata.agent.work.training.checkout import Credentials, checkout, credentials
 
 SECRET = "tok3n-of-nobody"
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from contracts.agent.config import EfsMount
 from tests.node import configs
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
@@ -19,7 +20,6 @@ from tests.node.units import UnitHost
 from userdata.agent import cli
 from userdata.agent.aws import hooks
 from userdata.agent.aws.imds import IDENTITY, LIFECYCLE_STATE, Metadata
-from userdata.agent.config.model import EfsMount
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.storage import efs

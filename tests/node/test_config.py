@@ -10,9 +10,11 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
+from contracts import codec, limits
+from contracts.agent import config
+from contracts.codec import ContractError
 from tests.node import configs
-from userdata.agent.config import limits
-from userdata.agent.config import model as config
+from userdata.agent.configuration import load
 from userdata.agent.machine.errors import ConfigError
 
 
@@ -47,7 +49,7 @@ def test_a_training_configuration_is_read() -> None:
     ],
 )
 def test_a_wrong_key_or_value_is_named(change: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ContractError) as error:
         configs.load(configs.training(**change))
     assert message in str(error.value)
     assert "\n" not in str(error.value)
@@ -56,22 +58,26 @@ def test_a_wrong_key_or_value_is_named(change: dict[str, Any], message: str) -> 
 def test_a_branch_is_no_revision() -> None:
     body = configs.training()
     body["training"]["revision"] = "main"
-    with pytest.raises(ConfigError, match=r"training\.revision: 'main'; allowed: what matches"):
+    with pytest.raises(ContractError, match=r"training\.revision: 'main'; allowed: what matches"):
         configs.load(body)
 
 
 def test_an_image_needs_a_digest() -> None:
-    with pytest.raises(ConfigError, match=r"service\.image: 'repo/worker:latest'; allowed: what matches"):
+    with pytest.raises(ContractError, match=r"service\.image: 'repo/worker:latest'; allowed: what matches"):
         configs.load(configs.service() | {"service": {"image": "repo/worker:latest"}})
 
 
 def test_a_missing_key_and_a_missing_file_are_named(tmp_path: Path) -> None:
     body = configs.training()
     del body["group"]
-    with pytest.raises(ConfigError, match="group: missing"):
+    with pytest.raises(ContractError, match="group: missing"):
         configs.load(body)
     with pytest.raises(ConfigError, match=r"no-such\.json: No such file"):
-        config.load(tmp_path / "no-such.json")
+        load(tmp_path / "no-such.json")
+    wrong = tmp_path / "agent.json"
+    wrong.write_text(json.dumps(body), "utf-8")
+    with pytest.raises(ConfigError, match=r"agent\.json: group: missing"):
+        load(wrong)
 
 
 def of_type(hint: Any) -> st.SearchStrategy[Any]:
@@ -122,7 +128,7 @@ PARTS = (config.Service, config.Training, config.Volume, config.Dataset, config.
 @given(data=st.data())
 def test_what_is_dumped_is_parsed_again(part: type[Any], data: st.DataObject) -> None:
     drawn = data.draw(of_type(part))
-    assert config.strict.parse(part, json.loads(json.dumps(config.strict.dump(drawn)))) == drawn
+    assert codec.parse(part, json.loads(json.dumps(codec.dump(drawn)))) == drawn
 
 
 @given(
@@ -135,8 +141,8 @@ def test_what_is_dumped_is_parsed_again(part: type[Any], data: st.DataObject) ->
 )
 def test_a_whole_configuration_is_parsed_again(common: dict[str, Any], work: dict[str, Any]) -> None:
     drawn = config.Config(**common, **work)
-    assert config.parse(json.dumps(config.strict.dump(drawn))) == drawn
+    assert config.parse(json.dumps(codec.dump(drawn))) == drawn
 
 
 def test_what_equals_its_default_is_left_out() -> None:
-    assert config.strict.dump(config.Service(command=("serve",), slots_per_gpu=1)) == {"command": ["serve"]}
+    assert codec.dump(config.Service(command=("serve",), slots_per_gpu=1)) == {"command": ["serve"]}

@@ -8,14 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from contracts.agent import names
+from contracts.agent.config import Config, Training
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.config import names
-from userdata.agent.config.model import Config, Training
 from userdata.agent.tasks import recording
-from userdata.agent.work import containers, faults, job_container, notice, process, train
-from userdata.agent.work.train import Trainer
+from userdata.agent.work import containers, notice, process
+from userdata.agent.work.failures import faults
+from userdata.agent.work.training import job_container, train
+from userdata.agent.work.training.train import Trainer
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/contract.md").read_text("utf-8")

@@ -12,6 +12,7 @@ from typing import Any
 import boto3
 import pytest
 
+from contracts.agent.config import Dataset
 from tests import models
 from tests.node import configs
 from tests.node.clocks import FakeClock
@@ -20,7 +21,6 @@ from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from userdata.agent import cli
 from userdata.agent.aws.imds import Metadata
-from userdata.agent.config.model import Dataset
 from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
 from userdata.agent.storage.datasets import Attached, attached, mount_all
 from userdata.agent.tasks.examination import examine
@@ -180,7 +180,7 @@ def test_doctor_names_a_dataset_that_is_not_there_or_not_the_dataset(
 REAL = """
 import json, os, subprocess, sys
 from pathlib import Path
-from userdata.agent.config.model import Config, Dataset
+from contracts.agent.config import Config, Dataset
 from userdata.agent.storage.datasets import Attached, mount_all
 from userdata.agent.tasks.examination import _dataset
 from userdata.agent.machine.host import SystemHost

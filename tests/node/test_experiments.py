@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.agent.experiments import by_name, run_of
+from contracts.codec import ContractError
 from tests.node import configs
 from tests.node.sharing import MATRIX, Instance, World, check, go
-from userdata.agent.config.experiments import by_name, run_of
-from userdata.agent.lease.choosing import Finished, Take, Turn, WaitForTurn, choose
-from userdata.agent.machine.errors import ConfigError
+from userdata.agent.lease.experiment_selection import Finished, Take, Turn, WaitForTurn, choose
 from userdata.agent.tasks import job as job_tasks
 
 NOW = 1_700_000_000.0
@@ -126,5 +126,5 @@ def test_an_experiment_is_a_job_like_any_other(tmp_path: Path) -> None:
 
 def test_they_are_refused_beside_a_volume() -> None:
     told = {**configs.training()["training"], "experiments": MATRIX}
-    with pytest.raises(ConfigError, match="experiments: allowed without a volume"):
+    with pytest.raises(ContractError, match="experiments: allowed without a volume"):
         configs.load(configs.training(training=told))

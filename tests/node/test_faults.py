@@ -13,8 +13,8 @@ import pytest
 
 from userdata.agent.machine.errors import AgentError, CommandError, ElsewhereError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.work import faults
-from userdata.agent.work.faults import (
+from userdata.agent.work.failures import faults
+from userdata.agent.work.failures.faults import (
     MOST_ABSENCES,
     Breakdown,
     DiskFacts,

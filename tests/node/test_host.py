@@ -59,7 +59,7 @@ def test_xfs_is_made_once_and_never_over_something(tmp_path: Path) -> None:
 MOUNTS = """
 import subprocess, sys
 from pathlib import Path
-from userdata.agent.config.model import EfsMount
+from contracts.agent.config import EfsMount
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage import efs
 

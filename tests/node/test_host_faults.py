@@ -19,7 +19,7 @@ from userdata.agent import tasks
 from userdata.agent.machine.errors import AgentError, CommandError
 from userdata.agent.metrics.gpus import Gpus
 from userdata.agent.storage.volume.execute import Executor
-from userdata.agent.work import inspection
+from userdata.agent.work.failures import inspection
 
 AT_ONCE = [["shutdown", "--poweroff", "+5"], ["shutdown", "--poweroff", "+0"]]
 LATER = [["shutdown", "--poweroff", "+10"]]

@@ -15,8 +15,8 @@ from tests.node.fake_nvml import FakeGpu, FakeNvml
 from userdata.agent.machine import disks
 from userdata.agent.machine.disks import try_to_write
 from userdata.agent.metrics.gpus import Gpus
-from userdata.agent.work.faults import Breakdown, DiskFacts, Fault, judge
-from userdata.agent.work.inspection import Glance, Inspector
+from userdata.agent.work.failures.faults import Breakdown, DiskFacts, Fault, judge
+from userdata.agent.work.failures.inspection import Glance, Inspector
 
 
 def test_a_disk_that_takes_a_write_is_fine_and_keeps_nothing_of_it(tmp_path: Path) -> None:

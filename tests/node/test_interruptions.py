@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from contracts.agent.names import LEASE_FILE
 from spot_training import Interval
 from spot_training.interval import RATE, RATE_VARIABLE
 from tests.node.bench import Bench
@@ -18,9 +19,8 @@ from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from userdata.agent.aws import stints
 from userdata.agent.aws.stints import Stint
-from userdata.agent.config.names import LEASE_FILE
 from userdata.agent.tasks import recording
-from userdata.agent.work.interruptions import LOOKED_AT, PRIOR, PRIOR_LOSSES, PRIOR_OTHERS, per_hour
+from userdata.agent.work.training.interruptions import LOOKED_AT, PRIOR, PRIOR_LOSSES, PRIOR_OTHERS, per_hour
 
 TYPE = "g6.xlarge"
 

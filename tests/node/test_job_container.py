@@ -14,7 +14,7 @@ import pytest
 from tests.node.units import UnitHost
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import containers
-from userdata.agent.work.job_container import JobContainer, Mounts
+from userdata.agent.work.training.job_container import JobContainer, Mounts
 
 IMAGE = f"example.com/train@sha256:{'0' * 64}"
 

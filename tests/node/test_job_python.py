@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from userdata.agent.config.model import Python, Training
+from contracts.agent.config import Python, Training
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.work.job_python import MARK, UV, JobPython
+from userdata.agent.work.training.job_python import MARK, UV, JobPython
 
 ROOT = Path(__file__).parents[2]
 UV_DOUBLE = """#!/bin/sh

@@ -13,7 +13,7 @@ import pytest
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.lease.keeper import Keeper
+from userdata.agent.lease.renewal import Keeper
 from userdata.agent.lease.store import LEASE_SECONDS
 from userdata.agent.machine.errors import AgentError, CommandError, LeaseLostError, UnwantedError
 from userdata.agent.machine.host import SystemHost

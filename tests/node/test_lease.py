@@ -15,9 +15,9 @@ from tests.node.clocks import FakeClock
 from tests.node.job_table import Attributes, JobTable, no_answer
 from tests.node.metadata import MetadataServer
 from userdata.agent.lease.fence import fenced
-from userdata.agent.lease.keeper import STOP_AFTER, Keeper
+from userdata.agent.lease.holder import Tenure
+from userdata.agent.lease.renewal import STOP_AFTER, Keeper
 from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease
-from userdata.agent.lease.tenure import Tenure
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 
 SLOWEST = 42.0

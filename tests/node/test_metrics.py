@@ -12,7 +12,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from lambdas.core import names
+from contracts import names
 from tests.node import configs, gpu_check
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
@@ -23,7 +23,7 @@ from userdata.agent.metrics.emf import Sink
 from userdata.agent.metrics.gpus import Gpus, count_on_bus
 from userdata.agent.metrics.owner import OTHER, Owners
 from userdata.agent.metrics.space import free_percent
-from userdata.agent.work.tell import FRESH_SECONDS, Tales, make_place, tell_file
+from userdata.agent.work.worker_report_file import FRESH_SECONDS, Tales, make_place, tell_file
 
 MIB = 2**20
 CONTAINER = "ab" * 32

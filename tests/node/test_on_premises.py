@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from lambdas.core import registry_item
-from lambdas.core.registry_item import Worker
+from contracts.codec import ContractError
+from contracts.registry import item as registry_item
+from contracts.registry.item import Worker
 from tests.node import configs, registry_table
 from tests.node.clocks import FakeClock
 from userdata.agent import tasks
@@ -96,7 +97,7 @@ def test_a_host_without_a_name_of_its_own_is_refused(name: str, monkeypatch: pyt
     ],
 )
 def test_what_only_an_instance_has_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match="onPremises: allowed with service only"):
+    with pytest.raises(ContractError, match="onPremises: allowed with service only"):
         configs.load(configs.service(**{"hooks": None, "onPremises": True, **change}))
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
+from contracts.agent.names import SNAPSHOT_NAME
 from tests.node import configs
 from tests.node.clocks import FakeClock
 from tests.node.jobs import REGION
@@ -17,10 +18,9 @@ from tests.node.metadata import MetadataServer
 from tests.node.preparing import DATASET, FINISHED, GROUP, DeadError, Region
 from userdata.agent import tasks
 from userdata.agent.aws import clients
-from userdata.agent.config.names import SNAPSHOT_NAME
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
 from userdata.agent.storage.volume.ebs import AwsEbs
-from userdata.agent.work import checkout
+from userdata.agent.work.training import checkout
 
 RUN = f"{configs.REVISION}/{DATASET}"
 PREPARED = {"dataset": DATASET, "group": GROUP, "parameter": "/gpu-spot/dev/groups/imagenet-data/prepared"}

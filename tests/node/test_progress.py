@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from lambdas.core.registry_item import Progress
-from userdata.agent.work.progress import LEAST_SECONDS, WINDOW_SECONDS, Pace, Steps
-from userdata.agent.work.tell import make_place, tell_file
+from contracts.registry.item import Progress
+from userdata.agent.work.training.progress import LEAST_SECONDS, WINDOW_SECONDS, Pace, Steps
+from userdata.agent.work.worker_report_file import make_place, tell_file
 
 STEPS = 100_000
 

@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core import pulse as pulses
+from contracts.agent.config import Service
+from contracts.registry import worker_report as pulses
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
-from userdata.agent.config.model import Service
+from userdata.agent.machine.background import Aside, Beside
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
-from userdata.agent.work import tell
-from userdata.agent.work.beside import Aside, Beside
-from userdata.agent.work.pulses import Pulses, RequestRate, version
+from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work.service.pulses import Pulses, RequestRate, version
 
 
 def inline(work: Callable[[], None]) -> None:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from contracts.agent.config import Queue
 from tests.node.workbench import Bench, until
-from userdata.agent.config.model import Queue
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.work import queue
+from userdata.agent.work.service import queue
 
 
 class Docker(SystemHost):

@@ -17,8 +17,8 @@ from userdata.agent.aws import stints
 from userdata.agent.aws.stints import Stint, StintTable
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
-from userdata.agent.work.record import EVERY, Recorder
-from userdata.agent.work.train import newest_checkpoint
+from userdata.agent.work.training.record import EVERY, Recorder
+from userdata.agent.work.training.train import newest_checkpoint
 
 BEGUN = Stint(7, "a" * 40, "i-1", "g6.xlarge", "us-west-2a", "spot", "primary", 900.0, 1000.0, 1000.0)
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from lambdas.core import registry_item
-from lambdas.core.pulse import Pulse
-from lambdas.core.registry_item import Progress
+from contracts.registry import item as registry_item
+from contracts.registry.item import Progress
+from contracts.registry.worker_report import Pulse
 from tests.node import registry_table
 from userdata.agent.aws.registry import WorkerRegistry
 from userdata.agent.machine.errors import AgentError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lambdas.core import names
+from contracts import names
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer

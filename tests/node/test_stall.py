@@ -12,10 +12,10 @@ import pytest
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.work import tell
-from userdata.agent.work.faults import Examination
-from userdata.agent.work.inspection import Glance
-from userdata.agent.work.stall import Signs, Stillness
+from userdata.agent.work import worker_report_file as tell
+from userdata.agent.work.failures.faults import Examination
+from userdata.agent.work.failures.inspection import Glance
+from userdata.agent.work.failures.stall import Signs, Stillness
 
 HOUR = 3600.0
 

@@ -20,15 +20,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from contracts.agent.config import Training
 from tests.node.bench import JobList
 from tests.node.clocks import FakeClock
-from userdata.agent.config.model import Training
-from userdata.agent.lease.keeper import Keeper
+from userdata.agent.lease.renewal import Keeper
 from userdata.agent.machine.errors import CommandError, LeaseLostError
 from userdata.agent.tasks import job
 from userdata.agent.tasks import training as task
-from userdata.agent.work import faults
-from userdata.agent.work.faults import (
+from userdata.agent.work.failures import faults
+from userdata.agent.work.failures.faults import (
     FIRST_PAUSE,
     MOST_ABSENCES,
     MOST_HOSTS,
@@ -38,8 +38,8 @@ from userdata.agent.work.faults import (
     Fault,
     Judgement,
 )
-from userdata.agent.work.inspection import Glance
-from userdata.agent.work.train import Trainer, TrainingPlace
+from userdata.agent.work.failures.inspection import Glance
+from userdata.agent.work.training.train import Trainer, TrainingPlace
 
 RESTARTS = 2
 HOSTS = {

@@ -301,7 +301,7 @@ def test_no_worker_starts_before_its_datasets_are_mounted(
 @pytest.fixture
 def mount_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """The job's folder can be written, whatever is mounted there: it is none of this machine's."""
-    monkeypatch.setattr("userdata.agent.work.inspection.try_to_write", lambda path: ("", False))
+    monkeypatch.setattr("userdata.agent.work.failures.inspection.try_to_write", lambda path: ("", False))
 
 
 @pytest.mark.usefixtures("mount_point")

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from contracts.agent.config import EfsMount
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.jobs import REGION, node
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost
 from userdata.agent import tasks
-from userdata.agent.config.model import EfsMount
-from userdata.agent.storage.volume.ahead import Ahead
+from userdata.agent.storage.volume.background_snapshots import Ahead
 from userdata.agent.tasks import snapshots
 
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from lambdas.core.registry_item import Progress
+from contracts.registry.item import Progress
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.work import notice
-from userdata.agent.work.train import newest_checkpoint
+from userdata.agent.work.training.train import newest_checkpoint
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ from typing import Any
 import boto3
 import pytest
 
+from contracts.agent.config import Volume as VolumeConfig
 from tests import models
 from tests.node.clocks import FakeClock
 from tests.node.jobs import IMAGE
 from tests.node.world import World, WorldLease
-from userdata.agent.config.model import Volume as VolumeConfig
 from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease, Lease, LeaseStore
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
 from userdata.agent.storage.volume import fill, model

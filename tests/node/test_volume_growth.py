@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from contracts.agent.config import Volume
 from tests.node.clocks import FakeClock
 from tests.node.test_volume_aws import Recorder
 from tests.node.test_volume_plan import at_home
 from tests.node.world import Disk, World, WorldEbs, WorldLease
 from tests.node.world_host import WorldFiller, WorldHost
-from userdata.agent.config.model import Volume
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.storage.volume import model

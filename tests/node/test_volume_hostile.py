@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from contracts.agent.config import Volume
 from tests.node import job_table
 from tests.node.crash import Outcome, Region
 from tests.node.test_volume_aws import Recorder
 from tests.node.test_volume_plan import HOME, at_home, away
 from tests.node.world import World
 from tests.node.world_host import WorldHost
-from userdata.agent.config.model import Volume
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError
 from userdata.agent.storage.volume import model
 from userdata.agent.storage.volume.ebs import AwsEbs, PassingError

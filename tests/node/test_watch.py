@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from contracts.agent.names import UNIT_RUN, UNIT_VOLUME, UNIT_WORK
 from tests.node import configs
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from userdata.agent.aws.imds import LIFECYCLE_STATE, REBALANCE, SPOT_ACTION, Metadata
-from userdata.agent.config.names import UNIT_RUN, UNIT_VOLUME, UNIT_WORK
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
 from userdata.agent.work.watch import Watcher

@@ -206,7 +206,7 @@ def test_a_file_system_that_is_away_costs_the_host_and_not_the_job(
     one: tasks.Node, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The mount point is there, on the root disk.
-    monkeypatch.setattr("userdata.agent.work.inspection.try_to_write", lambda path: ("", False))
+    monkeypatch.setattr("userdata.agent.work.failures.inspection.try_to_write", lambda path: ("", False))
     host(one).fails["mount"] = "exit 32: mount.nfs4: Connection timed out"
     one.spawn = lambda *_: pytest.fail("nothing may start")
     begun = clock.monotonic()

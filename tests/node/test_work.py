@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from contracts.agent.config import Service
 from tests.node.workbench import Bench, until
 from userdata.agent.aws.imds import LIFECYCLE_STATE
-from userdata.agent.config.model import Service
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice
 from userdata.agent.work.process import STOP_SECONDS
-from userdata.agent.work.workers import Slot, Workers, container_command, gpu_count, slots
+from userdata.agent.work.service.workers import Slot, Workers, container_command, gpu_count, slots
 
 STUBBORN = "trap 'echo drained; exit 0' TERM; echo up; while :; do sleep 0.05; done"
 

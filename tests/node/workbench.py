@@ -9,17 +9,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from contracts.agent.config import Service
 from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
 from tests.waiting import until as wait_until
 from userdata.agent.aws.imds import Metadata
-from userdata.agent.config.model import Service
+from userdata.agent.machine.background import Aside
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.work.beside import Aside
-from userdata.agent.work.heart import Heart
-from userdata.agent.work.pulses import Pulses
-from userdata.agent.work.workers import Slot, Workers
+from userdata.agent.work.heartbeat import Heart
+from userdata.agent.work.service.pulses import Pulses
+from userdata.agent.work.service.workers import Slot, Workers
 
 until: Final = partial(wait_until, seconds=10.0)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.commands.deploy import violated
+from gpu_spot.commands.rehearsed.deploy import violated
 from policy.judge import Violation, settings_of, violations
 from policy.rules.model import UNKNOWN, Subject
 from tests.infra.declared import Run, shipped

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lambdas.core.backlog import Backlog
-from lambdas.core.queue_history import Counts, QueueHistory, dumps, look, parse
+from contracts.registry.queue_state import Backlog
+from lambdas.core.queues.history import Counts, QueueHistory, dumps, look, parse
 
 MINUTE = 60.0
 

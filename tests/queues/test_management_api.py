@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lambdas.core.management_api import ManagementApi, counts, of_broker
-from lambdas.core.queue_history import Counts
+from lambdas.core.queues.history import Counts
+from lambdas.core.queues.management_api import ManagementApi, counts, of_broker
 
 # Of RabbitMQ 3.10.8: 100 published, a reader that acknowledges every other one of ten.
 BUSY: dict[str, Any] = {

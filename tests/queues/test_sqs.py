@@ -9,9 +9,9 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from lambdas.aws.queues_sqs import SqsReader
-from lambdas.core.queue_history import QueueHistory
-from lambdas.core.watched_queue import WatchedQueue
+from contracts.watched_queue import WatchedQueue
+from lambdas.aws.queues.sqs import SqsReader
+from lambdas.core.queues.history import QueueHistory
 from tests.models import moto
 
 ACCOUNT = "123456789012"

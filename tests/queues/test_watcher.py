@@ -21,11 +21,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from lambdas.aws.queues import QueueOutcome, QueueWatcher, build
-from lambdas.aws.queues_rabbitmq import RabbitMq
-from lambdas.core import backlog, names, watched_queue
-from lambdas.core.backlog import Backlog
-from lambdas.core.watched_queue import WatchedQueue
+from contracts import names, watched_queue
+from contracts.registry import queue_state as backlog
+from contracts.registry.queue_state import Backlog
+from contracts.watched_queue import WatchedQueue
+from lambdas.aws.queues.rabbitmq import RabbitMq
+from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
 from lambdas.handlers import queues as entry
 from tests import models
 from tests.queues.test_management_api import BUSY, STARTED

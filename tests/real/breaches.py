@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.real import containers as real
 from tests.real.tenants import ADDRESS, DISK_MIB, SERVICE, SharedHost
-from userdata.agent.tenants.host import walls
+from userdata.agent.tenants.host import firewall as walls
 from userdata.agent.tenants.host.container import PIDS
 
 # Scripts that end with 0 where the tenant has what it must not have.

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from gpu_spot.nodes import witness
+from rehearsal.machines.real import run_recorder as witness
 from spot_work import Client, Queue, WorkError
 from tests.real.stable import NOTICE_SECONDS, Stable, Worker
 
 QUEUE: Final = Queue("ocr", tries=200)
 """Workers are lost here a hundred times as often as on spot instances."""
 WORKER: Final = (
-    *("-m", "spot_work", "gpu_spot.nodes.witness:run", "--requests"),
+    *("-m", "spot_work", "rehearsal.machines.real.run_recorder:run", "--requests"),
     *("--queue", QUEUE.name, "--batch", "8", "--tries", str(QUEUE.tries)),
 )
 """What Python is told."""

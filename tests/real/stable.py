@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from gpu_spot.nodes import service_host, witness
-from gpu_spot.nodes.real import kill_all
+from rehearsal.machines.real import run_recorder as witness
+from rehearsal.machines.real import service_host
+from rehearsal.machines.real.commands import kill_all
 from tests.real import containers
-from userdata.agent.work.workers import ready_file
+from userdata.agent.work.service.workers import ready_file
 
 HERE: Final = Path(__file__).resolve().parents[2]
 NOTICE_SECONDS: Final = 120.0
@@ -189,7 +190,7 @@ def code() -> list[tuple[Path, str]]:
         (Path(pika.__file__).parent, "pika"),
         (HERE / "spot_work/src/spot_work", "spot_work"),
         (HERE / "gpu_spot/__init__.py", "gpu_spot/__init__.py"),
-        (HERE / "gpu_spot/nodes/__init__.py", "gpu_spot/nodes/__init__.py"),
-        (HERE / "gpu_spot/nodes/witness.py", "gpu_spot/nodes/witness.py"),
+        (HERE / "rehearsal/machines/__init__.py", "rehearsal/machines/__init__.py"),
+        (HERE / "rehearsal/machines/real/run_recorder.py", "rehearsal/machines/real/run_recorder.py"),
         (HERE / "tests/real/doubling.py", "tests/real/doubling.py"),
     ]

@@ -19,9 +19,9 @@ from userdata.agent.machine.host import Host
 from userdata.agent.metrics import emf
 from userdata.agent.tenants.host import meter
 from userdata.agent.tenants.host.container import HostPlace, name_of
-from userdata.agent.tenants.host.landlord import Landlord, Means
 from userdata.agent.tenants.host.meter import Counters, Meter
 from userdata.agent.tenants.host.shares import Shares
+from userdata.agent.tenants.host.supervisor import Landlord, Means
 from userdata.agent.tenants.model import HostShape, NumaNode, Tenant
 
 ADDRESS = "10.77.0.1"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gpu_spot.nodes.broker import RabbitServer
+from rehearsal.machines.real.broker import RabbitServer
 from tests.real import containers, crowd, stable
 
 

@@ -17,8 +17,8 @@ from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import containers, process
-from userdata.agent.work.job_container import JobContainer, Mounts
 from userdata.agent.work.process import JobProcess
+from userdata.agent.work.training.job_container import JobContainer, Mounts
 
 USER = f"gpu-spot-{os.getpid()}"
 """Made for this test: all that runs as it is the job's."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gpu_spot.nodes.job_environment import built
+from contracts.agent.config import Python, Training
 from pulumi_on_moto.errors import LocalCloudError
-from userdata.agent.config.model import Python, Training
+from rehearsal.machines.real.job_environment import built
 
 SMALL = "six==1.17.0 --hash=sha256:4721f391ed90541fddacab5acf947aa0d3dc7d27b2e1e8eda2be8970586c3274\n"
 

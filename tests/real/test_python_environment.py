@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from userdata.agent.config.model import Python, Training
+from contracts.agent.config import Python, Training
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
-from userdata.agent.work.job_python import MARK, JobPython
+from userdata.agent.work.training.job_python import MARK, JobPython
 
 USER = "nobody"
 SMALL = "six==1.17.0 --hash=sha256:4721f391ed90541fddacab5acf947aa0d3dc7d27b2e1e8eda2be8970586c3274\n"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pika
 import pytest
 
-from gpu_spot.nodes.broker import RabbitServer, free_port
-from lambdas.aws.queues_rabbitmq import RabbitMq
-from lambdas.core.backlog import Backlog
-from lambdas.core.queue_history import QueueHistory
-from lambdas.core.watched_queue import WatchedQueue
+from contracts.registry.queue_state import Backlog
+from contracts.watched_queue import WatchedQueue
+from lambdas.aws.queues.rabbitmq import RabbitMq
+from lambdas.core.queues.history import QueueHistory
+from rehearsal.machines.real.broker import RabbitServer, free_port
 
 PATIENCE = 120.0
 _CONFIG = "loopback_users = none\nmanagement.tcp.ip = 127.0.0.1\nmanagement.tcp.port = {port}\n"

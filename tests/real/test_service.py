@@ -13,7 +13,7 @@ from typing import Any
 import pika
 import pytest
 
-from gpu_spot.nodes.broker import RabbitServer, free_port
+from rehearsal.machines.real.broker import RabbitServer, free_port
 from spot_work import (
     BrokerRefusedError,
     Client,

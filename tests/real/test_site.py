@@ -8,7 +8,7 @@ import pytest
 
 from docs.site.__main__ import build
 from docs.site.stage import DeadLinkError
-from gpu_spot.report.page import render
+from rehearsal.report.page import render
 from tests.real.environments import environment, play
 from tests.report.rehearsal import rehearse
 

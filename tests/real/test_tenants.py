@@ -14,7 +14,8 @@ from tests.real import containers as real
 from tests.real.breaches import ALONE, TRIED, breaches, network_breaches, plant, unenforced
 from tests.real.lending import lending
 from tests.real.tenants import ADDRESS, SERVICE, THREE, SharedHost, shape, shared_host, tenant, until
-from userdata.agent.tenants.host import container, walls
+from userdata.agent.tenants.host import container
+from userdata.agent.tenants.host import firewall as walls
 from userdata.agent.tenants.plan import plan
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice

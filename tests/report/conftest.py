@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from gpu_spot.facts.run import Run
+from rehearsal.results.run import Run
 from tests.report.browser import Browser
 from tests.report.rehearsal import rehearse
 

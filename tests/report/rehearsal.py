@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from typing import Final
 
-from gpu_spot.facts.decisions import DecisionLine
-from gpu_spot.facts.run import Run, capacity_changes
-from gpu_spot.market.replay.engine import Replay
-from gpu_spot.market.replay.groups import GroupShape
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
+from gpu_spot.status.decisions import DecisionLine
+from lambdas.core.capacity.policies import DEFAULT, build
 from lambdas.core.model import Group, Pool, Release, SetDesired
-from lambdas.core.policies import DEFAULT, build
+from market.replay.engine import Replay
+from market.replay.groups import GroupShape
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
+from rehearsal.results.run import Run, capacity_changes
 from tests.fleets import RecordingFleet
 
 START: Final = 1_767_225_600.0  # 2026-01-01 00:00 UTC

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import pytest
 
-from gpu_spot.facts.run import Run
-from gpu_spot.report.page import render
+from rehearsal.report.page import render
+from rehearsal.results.run import Run
 from tests.report.browser import Browser
 from tests.report.png import Colour, read
 
 WIDTH, HEIGHT = 1400, 3400
-CSS: Final = (files("gpu_spot.report") / "page.css").read_text(encoding="utf-8")
+CSS: Final = (files("rehearsal.report") / "page.css").read_text(encoding="utf-8")
 
 # What must be seen of each picture, by the names of its colours.
 SEEN: Final = {

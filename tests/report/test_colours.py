@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-CSS: Final = (files("gpu_spot.report") / "page.css").read_text("utf-8")
+CSS: Final = (files("rehearsal.report") / "page.css").read_text("utf-8")
 TOGETHER: Final = (
     ("spot", "on-demand"),
     ("told", "lost"),

@@ -6,13 +6,13 @@ import re
 from dataclasses import replace
 from html import unescape
 
-from gpu_spot.facts.run import Run
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.standing import standing
-from gpu_spot.jobs.story import tell
-from gpu_spot.report.job_timeline import job_timeline
-from gpu_spot.report.page import render
+from gpu_spot.jobs.status import standing
+from gpu_spot.jobs.timeline import tell
+from rehearsal.report.jobs.timeline import job_timeline
+from rehearsal.report.page import render
+from rehearsal.results.run import Run
 from tests.jobs.seen import NOW, job, stint
 
 SEEN = job(

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from gpu_spot.facts.run import Run
-from gpu_spot.facts.summary import summarise
-from gpu_spot.market.load.account import LoadAccount, LoadedService
-from gpu_spot.market.load.queue import RequestQueue
-from gpu_spot.market.load.shapes import DAY_WITH_A_BURST
-from gpu_spot.report.figures import figures
-from gpu_spot.report.page import render
-from gpu_spot.report.summary import render_summary
+from market.load.account import LoadAccount, LoadedService
+from market.load.queue import RequestQueue
+from market.load.shapes import DAY_WITH_A_BURST
+from rehearsal.report.figures import figures
+from rehearsal.report.page import render
+from rehearsal.report.summary import render_summary
+from rehearsal.results.run import Run
+from rehearsal.results.summary import summarise
 
 SPEEDS, HOURLY = {"g6.xlarge": 0.25, "g5.xlarge": 0.31}, {"g6.xlarge": 0.80, "g5.xlarge": 1.01}
 

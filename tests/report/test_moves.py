@@ -13,12 +13,12 @@ import plotly.graph_objects as go
 import pytest
 from rich.console import Console
 
-from gpu_spot.facts.moves import PARTS, Cause, Contents, Move, Stay, Travels, to_json
-from gpu_spot.facts.run import Run
-from gpu_spot.facts.summary import summarise
-from gpu_spot.report.figures import figures
-from gpu_spot.report.page import render
-from gpu_spot.report.summary import render_summary
+from rehearsal.report.figures import figures
+from rehearsal.report.page import render
+from rehearsal.report.summary import render_summary
+from rehearsal.results.moves import PARTS, Cause, Contents, Move, Stay, Travels, to_json
+from rehearsal.results.run import Run
+from rehearsal.results.summary import summarise
 from tests.report.browser import Browser
 from tests.report.png import read
 from tests.report.rehearsal import ZONES

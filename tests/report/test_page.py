@@ -10,16 +10,16 @@ from typing import Any
 import plotly.graph_objects as go
 import pytest
 
-from gpu_spot.facts.decisions import DecisionLine
-from gpu_spot.facts.run import Run
-from gpu_spot.facts.summary import summarise
-from gpu_spot.report.figures import figures
-from gpu_spot.report.page import DECISIONS, noteworthy, render
-from gpu_spot.report.plotting import Figure
-from gpu_spot.report.text import number, percent
+from gpu_spot.status.decisions import DecisionLine
+from gpu_spot.text import number, percent
+from rehearsal.report.figures import figures
+from rehearsal.report.page import DECISIONS, noteworthy, render
+from rehearsal.report.plotting import Figure
+from rehearsal.results.run import Run
+from rehearsal.results.summary import summarise
 from tests.report.rehearsal import rehearse
 
-CSS = (files("gpu_spot.report") / "page.css").read_text(encoding="utf-8")
+CSS = (files("rehearsal.report") / "page.css").read_text(encoding="utf-8")
 PLOTLY_BYTES = len((files("plotly") / "package_data" / "plotly.min.js").read_bytes())
 
 

@@ -3,11 +3,11 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from gpu_spot.facts.run import Run
-from gpu_spot.facts.summary import summarise
-from gpu_spot.report import series
-from gpu_spot.report.picture import LIMIT, write_plot
-from gpu_spot.report.summary import headline
+from rehearsal.report import series
+from rehearsal.report.picture import LIMIT, write_plot
+from rehearsal.report.summary import headline
+from rehearsal.results.run import Run
+from rehearsal.results.summary import summarise
 from tests.report.rehearsal import rehearse
 
 SVG = "{http://www.w3.org/2000/svg}"

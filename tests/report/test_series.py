@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from gpu_spot.facts.run import Run
-from gpu_spot.market.replay.ledger import Happening, Ledger, Span
-from gpu_spot.report import series
-from gpu_spot.report.series import TimelineStep
+from market.replay.ledger import Happening, Ledger, Span
+from rehearsal.report import series
+from rehearsal.report.series import TimelineStep
+from rehearsal.results.run import Run
 
 
 def integral(line: Sequence[TimelineStep], name: str) -> float:

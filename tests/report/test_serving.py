@@ -9,11 +9,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from gpu_spot.facts.run import Run
-from gpu_spot.facts.serving import Sample, Served
-from gpu_spot.facts.summary import summarise
-from gpu_spot.report.page import render
-from gpu_spot.report.summary import headline, render_summary
+from rehearsal.report.page import render
+from rehearsal.report.summary import headline, render_summary
+from rehearsal.results.run import Run
+from rehearsal.results.serving import Sample, Served
+from rehearsal.results.summary import summarise
 
 SERVED = Served(
     command=("spot-work", "worker:read"),

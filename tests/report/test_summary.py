@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from gpu_spot.facts.run import Run
-from gpu_spot.facts.summary import summarise
-from gpu_spot.market.replay.ledger import Ledger
-from gpu_spot.report.summary import render_summary
-from gpu_spot.report.text import duration, percent
+from gpu_spot.text import duration, percent
+from market.replay.ledger import Ledger
+from rehearsal.report.summary import render_summary
+from rehearsal.results.run import Run
+from rehearsal.results.summary import summarise
 
 PROMISED = {
     "resources", "resource_types", "hours", "target", "market", "availability", "cost_vs_on_demand",

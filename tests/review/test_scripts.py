@@ -82,7 +82,7 @@ def base(here: Path, *environments: str) -> None:
         (["docs/operations.md", "README.md", "tests/x.py"], []),
         (["Pulumi.dev.yaml", "docs/operations.md"], ["dev"]),
         (["Pulumi.prod.yaml", "Pulumi.dev.yaml"], ["dev", "prod"]),
-        (["infra/stack.py"], ["dev", "prod"]),
+        (["infra/program/stack.py"], ["dev", "prod"]),
         (["userdata/boot.sh"], ["dev", "prod"]),
         (["requirements.lock"], ["dev", "prod"]),
         (["policy/rules/data.py"], ["dev", "prod"]),

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from lambdas.core.backlog import Backlog
-from lambdas.core.health import judge
-from lambdas.core.health.judge import HealthDecision
+from contracts.group.health_settings import HealthSettings
+from contracts.group.release import WorkerRelease, WorkerReleases
+from contracts.group.release_settings import Wanted
+from contracts.registry.item import Worker
+from contracts.registry.queue_state import Backlog
+from contracts.registry.worker_report import Pulse
+from lambdas.core.health import decision as judge
+from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.memory import HealthMemory, dump, parse
 from lambdas.core.health.model import Sight, WorkerHost
-from lambdas.core.health.settings import HealthSettings
-from lambdas.core.pulse import Pulse
-from lambdas.core.registry_item import Worker
-from lambdas.core.rollout.course import RolloutDemand
-from lambdas.core.rollout.release import WorkerRelease, WorkerReleases
-from lambdas.core.rollout.settings import Wanted
+from lambdas.core.rollout.state import RolloutDemand
 
 START = 1_767_571_200.0
 LOOK = 60.0

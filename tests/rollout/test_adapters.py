@@ -9,19 +9,19 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from lambdas.aws.treat import Doctor
+from contracts.agent.config import Service
+from contracts.group import release as rows
+from contracts.group import rolling
+from contracts.group.release import WorkerReleases
+from contracts.group.rolling import Rolling
+from lambdas.aws.health.remediation import Doctor
 from lambdas.core.health.model import Restart
-from lambdas.core.rollout import release as rows
-from lambdas.core.rollout import rolling
 from lambdas.core.rollout.memory import Rollout
-from lambdas.core.rollout.release import WorkerReleases
-from lambdas.core.rollout.rolling import Rolling
 from lambdas.core.rollout.step import RolloutStep
 from tests.rollout.scenes import NEW, OLD
 from userdata.agent.aws import releases
-from userdata.agent.config.model import Service
 from userdata.agent.machine.errors import AgentError
-from userdata.agent.work.renewal import TRIES, Renewal
+from userdata.agent.work.service.renewal import TRIES, Renewal
 
 GROUP = "ocr"
 ROLLING = "/gpu-spot/dev/groups/ocr/rolling"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core.rollout.rolling import Rolling, dump, parse
-from lambdas.core.wishes import MOST
+from contracts.group.replacement_requests import MOST
+from contracts.group.rolling import Rolling, dump, parse
 from tests.rollout.scenes import BAD, NEW, OLD, Service, churn, release
 
 THIRD = release("third")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bench import scaling
-from gpu_spot.market.load import worlds
-from gpu_spot.market.load.shapes import LoadShape
+from market.load import worlds
+from market.load.shapes import LoadShape
 
 
 @pytest.fixture(scope="module")

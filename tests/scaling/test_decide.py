@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lambdas.core.backlog import Backlog
+from contracts.group.scaling_settings import Bounds, Floor
+from contracts.registry.queue_state import Backlog
 from lambdas.core.scaling import decide
 from lambdas.core.scaling.decide import ScalingDecision
 from lambdas.core.scaling.memory import COOLDOWN, ScalingMemory, dump, parse
-from lambdas.core.scaling.model import Bounds, Floor, LoadObservation, Reason, WorkDone
+from lambdas.core.scaling.model import LoadObservation, Reason, WorkDone
 from lambdas.core.scaling.staffed_wait import StaffedWait
 
 MONDAY = 4 * 86400.0

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_spot.market.load.shapes import LoadShape
 from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.memory import ScalingMemory, dump, parse
+from market.load.shapes import LoadShape
 
 
 def learned(rates: list[float], so_far: Dispersion | None = None) -> Dispersion:

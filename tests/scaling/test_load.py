@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gpu_spot.market.load.queue import RequestQueue
-from gpu_spot.market.load.replay import reversals
-from gpu_spot.market.load.rules import Keda, TargetTracking, View
-from gpu_spot.market.load.shapes import SHAPES, LoadShape
+from market.load.queue import RequestQueue
+from market.load.replay import reversals
+from market.load.rules import Keda, TargetTracking, View
+from market.load.shapes import SHAPES, LoadShape
 
 
 def arrivals(*rates: float) -> np.ndarray:

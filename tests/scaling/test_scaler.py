@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
+from contracts import names
+from contracts.group import scaling_settings as settings
+from contracts.group.scaling_settings import Floor, ScalingSettings
+from contracts.registry.item import Worker
+from contracts.registry.queue_state import Backlog
+from contracts.registry.queue_state import dump as queue_row
 from lambdas.aws.scaler import ScalerOutcome, ScalerPlace, build
-from lambdas.core import memory as controllers
-from lambdas.core import names
-from lambdas.core.backlog import Backlog
-from lambdas.core.backlog import dump as queue_row
+from lambdas.core.capacity import memory as controllers
 from lambdas.core.model import Market
-from lambdas.core.registry_item import Worker
-from lambdas.core.scaling import settings
-from lambdas.core.scaling.model import Floor, Reason
-from lambdas.core.scaling.settings import ScalingSettings
+from lambdas.core.scaling.model import Reason
 from lambdas.handlers import scaler as handler
 from tests.health.fake_aws import GROUP, NOW, PULSE, ROOT, HealthAws
 

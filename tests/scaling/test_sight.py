@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from lambdas.core.backlog import Backlog
+from contracts.group import scaling_settings as settings
+from contracts.group.scaling_settings import Floor, ScalingSettings
+from contracts.registry.item import Worker
+from contracts.registry.queue_state import Backlog
+from contracts.registry.worker_report import Pulse
 from lambdas.core.health.model import WorkerHost
-from lambdas.core.pulse import Pulse
-from lambdas.core.registry_item import Worker
-from lambdas.core.scaling import settings
-from lambdas.core.scaling.model import Floor, LoadObservation, WorkDone
-from lambdas.core.scaling.settings import ScalingSettings
-from lambdas.core.scaling.sight import observe
+from lambdas.core.scaling.model import LoadObservation, WorkDone
+from lambdas.core.scaling.observation import observe
 from lambdas.core.scaling.throughput import Throughput
 
 NOW = 1_767_571_200.0

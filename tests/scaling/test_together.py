@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpu_spot.market.load.checked import CheckedFleet
-from gpu_spot.market.load.ours import Ours
-from gpu_spot.market.load.replay import play, reversals
-from gpu_spot.market.rules import Rules
-from gpu_spot.market.supply.spot import SpotMarket
-from gpu_spot.market.supply.trace import PoolTrace
+from contracts.group.scaling_settings import Bounds
 from lambdas.core.scaling.memory import COOLDOWN
-from lambdas.core.scaling.model import Bounds
+from market.load.checked import CheckedFleet
+from market.load.replay import play, reversals
+from market.load.scaler_rule import Ours
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
 
 ZONES = [PoolTrace(f"zone{n}_g6.xlarge", 60.0, (1,) * 400) for n in range(2)]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from contracts.agent import config as agent
 from spot_work import __main__ as command
 from spot_work.queues import Queue
-from userdata.agent.config import model as agent
-from userdata.agent.work import queue
+from userdata.agent.work.service import queue
 
 URL = "amqps://gpu-spot:pa55@b-1.example.com:5671"
 

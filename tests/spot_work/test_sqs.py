@@ -26,7 +26,7 @@ from spot_work import (
     transports,
 )
 from spot_work.sqs import answers, source, wire
-from spot_work.sqs.held import Shelf
+from spot_work.sqs.in_flight import Shelf
 from spot_work.sqs.source import SqsSource
 from tests.spot_work.hostile_sqs import ACCOUNT, REGION, HostileSqs
 from tests.spot_work.test_message import NOW, VALUES

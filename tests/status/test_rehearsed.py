@@ -12,10 +12,10 @@ import pytest
 from rich.console import Console
 
 from gpu_spot import cli
-from gpu_spot.commands import deploy
 from gpu_spot.commands.deployed import status
-from gpu_spot.market.rules import TICK_SECONDS
+from gpu_spot.commands.rehearsed import deploy
 from gpu_spot.status import permissions
+from market.rules import TICK_SECONDS
 from pulumi_on_moto.running.functions import Invocation
 from pulumi_on_moto.sandbox import ACCOUNT
 from tests.apart import apart

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gpu_spot.nodes.tenants.containers import Containers, options
+from rehearsal.machines.tenants.containers import Containers, options
 from userdata.agent.machine.host import SystemHost
 
 __all__ = ["DockerDouble", "options"]

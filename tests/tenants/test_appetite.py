@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpu_spot.nodes.tenants.appetite import CpuDemand, divide
+from rehearsal.machines.tenants.appetite import CpuDemand, divide
 
 DEMANDS = st.dictionaries(
     st.sampled_from("abcdef"),

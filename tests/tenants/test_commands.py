@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from infra import host_shapes
+from contracts.agent.names import RUN_DIR, UNIT_LANDLORD
+from infra.catalogue import host_shapes
 from tests.tenants.docker_double import options
 from tests.tenants.hosts import tenant
-from userdata.agent.config.names import RUN_DIR, UNIT_LANDLORD
 from userdata.agent.tenants import weights
-from userdata.agent.tenants.host import container, walls
+from userdata.agent.tenants.host import container
+from userdata.agent.tenants.host import firewall as walls
 from userdata.agent.tenants.host.container import HostPlace
 from userdata.agent.tenants.host.steps import Found, TenantStep, WantedTenant, pieces, steps
 from userdata.agent.tenants.model import Slice, Tenant

@@ -15,7 +15,8 @@ from tests.tenants.fake_nvml import GIB, FakeNvml
 from tests.tenants.hosts import tenant
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tenants import codec, weights
-from userdata.agent.tenants.host import docker, meter, parts, shape, usage, walls
+from userdata.agent.tenants.host import docker, meter, parts, shape, usage
+from userdata.agent.tenants.host import firewall as walls
 from userdata.agent.tenants.host.listing import Listing
 from userdata.agent.tenants.host.shares import Shares
 from userdata.agent.tenants.host.usage import TenantUse, Used

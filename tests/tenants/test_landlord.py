@@ -18,9 +18,9 @@ from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics import emf
 from userdata.agent.metrics.owner import Owners
 from userdata.agent.tenants.host.container import HostPlace, name_of
-from userdata.agent.tenants.host.landlord import Landlord, Means
 from userdata.agent.tenants.host.meter import Counters, Meter
 from userdata.agent.tenants.host.shares import Shares
+from userdata.agent.tenants.host.supervisor import Landlord, Means
 from userdata.agent.tenants.model import Tenant
 from userdata.agent.work import notice
 from userdata.agent.work.notice import Notice

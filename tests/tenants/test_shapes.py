@@ -10,7 +10,7 @@ import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from bench import slices
-from infra import host_shapes
+from infra.catalogue import host_shapes
 from tests.tenants.hosts import host, tenant
 from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tenants import codec, weights

@@ -7,10 +7,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from userdata.agent import tasks
+from contracts.agent.names import CONFIG_PATH, RUN_DIR
+from userdata.agent import configuration, tasks
 from userdata.agent.aws.imds import DEFAULT_URL
-from userdata.agent.config import model as config
-from userdata.agent.config.names import CONFIG_PATH, RUN_DIR
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 
@@ -59,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     log.configure()
     try:
-        node = tasks.Node(config.load(options.config), options.run_dir, options.metadata_url)
+        node = tasks.Node(configuration.load(options.config), options.run_dir, options.metadata_url)
         return int(options.task(node, options))
     except AgentError as error:
         log.error("failed", command=options.command, error=str(error), kind=type(error).__name__)

@@ -11,7 +11,7 @@ from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import INSTANCE_TYPE, TAG, Falsified, Lab
 
 _GUIDE: Final = 'EC2 user guide, "Modify a Spot Fleet request"'
-_ACT: Final = "lambdas/aws/spot_fleet.py"
+_ACT: Final = "lambdas/aws/capacity/spot_fleet.py"
 _TRUST: Final = {
     "Version": "2012-10-17",
     "Statement": [
@@ -206,7 +206,7 @@ ASSUMPTIONS: Final = (
         "fleet-tells-of-a-shortage",
         "What a fleet cannot launch is told in its history, as an error or information with a text.",
         "DescribeSpotFleetRequestHistory",
-        "lambdas/core/refusals.py",
+        "lambdas/core/launch_failures.py",
         "nothing is told in ten minutes",
         _shortage,
         unplayable="the texts are what is to be learnt",

@@ -8,7 +8,7 @@ from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import INSTANCE_TYPE, TAG, Falsified, Lab
 
 _PROTECTION: Final = 'Auto Scaling guide, "Use instance scale-in protection"'
-_ACT: Final = "lambdas/aws/auto_scaling.py"
+_ACT: Final = "lambdas/aws/capacity/auto_scaling.py"
 _WATCHED: Final = 120.0
 """Seconds for which nothing may happen."""
 
@@ -256,7 +256,7 @@ ASSUMPTIONS: Final = (
         "described-soon",
         "DescribeInstances shows a member within a minute of the group listing it.",
         'EC2 API reference, "Eventual consistency"',
-        "lambdas/aws/observe.py",
+        "lambdas/aws/capacity/observe.py",
         "a minute passes",
         _described_soon,
         instances=1,

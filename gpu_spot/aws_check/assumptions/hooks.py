@@ -97,7 +97,7 @@ ASSUMPTIONS: Final = (
         "terminating-wait",
         "A released instance stays listed as Terminating:Wait, no longer counts, and goes with its hook.",
         _GUIDE,
-        "lambdas/aws/auto_scaling.py",
+        "lambdas/aws/capacity/auto_scaling.py",
         "it goes at once, or counts",
         _terminating,
         instances=1,

@@ -30,7 +30,7 @@ ASSUMPTIONS: Final = (
         "spot-price-of-now",
         "Asked for one moment, the history of spot prices tells one price for each zone: that of then.",
         "DescribeSpotPriceHistory",
-        "lambdas/aws/spot_prices.py",
+        "lambdas/aws/capacity/spot_prices.py",
         "a zone has none, or several",
         _of_now,
     ),

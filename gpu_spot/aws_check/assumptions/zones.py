@@ -9,7 +9,7 @@ from gpu_spot.aws_check.assumption import Assumption
 from gpu_spot.aws_check.lab import Falsified, Lab
 
 _GUIDE: Final = 'Auto Scaling guide, "Launch instances synchronously"'
-_ACT: Final = "lambdas/aws/auto_scaling.py"
+_ACT: Final = "lambdas/aws/capacity/auto_scaling.py"
 
 
 def _order(lab: Lab, group: str, count: int = 1) -> Any:
@@ -66,7 +66,7 @@ ASSUMPTIONS: Final = (
         "launch-in-zone-above-max",
         "LaunchInstances refuses more than MaxSize leaves room for.",
         "none found; as SetDesiredCapacity",
-        "lambdas/core/availability.py",
+        "lambdas/core/capacity/availability.py",
         "it is accepted",
         _above_max,
     ),

@@ -20,15 +20,15 @@ from gpu_spot.drill.course import DrillCourse
 from gpu_spot.drill.experiment import DrillError, DrillExperiments
 from gpu_spot.drill.text import lines
 from gpu_spot.drill.watching import Drill
-from gpu_spot.live.cloud import LocalCloud
-from gpu_spot.live.drilling import rehearse_drill
 from gpu_spot.preflight.account import ClientOf
 from gpu_spot.status.reader import StackReader
-from infra.schema.matrix import experiments
-from infra.schema.training import Training
+from infra.schema.jobs.matrix import experiments
+from infra.schema.jobs.training import Training
 from infra.schema.work import Work
 from pulumi_on_moto import StackConfig, load, sandbox
 from pulumi_on_moto.running.clock import simulated
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.drilling import rehearse_drill
 
 LOOK_EVERY: Final = 10.0
 START: Final = 1_767_571_200.0

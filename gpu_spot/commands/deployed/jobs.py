@@ -23,10 +23,10 @@ from gpu_spot.jobs import account
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.logs import JobLog
 from gpu_spot.jobs.reader import JobError, JobReader
-from gpu_spot.jobs.standing import standing
+from gpu_spot.jobs.status import standing
 from gpu_spot.jobs.steering import Steering
+from gpu_spot.jobs.text import job_card, jobs_table
 from gpu_spot.preflight.account import ClientOf
-from gpu_spot.report.jobs import job_card, jobs_table
 from pulumi_on_moto import load
 
 LOOK_EVERY: Final = 5.0

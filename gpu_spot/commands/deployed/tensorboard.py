@@ -13,8 +13,8 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 from rich.console import Console
 
+from contracts import names
 from gpu_spot.commands import project
-from lambdas.core import names
 from pulumi_on_moto import load
 from userdata.tensorboard import IDLE_MINUTES, PORT
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from contracts import names
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.remark import Remark
 from gpu_spot.preflight.stack import Stack
-from lambdas.core import names
 
 NAME: Final = "budget"
 

@@ -15,7 +15,7 @@ from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.remark import Remark
 from gpu_spot.preflight.stack import Stack
 from infra.schema import Queue
-from infra.schema.sqs_queue import ExistingSqs, SqsQueue
+from infra.schema.services.sqs_queue import ExistingSqs, SqsQueue
 
 NAME: Final = "queues"
 

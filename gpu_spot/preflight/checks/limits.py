@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from contracts import names
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.remark import Remark
 from gpu_spot.preflight.service_quotas import quota
 from gpu_spot.preflight.stack import Stack
-from lambdas.core import names
 
 NAME: Final = "quotas of the network"
 

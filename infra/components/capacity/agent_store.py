@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra import schema
 from infra.archives import agent as agent_archive
 from infra.components.storage.bucket import Bucket, BucketArgs
 from infra.scope import Scope
-from lambdas.core import names
 
 
 @dataclass(frozen=True)

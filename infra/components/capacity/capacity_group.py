@@ -9,15 +9,16 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
+from contracts.group import config as group_config
+from contracts.group.config import GroupConfig
+from infra.catalogue.on_demand_prices import in_place_of, price
 from infra.components.capacity import overrides, parameter
 from infra.components.capacity.launch_template import Launchable
 from infra.components.capacity.spot_fleet import SpotFleet, SpotFleetArgs
-from infra.on_demand_prices import in_place_of, price
 from infra.schema.capacity import Capacity
 from infra.schema.reservation import CapacityBlock, Reservation
 from infra.scope import Scope
-from lambdas.core import group_config, names
-from lambdas.core.group_config import GroupConfig
 
 LAUNCH_HOOK: Final = "instance-prepared"
 _LAUNCH_HOOK_SECONDS: Final = 600

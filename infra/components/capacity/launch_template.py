@@ -12,14 +12,14 @@ from typing import Any, Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts import codec
+from contracts.agent.config import Config
+from contracts.agent.names import DATASET_DEVICES
 from infra.components.capacity.agent_store import AgentStore
 from infra.components.capacity.launch_options import metadata_options, root_volume, tagged
 from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Dataset
 from infra.scope import Scope
-from userdata.agent.config import strict
-from userdata.agent.config.model import Config
-from userdata.agent.config.names import DATASET_DEVICES
 from userdata.render import SCRIPT, BootSettings, render
 
 _ROOT_DEVICE: Final = "/dev/sda1"
@@ -182,7 +182,7 @@ def _boot_data(args: LaunchTemplateArgs, bucket: str, agent: Config) -> tuple[st
     """Return the boot data, in base64, and what tells its parts from another version's."""
     archive = args.store.archive
     text = render(BootSettings(agent, bucket, archive.key, archive.sha256, args.cloudwatch_parameter))
-    told = strict.dump(agent)
+    told = codec.dump(agent)
     parts = {"boot.sh": SCRIPT.read_bytes(), "agent": archive.sha256.encode()}
     parts |= {
         key: json.dumps(told[key]).encode() for key in sorted(told) if isinstance(told[key], dict | list)

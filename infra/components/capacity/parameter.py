@@ -5,8 +5,8 @@ from __future__ import annotations
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra.scope import Scope
-from lambdas.core import names
 
 
 def declare(

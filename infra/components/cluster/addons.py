@@ -13,7 +13,7 @@ import pulumi_aws as aws
 from infra.components.kubernetes.pod_identity import PodIdentity, PodIdentityArgs
 from infra.iam import cluster_statements
 from infra.iam.statement import Statement, lend_key, with_key
-from infra.schema.own_cluster import OwnCluster
+from infra.schema.cluster.own_cluster import OwnCluster
 from infra.scope import Scope
 
 _SYSTEM: Final = "kube-system"

@@ -13,7 +13,7 @@ from infra.components.cluster.roles import service_role
 from infra.components.network.network import Network
 from infra.iam import cluster_statements
 from infra.schema import Kubernetes
-from infra.schema.own_cluster import OwnCluster
+from infra.schema.cluster.own_cluster import OwnCluster
 from infra.scope import Scope
 
 _POLICIES: Final = {

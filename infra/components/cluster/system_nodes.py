@@ -9,12 +9,12 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from infra.catalogue.cpu_types import architecture
 from infra.components.capacity.launch_options import metadata_options, root_volume, tagged
 from infra.components.cluster.roles import service_role
 from infra.components.network.network import Network
-from infra.cpu_types import architecture
 from infra.iam import cluster_statements
-from infra.schema.own_cluster import OwnCluster
+from infra.schema.cluster.own_cluster import OwnCluster
 from infra.scope import Scope
 
 _IMAGES: Final = {"arm64": "AL2023_ARM_64_STANDARD", "x86_64": "AL2023_x86_64_STANDARD"}

@@ -8,13 +8,13 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra.archives import functions as archive
 from infra.components.control.state import State
 from infra.components.control.wake_ups import WakeUps, WakeUpsArgs
 from infra.components.identity.identity import FunctionIdentity, FunctionIdentityArgs
 from infra.iam import controller_statements
 from infra.scope import Scope
-from lambdas.core import names
 
 _TIMEOUT: Final = 60
 _VISIBILITY: Final = 6 * _TIMEOUT

@@ -9,10 +9,10 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra.iam import drill_statements
 from infra.iam.statement import document
 from infra.scope import Scope
-from lambdas.core import names
 
 ACTION: Final = "aws:ec2:send-spot-instance-interruptions"
 """Of AWS FIS: a rebalance recommendation at once, the two-minute notice, then EC2 interrupts the instance as

@@ -7,6 +7,9 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
+from contracts.group import health_settings as settings
+from contracts.group import release_settings as releases
 from infra.components.capacity import parameter
 from infra.components.control.health_alarms import alarms
 from infra.components.control.scheduled_function import (
@@ -17,9 +20,6 @@ from infra.components.control.scheduled_function import (
 from infra.components.monitoring.alarm import declare
 from infra.iam import health_statements
 from infra.schema import Service
-from lambdas.core import names
-from lambdas.core.health import settings
-from lambdas.core.rollout import settings as releases
 
 _SHORT: Final = "health-checker"
 _TIMEOUT: Final = 55

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pulumi
 
+from contracts import names
 from infra.components.monitoring.alarm import FIVE_MINUTES, AlarmSpec, group_dimensions, of_function
-from lambdas.core import names
 
 
 def alarms(stack: str, services: list[str], function: pulumi.Input[str]) -> Iterator[AlarmSpec]:

@@ -6,6 +6,8 @@ from typing import Final
 
 import pulumi
 
+from contracts import names
+from contracts.group import scaling_settings as settings
 from infra.components.capacity import parameter
 from infra.components.control.scaler_alarms import alarms
 from infra.components.control.scheduled_function import (
@@ -15,8 +17,6 @@ from infra.components.control.scheduled_function import (
 )
 from infra.components.monitoring.alarm import declare
 from infra.iam import scaler_statements
-from lambdas.core import names
-from lambdas.core.scaling import settings
 
 _SHORT: Final = "scaler"
 _TIMEOUT: Final = 55

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pulumi
 
+from contracts import names
 from infra.components.monitoring.alarm import AlarmSpec, group_dimensions, of_function
-from lambdas.core import names
 
 
 def alarms(stack: str, services: Sequence[str], function: pulumi.Input[str]) -> Iterator[AlarmSpec]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra.archives import functions as archive
 from infra.components.control.state import State
 from infra.components.identity.identity import FunctionIdentity, FunctionIdentityArgs
 from infra.iam.statement import Statement, write_log
 from infra.schema import Service
 from infra.scope import Scope
-from lambdas.core import names
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
+from contracts.agent.names import JOB_KEY
 from infra.scope import Scope
-from lambdas.core import names
-from userdata.agent.config.names import JOB_KEY
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pulumi
 
+from contracts import names
 from infra.components.monitoring.alarm import (
     FIVE_MINUTES,
     MINUTE,
@@ -17,7 +18,6 @@ from infra.components.monitoring.alarm import (
     of_function,
 )
 from infra.scope import Scope
-from lambdas.core import names
 
 
 @dataclass(frozen=True)

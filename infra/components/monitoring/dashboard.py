@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pulumi
 
+from contracts import names
 from infra.components.monitoring.alarm import group_dimensions
 from infra.scope import Scope
-from lambdas.core import names
 
 _WIDTH: Final = 24
 _HEIGHT: Final = 6

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra import schema
 from infra.components.control.controller import SERVICE, Controller
 from infra.components.monitoring import broker_alarms, dashboard, queue_alarms, sqs_alarms, tenant_alarms
@@ -18,7 +19,6 @@ from infra.components.monitoring.sqs_alarms import WatchedSqs
 from infra.iam import resource_policies
 from infra.iam.statement import document
 from infra.scope import Scope
-from lambdas.core import names
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from contracts import names
 from infra.components.monitoring.alarm import AlarmSpec, group_dimensions
-from lambdas.core import names
 
 FULL: Final = 0.8
 """How much of what it may hold a queue holds when somebody should look."""

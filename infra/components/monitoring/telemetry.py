@@ -9,9 +9,9 @@ from typing import Any, Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
+from contracts.agent.config import Metrics
 from infra.scope import Scope
-from lambdas.core import names
-from userdata.agent.config.model import Metrics
 from userdata.render import CLOUD_INIT_LOG, UNIT_LOG
 
 _GPU_METRICS: Final = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from contracts import names
 from infra.components.monitoring.alarm import FIVE_MINUTES, AlarmSpec
-from lambdas.core import names
 
 
 def alarms(stack: str, host: str, tenants: Collection[str]) -> Iterator[AlarmSpec]:

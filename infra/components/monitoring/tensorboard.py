@@ -10,13 +10,13 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra import schema
 from infra.components.capacity.launch_options import metadata_options, root_volume, tagged
 from infra.components.storage.file_system import FileSystem
 from infra.iam import aws_service_statements, instance_statements
 from infra.iam.statement import document
 from infra.scope import Scope
-from lambdas.core import names
 from userdata.tensorboard import render
 
 _IMAGE: Final = "resolve:ssm:/aws/service/ami-amazon-linux-latest/al2023-ami-kernel-default-{architecture}"

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra.scope import Scope
-from lambdas.core import names
 
 
 def cidr_block(scope: Scope, cidr: str) -> pulumi.Output[str]:

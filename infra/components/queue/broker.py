@@ -9,8 +9,8 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
-from infra.broker_types import MODES
-from infra.schema.queue import OwnBroker
+from infra.catalogue.broker_types import MODES
+from infra.schema.services.queue import OwnBroker
 from infra.scope import Scope
 
 _AMQPS: Final = 5671

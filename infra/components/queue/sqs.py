@@ -11,7 +11,7 @@ import pulumi_aws as aws
 from infra.iam import queue_statements
 from infra.iam.queue_statements import SqsArns
 from infra.iam.statement import document
-from infra.schema.sqs_queue import SqsQueue
+from infra.schema.services.sqs_queue import SqsQueue
 from infra.scope import Scope
 
 _DAY: Final = 86_400

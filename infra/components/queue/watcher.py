@@ -8,16 +8,16 @@ from typing import Final
 
 import pulumi
 
+from contracts import names, watched_queue
+from contracts.watched_queue import WatchedQueue
 from infra.components.control.scheduled_function import ScheduledFunction, ScheduledFunctionArgs
 from infra.components.control.state import State
 from infra.components.network.network import Network
 from infra.components.queue.sqs import Sqs
 from infra.iam import queue_statements
 from infra.schema import Service
-from infra.schema.sqs_queue import SqsQueue
+from infra.schema.services.sqs_queue import SqsQueue
 from infra.scope import Scope
-from lambdas.core import names, watched_queue
-from lambdas.core.watched_queue import WatchedQueue
 
 _SHORT: Final = "queues"
 _TIMEOUT: Final = 50

@@ -9,13 +9,13 @@ from typing import Final
 import pulumi
 import pulumi_aws as aws
 
+from contracts import names
 from infra import schema
 from infra.components.capacity.agent_store import AgentStore
 from infra.iam import tenant_statements
 from infra.iam.statement import document
 from infra.schema.shared_host import Tenant
 from infra.scope import Scope
-from lambdas.core import names
 from userdata.agent.tenants import codec
 
 _LONGEST_NAME: Final = 128

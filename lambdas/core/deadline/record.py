@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
-from lambdas.core.checked import name, number
+from contracts.checked import name, number
 from lambdas.core.deadline.experience import Experience, Seen
 from lambdas.core.model import Instance, Observation, RefusalKind, Side
 
@@ -152,7 +152,7 @@ def to_json(record: JobRecord) -> dict[str, Any]:
 
 
 def from_json(raw: Mapping[str, Any]) -> JobRecord:
-    """Return the record in JSON values, as ``to_json`` wrote them, checked by ``lambdas.core.checked``."""
+    """Return the record in JSON values, as ``to_json`` wrote them, checked by ``contracts.checked``."""
     record = JobRecord(
         run=name(raw["run"]),
         step=int(number(raw["step"])),

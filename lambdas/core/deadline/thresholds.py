@@ -1,7 +1,7 @@
 """The fitted table of the policy ``expected-cost``: how much slack each decision needs.
 
 The numbers are derived parameters: optimal decisions of a model of spot pools whose chances to lose spot and
-to regain it depend on the age of the run (``bench/fit_deadline.py``; ``fitted_on``: fingerprints of the
+to regain it depend on the age of the run (``bench/fit/deadline.py``; ``fitted_on``: fingerprints of the
 traces that they were derived from). All times are in minutes, prices in parts of on-demand.
 """
 

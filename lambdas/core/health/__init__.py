@@ -1,4 +1,4 @@
 """Is the work done? Verdicts over workers and instances, what is done, and what people hear.
 
-Pure: the adapter (``lambdas/aws/health.py``) shows what is there, ``judge.decide`` says what follows.
+Pure: the adapter (``lambdas/aws/health/checker.py``) shows what is there, ``judge.decide`` says what follows.
 """

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from lambdas.core import names
+from contracts import names
 from lambdas.core.health.model import FAMILY, ORIGINS, HealthVerdict, Sight, WorkerHost
-from lambdas.core.health.signs import HealthSigns
+from lambdas.core.health.symptoms import HealthSigns
 from lambdas.core.model import is_one_cause
 
 REGISTRY: Final = "registry"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from lambdas.core import names
+from contracts import names
+from contracts.group.health_settings import HealthSettings
+from lambdas.core.capacity.memory import LONGEST_BOOT
 from lambdas.core.health.common import REGISTRY, CommonCause
 from lambdas.core.health.memory import MOST_INCIDENTS, HealthMemory, Open
 from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, Remedy, Sight, WorkerHost
-from lambdas.core.health.settings import HealthSettings
 from lambdas.core.health.treatment import BUDGET, VAIN, Treatment, most_at_once
-from lambdas.core.memory import LONGEST_BOOT
 
 OVER_SECONDS: Final = 900.0
 """So long an incident must not have been seen to be over: what comes and goes is one incident."""

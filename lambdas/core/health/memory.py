@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lambdas.core.checked import marks, name, number
-from lambdas.core.group_config import MOST_TOLD
+from contracts.checked import marks, name, number
+from contracts.group.config import MOST_TOLD
 from lambdas.core.health.model import Remedy
 from lambdas.core.rollout import memory as rollouts
 from lambdas.core.rollout.memory import Rollout

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from lambdas.core import names
-from lambdas.core.backlog import Backlog
-from lambdas.core.registry_item import Worker
+from contracts import names
+from contracts.registry.item import Worker
+from contracts.registry.queue_state import Backlog
 
 ORIGINS: Final = (names.ORIGIN_AWS, names.ORIGIN_ON_PREMISES)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from contracts.group.health_settings import HealthSettings
+from contracts.group.replacement_requests import MOST
 from lambdas.core.health.memory import MOST_LOGGED, HealthMemory, Logged, Treated
 from lambdas.core.health.model import (
     ONLY_TOLD,
@@ -17,9 +19,7 @@ from lambdas.core.health.model import (
     Sight,
     WorkerHost,
 )
-from lambdas.core.health.settings import HealthSettings
-from lambdas.core.health.signs import MISSING_SECONDS
-from lambdas.core.wishes import MOST
+from lambdas.core.health.symptoms import MISSING_SECONDS
 
 RESTART_SECONDS: Final = 900.0
 """A worker has this long to end its requests, to start and to report; then the restart has not helped."""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from lambdas.core.checked import name, number
-from lambdas.core.rollout import release
-from lambdas.core.rollout.release import WorkerRelease
+from contracts.checked import name, number
+from contracts.group import release
+from contracts.group.release import WorkerRelease
 
 MOST_LEFT: Final = 5
 

@@ -9,14 +9,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from contracts.group.health_settings import HealthSettings
+from contracts.group.release import WorkerRelease, WorkerReleases
+from contracts.group.release_settings import Wanted
+from contracts.group.rolling import Rolling
 from lambdas.core.health.model import HealthVerdict, HostFinding, Restart, Sight, WorkerHost
-from lambdas.core.health.settings import HealthSettings
-from lambdas.core.health.signs import CRASH_SECONDS
-from lambdas.core.rollout.course import Course, RolloutDemand, ended, started, tells, workers
+from lambdas.core.health.symptoms import CRASH_SECONDS
 from lambdas.core.rollout.memory import MOST_LEFT, Rollout, StartAsked, TrialRun
-from lambdas.core.rollout.release import WorkerRelease, WorkerReleases
-from lambdas.core.rollout.rolling import Rolling
-from lambdas.core.rollout.settings import Wanted
+from lambdas.core.rollout.state import Course, RolloutDemand, ended, started, tells, workers
 from lambdas.core.rollout.verdict import is_proved, judge
 
 SAID_EVERY: Final = 1800

@@ -8,8 +8,8 @@ from typing import Final
 
 from lambdas.core.health.fair_share import FEWEST_ENDED
 from lambdas.core.health.model import FAMILY, HealthVerdict, HostFinding, WorkerHost
-from lambdas.core.health.signs import CRASHES
-from lambdas.core.rollout.course import Course, ended, started, tells
+from lambdas.core.health.symptoms import CRASHES
+from lambdas.core.rollout.state import Course, ended, started, tells
 
 OF_A_RELEASE: Final = frozenset(
     {HealthVerdict.CRASHING, HealthVerdict.MISSING, HealthVerdict.STUCK, HealthVerdict.IDLE}

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from lambdas.core.backlog import Backlog
+from contracts.group.scaling_settings import Bounds
+from contracts.registry.queue_state import Backlog
 from lambdas.core.scaling.forecast import forecast
 from lambdas.core.scaling.memory import COOLDOWN, RECENT, ScalingMemory
-from lambdas.core.scaling.model import LOOK_SECONDS, Bounds, LoadObservation, Reason
+from lambdas.core.scaling.model import LOOK_SECONDS, LoadObservation, Reason
 from lambdas.core.scaling.staffing import LATE_SHARE, SCARCE_LATE_SHARE, Demand, needed
 
 STALE_THROUGHPUT: Final = 300.0

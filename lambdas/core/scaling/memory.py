@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from lambdas.core.backlog import Backlog
+from contracts.registry.queue_state import Backlog
 from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.model import LOOK_SECONDS, LoadObservation
 from lambdas.core.scaling.profile import BINS, Profile

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from lambdas.core.backlog import Backlog
+from contracts.registry.queue_state import Backlog
 
 LOOK_SECONDS: Final = 60.0
 """The scaler looks once a minute."""
@@ -81,46 +81,3 @@ class LoadObservation:
         counts = (self.target, self.booting, *self.ready.values(), *self.elsewhere.values())
         if not all(math.isfinite(n) and n >= 0 for n in (*numbers, *counts)):
             raise ValueError("times, rates and counts must be finite, 0 or more")
-
-
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """At least ``workers`` between two times of some days, in minutes after midnight UTC; Monday is 0."""
-
-    workers: int
-    begin: int
-    end: int
-    days: frozenset[int] = frozenset(range(7))
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for a time that no day has."""
-        if not 0 <= self.begin < self.end <= 1440 or self.workers < 0 or not self.days <= set(range(7)):
-            raise ValueError(
-                f"floor of {self.workers} from minute {self.begin} to {self.end} is no time of a day"
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """What people allow: ``wait_seconds`` is what one request in a hundred may wait for a worker.
-
-    ``minimum`` 0 allows a service that nobody asks anything to have no worker.
-    """
-
-    wait_seconds: float
-    minimum: int
-    maximum: int
-    floors: tuple[Floor, ...] = ()
-
-    def __post_init__(self) -> None:
-        """Raise ``ValueError`` for bounds that leave no room."""
-        if not 1 <= self.wait_seconds <= 3600:
-            raise ValueError(f"wait_seconds is {self.wait_seconds:g}, 1 to 3600 is allowed")
-        if not 0 <= self.minimum <= self.maximum or self.maximum < 1:
-            raise ValueError(f"minimum {self.minimum}, maximum {self.maximum}: 0 ≤ minimum ≤ maximum ≥ 1")
-
-    def floor(self, now: float) -> int:
-        """Return the least target at this time."""
-        day, minute = (int(now // 86400) + 3) % 7, int(now % 86400 // 60)  # the epoch began on a Thursday
-        due = (f.workers for f in self.floors if day in f.days and f.begin <= minute < f.end)
-        return min(self.maximum, max(self.minimum, *due, 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from spot_work.pending import Pending
-from spot_work.post import Post
+from spot_work.publisher import Post
 from spot_work.queues import Queue
 from spot_work.source import Source
 

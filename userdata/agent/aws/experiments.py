@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from userdata.agent.aws.clients import as_agent_error
 from userdata.agent.aws.jobs import Jobs
-from userdata.agent.lease.choosing import Turn
+from userdata.agent.lease.experiment_selection import Turn
 from userdata.agent.machine.errors import AgentError
 
 if TYPE_CHECKING:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from lambdas.core import registry_item
-from lambdas.core.pulse import Pulse
-from lambdas.core.registry_item import Progress, WorkerState
+from contracts.registry import item as registry_item
+from contracts.registry.item import Progress, WorkerState
+from contracts.registry.worker_report import Pulse
 from userdata.agent.aws.clients import as_agent_error
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lambdas.core.rollout import release
-from lambdas.core.rollout.release import WorkerRelease
+from contracts.group import release
+from contracts.group.release import WorkerRelease
 from userdata.agent.aws.clients import as_agent_error
 from userdata.agent.machine.errors import AgentError
 

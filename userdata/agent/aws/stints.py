@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
+from contracts.agent.names import JOB_KEY
 from userdata.agent.aws.clients import as_agent_error
-from userdata.agent.config.names import JOB_KEY
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient

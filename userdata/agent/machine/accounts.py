@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.config.names import JOB_HOME, JOB_TMP
+from contracts.agent.names import JOB_HOME, JOB_TMP
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from lambdas.core.names import METRIC_FREE_SPACE
-from userdata.agent.config.model import Config
+from contracts.agent.config import Config
+from contracts.names import METRIC_FREE_SPACE
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.metrics import emf

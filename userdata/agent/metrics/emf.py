@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from lambdas.core.names import INSTANCE_NAMESPACE
+from contracts.names import INSTANCE_NAMESPACE
 from userdata.agent.machine import log
 
 # The format takes 100 values for a metric in one line.

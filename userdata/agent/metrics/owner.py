@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.config.names import UNIT_RUN, WORKERS_DIR
+from contracts.agent.names import UNIT_RUN, WORKERS_DIR
 from userdata.agent.machine import files
 
 # docker-<id>.scope (systemd driver), /docker/<id> (cgroupfs driver), cri-containerd-<id>.scope

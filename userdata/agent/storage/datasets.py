@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from contracts.agent.config import Dataset
 from userdata.agent.aws.clients import as_agent_error
-from userdata.agent.config.model import Dataset
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, RefusedError
 from userdata.agent.machine.host import Host

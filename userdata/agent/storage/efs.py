@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from userdata.agent.config.model import EfsMount
+from contracts.agent.config import EfsMount
 from userdata.agent.machine import log
 from userdata.agent.machine.host import Host
 

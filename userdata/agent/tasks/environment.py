@@ -6,11 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.config.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
+from contracts.agent.names import JOB_HOME, JOB_TMP, SCRATCH_DIR
 from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node
-from userdata.agent.work.environment import OfTheImage, Workplace
+from userdata.agent.work.training.environment import OfTheImage, Workplace
 
 _TOOLS: Final = Path("/var/lib/gpu-spot/uv")
 
@@ -23,7 +23,7 @@ def job_environment(node: Node, code: Path) -> Workplace:
     if training.image:
         return _container(node, code)
     if training.python:
-        from userdata.agent.work.job_python import JobPython
+        from userdata.agent.work.training.job_python import JobPython
 
         return JobPython(node.host, training, code, job.environments(node), _TOOLS, SCRATCH_DIR)
     return OfTheImage(training.user)
@@ -31,9 +31,9 @@ def job_environment(node: Node, code: Path) -> Workplace:
 
 def _container(node: Node, code: Path) -> Workplace:
     from userdata.agent.tasks.service import ecr_password
-    from userdata.agent.work import tell
-    from userdata.agent.work.job_container import JobContainer, Mounts
-    from userdata.agent.work.workers import gpu_count
+    from userdata.agent.work import worker_report_file as tell
+    from userdata.agent.work.service.workers import gpu_count
+    from userdata.agent.work.training.job_container import JobContainer, Mounts
 
     training = node.config.training
     assert training is not None

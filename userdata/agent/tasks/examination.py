@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from contracts.agent.config import Config, Dataset
+from contracts.agent.names import DATA_DIR, UNIT_METRICS, UNIT_WATCH
 from userdata.agent.aws.imds import Metadata, is_warmed
-from userdata.agent.config.model import Config, Dataset
-from userdata.agent.config.names import DATA_DIR, UNIT_METRICS, UNIT_WATCH
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
 from userdata.agent.metrics.gpus import Gpus

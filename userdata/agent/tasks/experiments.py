@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 
+from contracts.agent.experiments import by_name, run_of
 from userdata.agent.aws.experiments import ExperimentTable, GroupJobs
-from userdata.agent.config.experiments import by_name, run_of
-from userdata.agent.lease.choosing import Finished, Take, Turn, choose
+from userdata.agent.lease.experiment_selection import Finished, Take, Turn, choose
 from userdata.agent.machine import log
 from userdata.agent.tasks import holding, job
 from userdata.agent.tasks.node import Node, Stop
-from userdata.agent.work.heart import Beats, SteadyHeart
+from userdata.agent.work.heartbeat import Beats, SteadyHeart
 
 if TYPE_CHECKING:
-    from userdata.agent.work.judge import RunEnd
+    from userdata.agent.work.failures.judge import RunEnd
 
 _BEAT_EVERY: Final = 5.0
 _BEATS: Final = 6

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from userdata.agent.lease.tenure import Tenure
+from userdata.agent.lease.holder import Tenure
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, RefusedError, UnwantedError
 from userdata.agent.tasks import job, preparing

@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from userdata.agent.config import experiments
-from userdata.agent.config.names import CODE_DIR, LEASE_FILE, SCRATCH_DIR
+from contracts.agent import experiments
+from contracts.agent.names import CODE_DIR, LEASE_FILE, SCRATCH_DIR
 from userdata.agent.machine import files
 from userdata.agent.machine.errors import ConfigError
 
 if TYPE_CHECKING:
+    from contracts.agent.config import Training
     from userdata.agent.aws.jobs import Jobs
-    from userdata.agent.config.model import Training
     from userdata.agent.lease.store import DynamoLease
     from userdata.agent.storage.volume.ebs import AwsEbs
     from userdata.agent.tasks.node import Node

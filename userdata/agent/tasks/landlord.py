@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from lambdas.core import names
-from userdata.agent.config.model import SharedHost, Volume
+from contracts import names
+from contracts.agent.config import SharedHost, Volume
 from userdata.agent.machine.errors import ConfigError, UnwantedError
 from userdata.agent.tasks.node import Node, Stop
 from userdata.agent.tasks.service import ecr_password
@@ -28,9 +28,9 @@ def landlord(node: Node) -> int:
     """Look after the tenants until the instance is taken or this process is told to stop."""
     from userdata.agent.tenants.host import parts, shape
     from userdata.agent.tenants.host.container import HostPlace
-    from userdata.agent.tenants.host.landlord import Landlord, Means
     from userdata.agent.tenants.host.listing import Listing
     from userdata.agent.tenants.host.shares import Shares
+    from userdata.agent.tenants.host.supervisor import Landlord, Means
     from userdata.agent.work import containers
 
     host = node.config.shared_host

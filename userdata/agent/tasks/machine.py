@@ -56,8 +56,8 @@ def metrics(node: Node) -> int:
     from userdata.agent.metrics.emf import Sink
     from userdata.agent.metrics.owner import Owners
     from userdata.agent.metrics.space import free_percent
-    from userdata.agent.work.tell import Tales
-    from userdata.agent.work.train import newest_checkpoint
+    from userdata.agent.work.training.train import newest_checkpoint
+    from userdata.agent.work.worker_report_file import Tales
 
     training = node.config.training
 

@@ -12,19 +12,19 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from lambdas.core import names
+from contracts import names
+from contracts.agent.config import Config, EfsMount
+from contracts.agent.names import DATA_DIR
 from userdata.agent.aws import clients, hooks
 from userdata.agent.aws.clients import Clients
 from userdata.agent.aws.imds import InstanceFacts, Metadata, is_warmed
 from userdata.agent.aws.own_host import OwnHost
-from userdata.agent.config.model import Config, EfsMount
-from userdata.agent.config.names import DATA_DIR
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock, SystemClock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import Host, SystemHost
 from userdata.agent.work import notice, process
-from userdata.agent.work.heart import Heart
+from userdata.agent.work.heartbeat import Heart
 
 if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
     from userdata.agent.metrics.gpus import Gpus

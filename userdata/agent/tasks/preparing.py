@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from lambdas.core.names import METRIC_JOB_FAILURES
-from userdata.agent.aws.bell import Bell
+from contracts.names import METRIC_JOB_FAILURES
+from userdata.agent.aws.alarm_metrics import Bell
 from userdata.agent.aws.prepared import BuilderJobs, counted, find
-from userdata.agent.lease.keeper import Keeper
+from userdata.agent.lease.renewal import Keeper
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.storage.volume import prepared
@@ -21,7 +21,7 @@ from userdata.agent.tasks.node import Node, Stop
 if TYPE_CHECKING:
     from userdata.agent.aws.jobs import Jobs
     from userdata.agent.storage.volume.execute import Filler
-    from userdata.agent.work.judge import RunEnd
+    from userdata.agent.work.failures.judge import RunEnd
 
 _LOOK_EVERY: Final = 5.0
 _TRIES_FILE: Final = "keep-tries.json"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from contracts.agent.config import Training
+from contracts.agent.names import LEASE_FILE
 from userdata.agent.aws.stints import Stint, StintTable
-from userdata.agent.config.model import Training
-from userdata.agent.config.names import LEASE_FILE
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.tasks.node import Node
-from userdata.agent.work import interruptions
-from userdata.agent.work.record import Recorder
-from userdata.agent.work.train import newest_checkpoint
+from userdata.agent.work.training import interruptions
+from userdata.agent.work.training.record import Recorder
+from userdata.agent.work.training.train import newest_checkpoint
 
 INTERRUPTIONS_VARIABLE: Final = "GPU_SPOT_INTERRUPTIONS_PER_HOUR"
 

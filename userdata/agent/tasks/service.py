@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+from contracts.agent.config import Service
+from contracts.agent.names import JOB_USER
 from userdata.agent.aws import clients
-from userdata.agent.config.model import Service
-from userdata.agent.config.names import JOB_USER
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tasks.node import GATE_EVERY, Node
@@ -52,9 +52,9 @@ def prepare(node: Node) -> int:
 def work(node: Node) -> int:
     """Run the workers."""
     from userdata.agent.machine import accounts
-    from userdata.agent.work.beside import Beside
-    from userdata.agent.work.pulses import Pulses
-    from userdata.agent.work.workers import Workers, slots
+    from userdata.agent.machine.background import Beside
+    from userdata.agent.work.service.pulses import Pulses
+    from userdata.agent.work.service.workers import Workers, slots
 
     service = node.config.service
     if service is None:
@@ -148,7 +148,7 @@ def _queue(node: Node, service: Service) -> dict[str, str]:
     if service.queue is None:
         return {}
     from userdata.agent.aws import secrets
-    from userdata.agent.work import queue
+    from userdata.agent.work.service import queue
 
     if service.queue.secret is None:
         return queue.environment(service.queue)
@@ -157,7 +157,7 @@ def _queue(node: Node, service: Service) -> dict[str, str]:
 
 
 def _expect_gpus(service: Service) -> int:
-    from userdata.agent.work.workers import gpu_count
+    from userdata.agent.work.service.workers import gpu_count
 
     return service.gpus or gpu_count()
 
@@ -165,7 +165,7 @@ def _expect_gpus(service: Service) -> int:
 def _check_gpus(node: Node, image: str, expected: int) -> None:
     """See once that containers get the GPUs: what is missing is said before any work comes here."""
     from userdata.agent.work import containers
-    from userdata.agent.work.workers import gpu_count
+    from userdata.agent.work.service.workers import gpu_count
 
     if node.config.nvidia:
         containers.check_gpus(node.host, image, expected or gpu_count())

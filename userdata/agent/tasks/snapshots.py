@@ -10,14 +10,14 @@ from userdata.agent.tasks import job
 from userdata.agent.tasks.node import Node
 
 if TYPE_CHECKING:
-    from userdata.agent.storage.volume.ahead import Ahead
+    from userdata.agent.storage.volume.background_snapshots import Ahead
 
 
 def ahead(node: Node, is_wanted: Callable[[], bool]) -> Ahead | None:
     """Return what takes them, while ``is_wanted``; None without a volume, or where the stack wants none."""
-    from userdata.agent.storage.volume.ahead import Ahead, Rhythm
+    from userdata.agent.storage.volume.background_snapshots import Ahead, Rhythm
     from userdata.agent.storage.volume.model import HeldVolume
-    from userdata.agent.work.train import newest_checkpoint
+    from userdata.agent.work.training.train import newest_checkpoint
 
     volume, held = node.config.volume, job.held(node)
     if volume is None or held is None or not volume.snapshot_every_minutes:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from userdata.agent.config.names import UNIT_VOLUME
+from contracts.agent.names import UNIT_VOLUME
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import (
     AgentError,
@@ -18,17 +18,17 @@ from userdata.agent.tasks import experiments, holding, job, preparing, recording
 from userdata.agent.tasks.node import Node, Stop
 
 if TYPE_CHECKING:
+    from contracts.agent.config import Training
     from userdata.agent.aws.jobs import Jobs
-    from userdata.agent.config.model import Training
-    from userdata.agent.lease.keeper import Keeper
-    from userdata.agent.work.artifacts import Artifacts, Uploader
-    from userdata.agent.work.checkout import Credentials
-    from userdata.agent.work.environment import Workplace
-    from userdata.agent.work.heart import Beats
-    from userdata.agent.work.inspection import Inspector
-    from userdata.agent.work.judge import RunEnd
-    from userdata.agent.work.record import Recorder
-    from userdata.agent.work.train import Trainer, TrainingPlace
+    from userdata.agent.lease.renewal import Keeper
+    from userdata.agent.work.failures.inspection import Inspector
+    from userdata.agent.work.failures.judge import RunEnd
+    from userdata.agent.work.heartbeat import Beats
+    from userdata.agent.work.training.artifacts import Artifacts, Uploader
+    from userdata.agent.work.training.checkout import Credentials
+    from userdata.agent.work.training.environment import Workplace
+    from userdata.agent.work.training.record import Recorder
+    from userdata.agent.work.training.train import Trainer, TrainingPlace
 
 _LEFT_ALONE: Final = "+10"
 """Minutes after its end in which the controller, who looks every minute, has let the instance go."""
@@ -119,7 +119,7 @@ def _train(node: Node, stop: Stop, heart: Beats) -> RunEnd:
 def _login(node: Node, training: Training) -> Credentials | None:
     """Return what the repository's host wants to see; None for a public one."""
     from userdata.agent.aws import secrets
-    from userdata.agent.work.checkout import credentials
+    from userdata.agent.work.training.checkout import credentials
 
     if training.repository_secret is None:
         return None
@@ -135,9 +135,9 @@ def _trainer(
     looks: Sequence[Callable[[], None]],
     record: Recorder | None,
 ) -> Trainer:
-    from userdata.agent.aws.bell import Bell
+    from userdata.agent.aws.alarm_metrics import Bell
     from userdata.agent.tasks.environment import job_environment
-    from userdata.agent.work.train import Trainer, TrainingPlace
+    from userdata.agent.work.training.train import Trainer, TrainingPlace
 
     config, training = node.config, job.training(node)
     place = TrainingPlace(job.code(node), node.data, node.directory, job.artifacts(node))
@@ -173,7 +173,7 @@ def _keeper(node: Node) -> Keeper:
     An attached volume is nobody else's, whoever has the lease. Checkpoints on EFS alone are the next
     holder's from the moment that the lease has run out.
     """
-    from userdata.agent.lease.keeper import Keeper
+    from userdata.agent.lease.renewal import Keeper
     from userdata.agent.lease.store import LEASE_SECONDS
 
     has_volume = node.config.volume is not None
@@ -190,7 +190,7 @@ def _keeper(node: Node) -> Keeper:
 def _results(node: Node, place: TrainingPlace) -> Artifacts | None:
     """Return what brings the job's artifacts to S3; None where they stay."""
     from userdata.agent.aws import clients
-    from userdata.agent.work.artifacts import Artifacts
+    from userdata.agent.work.training.artifacts import Artifacts
 
     training = job.training(node)
     if training.artifacts is None:
@@ -208,7 +208,7 @@ def _results(node: Node, place: TrainingPlace) -> Artifacts | None:
 def _make_ready(node: Node, place: TrainingPlace, within: Workplace) -> None:
     """Bring here what the command needs."""
     from userdata.agent.storage import scratch
-    from userdata.agent.work.checkout import checkout
+    from userdata.agent.work.training.checkout import checkout
 
     training = job.training(node)
     node.make_user(training.user)
@@ -229,7 +229,7 @@ def _make_ready(node: Node, place: TrainingPlace, within: Workplace) -> None:
 
 
 def _inspector(node: Node, jobs: Jobs, keeper: Keeper) -> Inspector:
-    from userdata.agent.work.inspection import Inspector
+    from userdata.agent.work.failures.inspection import Inspector
 
     def metadata_answers() -> bool:
         try:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
-from userdata.agent.config import strict
-from userdata.agent.config.limits import Length
+from contracts import codec
+from contracts.codec import ContractError
+from contracts.limits import Length
 from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tenants.model import MOST_TENANTS, Slice, Tenant
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ def decode(text: str) -> tuple[Tenant, ...]:
     Raises:
         ConfigError: it is no JSON, or a key or a value is not allowed; the line names it.
     """
-    return strict.parse(_Document, _json(text, "tenants")).tenants
+    return _read(_Document, text, "tenants").tenants
 
 
 def encode_slice(one: Slice) -> str:
@@ -44,15 +47,17 @@ def encode_slice(one: Slice) -> str:
 
 def decode_slice(text: str) -> Slice:
     """Return the slice that ``encode_slice`` wrote; raise ``ConfigError`` for anything else."""
-    return strict.parse(Slice, _json(text, "slice"))
+    return _read(Slice, text, "slice")
 
 
 def _text(value: object) -> str:
-    return json.dumps(strict.dump(value), sort_keys=True, separators=(",", ":"))
+    return json.dumps(codec.dump(value), sort_keys=True, separators=(",", ":"))
 
 
-def _json(text: str, what: str) -> Any:
+def _read(cls: type[T], text: str, what: str) -> T:
     try:
-        return json.loads(text)
+        return codec.parse(cls, json.loads(text))
+    except ContractError as error:
+        raise ConfigError(str(error)) from None
     except ValueError as error:
         raise ConfigError(f"{what}: no JSON: {error}") from None

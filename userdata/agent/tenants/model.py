@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Final, Literal, TypeAlias
 
-from userdata.agent.config import limits
-from userdata.agent.config.limits import Length, Matches, Within
+from contracts import limits
+from contracts.limits import Length, Matches, Within
 from userdata.agent.machine.errors import RefusedError
 
 CpuMode = Literal["shared", "pinned"]

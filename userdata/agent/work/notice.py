@@ -8,8 +8,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from contracts.agent.names import NOTICE_FILE
 from userdata.agent.aws.imds import Answer, is_warmed
-from userdata.agent.config.names import NOTICE_FILE
 from userdata.agent.machine import files, log
 
 SPOT_NOTICE_SECONDS: Final = 120.0

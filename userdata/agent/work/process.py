@@ -16,7 +16,7 @@ from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import Final, Protocol
 
-from userdata.agent.config.names import JOB_USER
+from contracts.agent.names import JOB_USER
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError

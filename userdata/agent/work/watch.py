@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from contracts.agent.config import Config
+from contracts.agent.names import HINT_FILE, UNIT_VOLUME
 from userdata.agent.aws.imds import (
     LIFECYCLE_STATE,
     REBALANCE,
@@ -17,8 +19,6 @@ from userdata.agent.aws.imds import (
     MetadataUnavailableError,
     is_warmed,
 )
-from userdata.agent.config.model import Config
-from userdata.agent.config.names import HINT_FILE, UNIT_VOLUME
 from userdata.agent.machine import files, log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError

@@ -12,7 +12,7 @@ from pika import BasicProperties
 from spot_work.errors import QueueFullError
 from spot_work.message import Message
 from spot_work.pending import Pending
-from spot_work.post import Post, deliver
+from spot_work.publisher import Post, deliver
 from spot_work.queues import Queue
 from spot_work.rabbitmq import declare, wire
 from spot_work.rabbitmq.declare import Declarations

@@ -11,7 +11,7 @@ from typing import Any, Final
 from spot_work.errors import BrokerRefusedError, WorkError
 from spot_work.message import Message
 from spot_work.pending import Pending
-from spot_work.post import Post, deliver
+from spot_work.publisher import Post, deliver
 from spot_work.queues import Queue
 from spot_work.sqs import answers, wire
 from spot_work.sqs.address import TROUBLE, Address, is_gone, is_refusal, words

@@ -15,7 +15,7 @@ from spot_work.message import Message, Request
 from spot_work.source import Said
 from spot_work.sqs import wire
 from spot_work.sqs.address import TROUBLE, is_gone, is_refusal, words
-from spot_work.sqs.held import Held, Shelf
+from spot_work.sqs.in_flight import Held, Shelf
 from spot_work.sqs.pause import Pause
 
 log: Final = logging.getLogger("spot_work")

@@ -17,7 +17,7 @@ from spot_work.queues import Queue
 from spot_work.source import Said, Source, Taken
 from spot_work.sqs import wire
 from spot_work.sqs.address import TROUBLE, Address, is_gone, is_refusal, words
-from spot_work.sqs.held import Held, Shelf
+from spot_work.sqs.in_flight import Held, Shelf
 from spot_work.sqs.pause import Pause
 from spot_work.sqs.settler import Settler
 

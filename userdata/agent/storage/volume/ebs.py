@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from lambdas.core.names import TAG_GROUP, TAG_STACK
+from contracts.agent import names
+from contracts.agent.config import Volume
+from contracts.names import TAG_GROUP, TAG_STACK
 from userdata.agent.aws.clients import as_agent_error, error_code
-from userdata.agent.config import names
-from userdata.agent.config.model import Volume
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.storage.volume.model import LIVE, PREPARING, CreateVolume, EbsVolume, Snapshot
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from userdata.agent.config.names import VOLUME_DEVICES
+from contracts.agent.names import VOLUME_DEVICES
+from userdata.agent.lease.holder import Tenure
 from userdata.agent.lease.store import Lease, LeaseStore
-from userdata.agent.lease.tenure import Tenure
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError

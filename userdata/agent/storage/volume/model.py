@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from userdata.agent.config.names import VOLUME_DEVICES
+from contracts.agent.names import VOLUME_DEVICES
 from userdata.agent.lease.store import Lease
 
 PREPARING: Final = "preparing"

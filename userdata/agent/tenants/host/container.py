@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.config.names import NOTICE_FILE, RUN_DIR, WORKERS_DIR
+from contracts.agent.names import NOTICE_FILE, RUN_DIR, WORKERS_DIR
 from userdata.agent.tenants import codec
 from userdata.agent.tenants.model import Slice, Tenant
 from userdata.agent.work import containers

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from lambdas.core import names
+from contracts import names
 from userdata.agent.metrics import emf
 from userdata.agent.tenants.host import usage
 from userdata.agent.tenants.host.steps import Found, WantedTenant

@@ -9,7 +9,8 @@ from typing import Final, Protocol
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import Host
-from userdata.agent.tenants.host import container, docker, walls
+from userdata.agent.tenants.host import container, docker
+from userdata.agent.tenants.host import firewall as walls
 from userdata.agent.tenants.host.container import HostPlace
 from userdata.agent.tenants.host.steps import Found, WantedTenant
 

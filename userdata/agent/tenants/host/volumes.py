@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Final, Protocol
 
-from userdata.agent.lease.keeper import RENEW_EVERY
+from userdata.agent.lease.renewal import RENEW_EVERY
 from userdata.agent.lease.store import LeaseStore
 from userdata.agent.machine import files, log
 from userdata.agent.machine.clock import Clock

@@ -1,0 +1,69 @@
+"""Fit the age-dependent hazard that the default policy assumes before it has learned its own.
+
+    GPU_SPOT_TRACES=… python bench/fit/hazard.py
+
+A pool that has been up for ``age`` loses spot at ``SCALE / (OFFSET + age)``. Fitted by Poisson likelihood to
+each region of the 0/1 traces alone and to all but that region, so that one can see how far the figures carry.
+``UNKNOWN_AGE`` is the age at which that hazard equals that of a run met at a random moment, 1 / (mean run).
+What is shipped is the fit to all, the age to ten minutes; a difference is an error.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.fit.market import Region, regions, runs
+from lambdas.core.capacity.history import OFFSET, SCALE, UNKNOWN_AGE
+
+_OFFSETS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
+
+
+def fit(markets: Sequence[Region]) -> tuple[float, float, float]:
+    """Return (scale, offset in minutes, unknown age in minutes) of the up-runs of some regions."""
+    lengths = [
+        (pool.gap_seconds / 60, hours * 60)
+        for region in markets
+        for pool in region
+        for state, hours in runs(pool)
+        if state
+    ]
+    best = (-math.inf, 0.0, 0.0)
+    for offset in _OFFSETS:
+        # ∫ 1/(offset + age) over all runs, a loss being seen half a gap late on average.
+        ends = [max(gap / 2, length - gap / 2) for gap, length in lengths]
+        exposure = sum(math.log1p(end / offset) for end in ends)
+        scale = len(ends) / exposure
+        likelihood = sum(math.log(scale / (offset + end)) for end in ends) - scale * exposure
+        best = max(best, (likelihood, scale, offset))
+    _, scale, offset = best
+    mean = sum(length for _, length in lengths) / len(lengths)
+    return scale, offset, scale * mean - offset
+
+
+def main() -> None:
+    """Print the fit for each region, for all others, and for all."""
+    root = os.environ.get("GPU_SPOT_TRACES")
+    if not root:
+        raise SystemExit("GPU_SPOT_TRACES is not set, it must name the folder of the traces")
+    markets = regions(Path(root))
+    print(f"{'':34}{'scale':>8}{'offset':>8}{'unknown age':>13}")
+    for region in markets:
+        others = [other for other in markets if other is not region]
+        name = region[0].name
+        print(f"{name:34}" + "{:8.2f}{:8.1f}{:13.1f}".format(*fit([region])))
+        print(f"{'  all others':34}" + "{:8.2f}{:8.1f}{:13.1f}".format(*fit(others)))
+    scale, offset, unknown_age = fit(markets)
+    print(f"{'all':34}{scale:8.2f}{offset:8.1f}{unknown_age:13.1f}")
+    fitted = (round(scale, 2), 60 * offset, 60 * round(unknown_age, -1))
+    if fitted != (SCALE, OFFSET, UNKNOWN_AGE):
+        shipped = f"{SCALE:g}, {OFFSET:g} s, {UNKNOWN_AGE:g} s"
+        raise SystemExit(
+            f"lambdas/core/capacity/history.py has {shipped}; fitted are {fitted}, allowed: the same"
+        )
+
+
+if __name__ == "__main__":
+    main()

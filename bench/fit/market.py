@@ -1,0 +1,203 @@
+"""Fit the market model to the traces in ``GPU_SPOT_TRACES`` and compare the two.
+
+    GPU_SPOT_TRACES=… python bench/fit/market.py [--fit]
+
+Without ``--fit`` it only compares the committed parameters with the traces. The fit has two steps: rates by
+age band with a factor for each pool (Poisson, iterated), then the method of simulated moments for what
+regional weather changes. Only the printed parameters go into ``market/supply/model.py``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import statistics
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+
+from market.supply.model import AGE_BANDS, FITTED, Parameters, draw
+from market.supply.trace import PoolTrace, load
+
+Region = tuple[PoolTrace, ...]
+
+
+def regions(root: Path) -> list[Region]:
+    """Return the 0/1 traces below ``root``, grouped by folder, region and instance type."""
+    groups: dict[tuple[str, str, str], list[Path]] = defaultdict(list)
+    for file in sorted(root.rglob("*.json")):
+        zone, _, kind = file.stem.partition("_")
+        groups[str(file.parent), zone[:-1], kind].append(file)
+    loaded = [load(files) for files in groups.values()]
+    return [region for region in loaded if all(max(pool.samples) <= 1 for pool in region)]
+
+
+def runs(pool: PoolTrace) -> list[tuple[int, float]]:
+    """Return the runs of a pool as (state, hours), without the first and last, which are cut."""
+    found: list[tuple[int, float]] = []
+    length = 1
+    for before, after in zip(pool.samples, pool.samples[1:], strict=False):
+        if before == after:
+            length += 1
+        else:
+            found.append((before, length * pool.gap_seconds / 3600))
+            length = 1
+    return found[1:]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """What the model must resemble: medians over regions of what a region's pools show."""
+
+    availability: float
+    availability_spread: float
+    up_run: float
+    down_run: float
+    long_up_share: float
+    correlation: float
+
+
+def moments(markets: Sequence[Region]) -> Moments:
+    """Return the moments of some regions; runs in hours."""
+    means, ups, downs, longs = [], [], [], []
+    correlations = []
+    for region in markets:
+        series = [pool.samples for pool in region]
+        for pool in region:
+            found = runs(pool)
+            up = [h for state, h in found if state] or [0.0]
+            means.append(statistics.fmean(pool.samples))
+            ups.append(statistics.median(up))
+            downs.append(statistics.median([h for state, h in found if not state] or [0.0]))
+            longs.append(sum(h for h in up if h > 6) / max(1e-9, sum(up)))
+        for i, a in enumerate(series):
+            for b in series[:i]:
+                n = min(len(a), len(b))
+                if len(set(a[:n])) == len(set(b[:n])) == 2:
+                    correlations.append(statistics.correlation(a[:n], b[:n]))
+    return Moments(
+        statistics.fmean(means),
+        statistics.pstdev(means),
+        statistics.median(ups),
+        statistics.median(downs),
+        statistics.fmean(longs),
+        statistics.fmean(correlations),
+    )
+
+
+def rates(markets: Sequence[Region], state: int) -> tuple[tuple[float, ...], dict[str, float]]:
+    """Return the rate an hour by age band of leaving ``state``, and the log factor of each pool."""
+    events: dict[tuple[str, int], float] = defaultdict(float)
+    exposure: dict[tuple[str, int], float] = defaultdict(float)
+    names = []
+    for number, pool in enumerate(pool for region in markets for pool in region):
+        name, gap, age, known = f"{number}:{pool.name}", pool.gap_seconds / 3600, 0.0, False
+        names.append(name)
+        for before, after in zip(pool.samples, pool.samples[1:], strict=False):
+            if before == state and known:
+                key = (name, bisect_right(AGE_BANDS, age) - 1)
+                left = before != after
+                events[key] += left
+                exposure[key] += gap / 2 if left else gap
+            age = age + gap if before == after else 0.0
+            known = known or before != after
+    bands = range(len(AGE_BANDS))
+    base, factor = [1.0] * len(AGE_BANDS), dict.fromkeys(names, 1.0)
+    for _ in range(50):
+        base = [
+            sum(events[n, b] for n in names) / max(1e-9, sum(exposure[n, b] * factor[n] for n in names))
+            for b in bands
+        ]
+        for n in names:
+            factor[n] = (sum(events[n, b] for b in bands) + 1) / (
+                sum(exposure[n, b] * base[b] for b in bands) + 1
+            )
+        middle = math.exp(statistics.fmean(map(math.log, factor.values())))
+        factor = {n: f / middle for n, f in factor.items()}
+    return tuple(base), {n: math.log(f) for n, f in factor.items()}
+
+
+def first_step(markets: Sequence[Region]) -> Parameters:
+    """Return the parameters without weather: rates by age, and how pools and regions differ."""
+    loss, hard = rates(markets, 1)
+    back, soft = rates(markets, 0)
+    hardness = [(hard[n] - soft[n]) / 2 for n in hard]
+    total = statistics.pvariance(hardness)
+    place = iter(hardness)
+    by_region = [statistics.fmean([next(place) for _ in region]) for region in markets]
+    regional = min(0.95, statistics.pvariance(by_region) / total)
+    return Parameters(loss, back, math.sqrt(total), regional, 0.0, 4.0)
+
+
+def simulated(parameters: Parameters, seeds: Iterable[int]) -> Moments:
+    """Return the moments of drawn regions of three pools and 30 days."""
+    return moments([draw(3, 720, seed, parameters) for seed in seeds])
+
+
+def distance(wanted: Moments, found: Moments) -> float:
+    """Return how unlike two sets of moments are: squared log ratios."""
+    pairs = zip(astuple(wanted), astuple(found), strict=True)
+    return sum(math.log(max(b, 1e-3) / max(a, 1e-3)) ** 2 for a, b in pairs)
+
+
+def second_step(start: Parameters, wanted: Moments, rounds: int = 3) -> Parameters:
+    """Return the parameters with weather, by coordinate descent on six numbers."""
+    free = {"loss": 1.0, "back": 1.0, "young": 1.0, "spread": 0.8, "weather": 0.8, "weather_hours": 4.0}
+
+    def built(values: dict[str, float]) -> Parameters:
+        # ``young`` bends the slope over the ages: weather explains a part of it by itself.
+        bend = [values["young"] ** (1 - i / (len(AGE_BANDS) - 1)) for i in range(len(AGE_BANDS))]
+        return replace(
+            start,
+            loss=tuple(r * values["loss"] * b for r, b in zip(start.loss, bend, strict=True)),
+            back=tuple(r * values["back"] for r in start.back),
+            spread=start.spread * values["spread"],
+            weather=values["weather"],
+            weather_hours=values["weather_hours"],
+        )
+
+    seeds = range(16)
+    best, least = dict(free), distance(wanted, simulated(built(free), seeds))
+    step = 1.5
+    for _ in range(rounds):
+        for name in free:
+            for factor in (step, 1 / step):
+                trial = {**best, name: best[name] * factor}
+                found = distance(wanted, simulated(built(trial), seeds))
+                if found < least:
+                    best, least = trial, found
+                    break
+        step = math.sqrt(step)
+    print(f"distance {least:.3f} with {best}")
+    return built(best)
+
+
+def show(traces: Moments, model: Moments) -> None:
+    """Print the two side by side."""
+    print(f"{'':22}{'traces':>8}{'model':>8}")
+    for field in fields(Moments):
+        print(f"{field.name:22}{getattr(traces, field.name):8.3f}{getattr(model, field.name):8.3f}")
+
+
+def main() -> None:
+    """Fit where asked, then compare on seeds that the fit did not see."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fit", action="store_true", help="fit anew instead of comparing what is committed")
+    root = os.environ.get("GPU_SPOT_TRACES")
+    if not root:
+        raise SystemExit("GPU_SPOT_TRACES is not set, it must name the folder of the traces")
+    markets, parameters = regions(Path(root)), FITTED
+    wanted = moments(markets)
+    if parser.parse_args().fit:
+        parameters = second_step(first_step(markets), wanted)
+        for field in fields(Parameters):
+            value = getattr(parameters, field.name)
+            print(field.name, [round(v, 3) for v in value] if isinstance(value, tuple) else round(value, 3))
+    show(wanted, simulated(parameters, range(100, 140)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Jobs under a deadline in the worlds that a sceptic can name: the doubts, and what the policies come to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from bench.parts import page
+from bench.parts.cells import Axes, Cell, changed
+from bench.parts.deadline_jobs import Task
+from market.deadline.doubts import Doubts
+from market.deadline.measure import DoubtSum, measure_doubts, starts_in
+from market.deadline.policies import DEFAULT
+from market.deadline.pool import PoolRuns
+
+POLICIES = (DEFAULT, "uniform-progress-keep", "greedy")
+CHANGEOVER_MINUTES = 20
+TOGETHER = 4
+COUNTS = ("jobs", "missed", "avoidable", "by_luck", "unsaid", "retracted")
+AXES: Axes = {
+    "change-overs": {"½ to 2 × as told": {"spread": 1.0}, "1.5 × as told": {"longer": 1.5}},
+    "on-demand": {
+        "refused with half of spot's ends": {"refused_with_spot": 0.5},
+        "refused twice a day": {"refusals_a_day": 2.0},
+    },
+    "progress": {
+        "0.7 to 1 of the plan, drifting": {"slowest": 0.7},
+        "0.7 to 1 of the plan, in steps": {"slowest": 0.7, "progress": "steps"},
+    },
+    "spot price": {
+        "0.7": {"prices": (0.7,)},
+        "1.0": {"prices": (1.0,)},
+        "0.3, 0.7 or 1.0": {"prices": (0.3, 0.7, 1.0)},
+    },
+    "interruptions": {"half unsaved, 30 min lost": {"saved": 0.5, "checkpoint": 1800.0}},
+    "looks": {"every 120 s": {"tick": 120.0}},
+    "earlier jobs": {"none": {"learned": False}},
+}
+_OF_THE_JOB = ("checkpoint", "tick")
+
+
+@dataclass(frozen=True)
+class Played:
+    """The jobs of one policy in one cell and pool; ``plain``: what one costs on on-demand alone, as told."""
+
+    cell: Cell
+    policy: str
+    ratio: float
+    plain: float
+    sum: DoubtSum
+
+
+def play(task: Task, cell: Cell) -> list[Played]:
+    """Replay one task in one cell."""
+    world = changed(AXES, cell)
+    learned = world.pop("learned", True)
+    of_job = {name: world.pop(name) for name in _OF_THE_JOB if name in world}
+    pool = PoolRuns.of_trace(task.trace)
+    jobs = task.jobs(pool, **of_job)
+    if not jobs:
+        return []
+    starts = starts_in(pool, max(job.deadline for _, job in jobs), task.starts)
+    policies = task.policies(POLICIES)
+    sums = measure_doubts(pool, [job for _, job in jobs], policies, starts, Doubts(**world), learned=learned)
+    return [
+        Played(cell, name, ratio, (job.compute + job.changeover) / 3600, sums[job, name])
+        for ratio, job in jobs
+        for name in policies
+    ]
+
+
+def grid(
+    tasks: Sequence[Task], chosen: Sequence[Cell], run: Callable[..., Iterable[list[Played]]]
+) -> dict[str, Any]:
+    """Return the figures of these cells; ``run`` is ``map``, perhaps over processes."""
+    work = [(task, cell) for cell in chosen for task in tasks]
+    played = [one for result in run(play, *zip(*work, strict=True)) for one in result]
+    rows = [_row(cell, name, played) for cell in chosen for name in POLICIES]
+    ours = [row for row in rows if row["policy"] == DEFAULT]
+    for row in ours:
+        row["dominated_by"] = [o["policy"] for o in rows if o["axes"] == row["axes"] and dominates(o, row)]
+    return {
+        "cells": len(chosen),
+        **{name: sum(row[name] for row in ours) for name in COUNTS},
+        "dominated": sum(bool(row["dominated_by"]) for row in ours),
+        "rows": rows,
+    }
+
+
+def dominates(other: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Return whether another policy is cheaper by more than 0.5 % and misses no more."""
+    return bool(other["cost"] < 0.995 * row["cost"] and other["missed"] <= row["missed"])
+
+
+def _row(cell: Cell, policy: str, played: Sequence[Played]) -> dict[str, Any]:
+    these = [one for one in played if one.cell == cell and one.policy == policy]
+    sums = [one.sum for one in these]
+    missed = sum(s.misses for s in sums)
+    said = missed - sum(s.unsaid for s in sums)
+    return {
+        "axes": dict(cell),
+        "policy": policy,
+        "jobs": sum(s.jobs for s in sums),
+        "cost": round(fmean(one.sum.cost / one.sum.jobs / one.plain for one in these), 4),
+        "missed": missed,
+        "avoidable": sum(s.avoidable for s in sums),
+        "by_luck": sum(s.by_luck for s in sums),
+        "unsaid": missed - said,
+        "retracted": sum(s.retracted for s in sums),
+        "said_hours": round(sum(s.said_hours for s in sums) / said, 2) if said else None,
+        "said_hours_least": round(min(s.said_least for s in sums), 2) if said else None,
+    }
+
+
+def page_part(figures: Mapping[str, Any]) -> str:
+    """Return the grid's part of ``performance.md``."""
+    rows = figures["rows"]
+    ours = [row for row in rows if row["policy"] == DEFAULT]
+    costs = {(str(row["axes"]), row["policy"]): row["cost"] for row in rows}
+    table = [
+        [
+            "; ".join(f"{axis}: {value}" for axis, value in row["axes"].items()) or "nothing",
+            f"{row['missed'] / row['jobs']:.1%}",
+            str(row["avoidable"]),
+            f"{row['said_hours']:.1f}, {row['said_hours_least']:.1f}" if row["said_hours"] else "–",
+            *(f"{costs[str(row['axes']), name]:.3f}" for name in POLICIES),
+        ]
+        for row in ours
+    ]
+    return "\n\n".join(
+        (
+            "### Under doubt",
+            f"{figures['cells']} worlds: none doubted, each doubt alone, every two in one; "
+            f"{figures['jobs']:,} replays of our policy, change-overs told as {CHANGEOVER_MINUTES} min, "
+            "spot at 0.3 where its price is not doubted. Unless there were none, earlier jobs have been in "
+            "the pool, in a world alike with other draws, and every policy keeps what they met in reserve. "
+            "*Missed*: of all jobs. *Avoidable*: of these, what somebody who knows all that will happen "
+            "could have met, with change-overs of middle length. *Said*: how many hours before the deadline "
+            "it was said that it cannot be met, on average and at least. Costs are in parts of on-demand "
+            "alone, as told.",
+            page.table(
+                ["doubted", "missed", "avoidable", "said", *(f"{name} costs" for name in POLICIES)], table
+            ),
+            f"In all: {figures['missed']:,} missed, of them {figures['avoidable']} avoidable, "
+            f"{figures['by_luck']} by knowing beforehand when a change-over is short, and "
+            f"{figures['unsaid']} not said before; {figures['retracted']} said and met all the same. "
+            f"In {figures['dominated']} worlds another policy is cheaper by more than 0.5 % and misses no "
+            "more.",
+        )
+    )

@@ -1,0 +1,49 @@
+"""The jobs and the policies that the benchmark of deadlines replays in one pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lambdas.core.deadline.expected_cost import ExpectedJobCost
+from lambdas.core.deadline.model import DeadlinePolicy, Job
+from lambdas.core.deadline.thresholds import parse
+from market.deadline.policies import DEFAULT, build
+from market.deadline.pool import PoolRuns
+from market.supply.trace import PoolTrace
+
+COMPUTE_HOURS = (24, 48)
+RATIOS = (1.15, 1.3, 1.5, 2.0)
+SPOT_PRICE = 0.3
+
+
+@dataclass(frozen=True)
+class Task:
+    """One pool with one change-over; ``table`` is the JSON to judge it by, ``None``: the product's."""
+
+    name: str
+    trace: PoolTrace
+    changeover: int
+    starts: int
+    table: Mapping[str, Any] | None
+
+    def jobs(self, pool: PoolRuns, **others: float) -> list[tuple[float, Job]]:
+        """Return the jobs that fit into the pool, each with its deadline ÷ compute.
+
+        ``others`` are more of a job's fields.
+        """
+        told = self.changeover * 60
+        jobs = [
+            (ratio, Job(hours * 3600, round(hours * ratio * 60) * 60, told, SPOT_PRICE, **others))
+            for hours in COMPUTE_HOURS
+            for ratio in RATIOS
+        ]
+        return [(ratio, job) for ratio, job in jobs if job.deadline <= pool.ticks * 60]
+
+    def policies(self, names: Sequence[str]) -> dict[str, DeadlinePolicy]:
+        """Return these policies; ours with the table of this task."""
+        made: dict[str, DeadlinePolicy] = {name: build(name) for name in names}
+        if self.table is not None:
+            made[DEFAULT] = ExpectedJobCost(parse(self.table))
+        return made

@@ -1,0 +1,244 @@
+"""Jobs under a deadline through the deployed controller in the rehearsed cloud, beside their replay.
+
+One pool, as the replay knows it: one type in one zone. The job's process tells its steps, the agent measures
+them, the registry carries them, the controller decides; the market is the rehearsal's, hostile as ever. The
+replay is told how long a change-over took there, and like the controller begins without experience.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from bench.parts import page
+from bench.parts.deadline_jobs import RATIOS, SPOT_PRICE
+from gpu_spot.commands import project
+from gpu_spot.commands.rehearsed.demo import START
+from lambdas.core.capacity.policies.by_deadline import CHANGEOVER_SECONDS, UNSAVED_SECONDS
+from lambdas.core.deadline.experience import Experience
+from lambdas.core.deadline.model import Job
+from lambdas.core.model import Pool
+from market.deadline.policies import DEFAULT, build
+from market.deadline.pool import PoolRuns
+from market.deadline.simulate import simulate
+from market.replay.engine import Replay
+from market.replay.groups import GroupShape
+from market.rules import HOSTILE, TICK_SECONDS, Rules, ticks
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
+from pulumi_on_moto import load, sandbox
+from pulumi_on_moto.running.clock import simulated
+from rehearsal import rehearse as rehearsal
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.machines.group import Nodes, playing
+from rehearsal.machines.pace import Hindrance, Speed
+from rehearsal.machines.process import TrainingProfile
+
+ROOT: Final = Path(__file__).parents[1]
+ZONE, TYPE = "us-west-2a", "g6.xlarge"
+HOURS: Final = 6.0
+STEP_SECONDS: Final = 30.0
+SPARE_HOURS: Final = 2.0
+"""So long after its deadline a late job is still played."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One job: ``hours`` of compute to be done in ``deadline_hours`` in the pool of a trace.
+
+    ``hindrances`` are in hours after the start.
+    """
+
+    trace: PoolTrace
+    hours: float
+    deadline_hours: float
+    hindrances: tuple[Hindrance, ...] = ()
+
+    @property
+    def pace(self) -> Speed:
+        """The hindrances at the times of the rehearsal."""
+        return Speed(
+            tuple(
+                Hindrance(START + one.begin * 3600, START + one.end * 3600, one.speed)
+                for one in self.hindrances
+            )
+        )
+
+
+@dataclass(frozen=True)
+class StackJob:
+    """What one job came to; costs in on-demand hours, times in hours after the start.
+
+    ``done`` is None where it was not done even ``SPARE_HOURS`` after the deadline. ``changeovers`` is how
+    many starts the controller saw, ``changeover`` their mean in seconds. ``decisions`` are those that did
+    something: when, what, why.
+    """
+
+    pool: str
+    hours: float
+    deadline_hours: float
+    done: float | None
+    cost: float
+    replayed: float
+    replay_late: bool
+    changeovers: int
+    changeover: float
+    interruptions: int
+    decisions: tuple[tuple[float, tuple[str, ...], str], ...]
+
+    @property
+    def late(self) -> bool:
+        """Whether it missed its deadline."""
+        return self.done is None or self.done > self.deadline_hours
+
+
+def scenarios(traces: Sequence[PoolTrace], hours: float = HOURS) -> list[Scenario]:
+    """Return a job for each deadline ÷ compute and each pool, from the middle of its trace on."""
+    halves = [replace(trace, samples=trace.samples[len(trace.samples) // 2 :]) for trace in traces]
+    return [Scenario(trace, hours, hours * ratio) for ratio, trace in product(reversed(RATIOS), halves)]
+
+
+def play(scenario: Scenario) -> StackJob:
+    """Play one job; a process holds one deployment."""
+    profile = TrainingProfile(
+        step_seconds=STEP_SECONDS,
+        steps=round(scenario.hours * 3600 / STEP_SECONDS),
+        pace=scenario.pace,
+    )
+    end = START + scenario.deadline_hours * 3600
+    config = load(
+        ROOT,
+        "research",
+        {
+            "network.zones": [ZONE],
+            "training[0].capacity.instanceTypes": [TYPE],
+            "training[0].capacity.fallback": {"enabled": True},
+            "training[0].dataset": None,
+            "training[0].deadline": datetime.fromtimestamp(end, UTC).isoformat(),
+        },
+    )
+    rules = Rules(spot_price=SPOT_PRICE, warm_up_ticks=0, **HOSTILE)
+    with simulated(START) as clock, sandbox(config.region, rules.seed) as clients:
+        cloud = LocalCloud(clients, project.deployed(clients, config), clock)
+        view = cloud.groups()[0]
+        with playing(clients, clock, profile) as nodes:
+            fleet = rehearsal.fleet_of(cloud, view, nodes, rules)
+            market = SpotMarket((scenario.trace,), rules, None)
+            replay = Replay(market, rules, fleet, GroupShape((Pool(TYPE, ZONE),)), 1, start=START)
+            ledger = replay.run(
+                ticks((scenario.deadline_hours + SPARE_HOURS) * 3600),
+                is_over=lambda: _done(nodes, profile) is not None and not replay.held,
+            )
+            done = _done(nodes, profile)
+            took = fleet.store.load(view.name).memory.job.changeovers
+    changeover = took.total / took.count if took.count else CHANGEOVER_SECONDS
+    replayed = simulate(
+        PoolRuns.of_trace(scenario.trace),
+        0,
+        Job(
+            compute=scenario.hours * 3600,
+            deadline=scenario.deadline_hours * 3600,
+            changeover=round(changeover / TICK_SECONDS) * TICK_SECONDS,
+            spot_price=SPOT_PRICE,
+            checkpoint=UNSAVED_SECONDS,
+        ),
+        build(DEFAULT),
+        experience=Experience(measured=True),
+    )
+    return StackJob(
+        pool=scenario.trace.name,
+        hours=scenario.hours,
+        deadline_hours=scenario.deadline_hours,
+        done=None if done is None else (done - START) / 3600,
+        cost=sum(span.cost * span.ticks for span in ledger.spans) * TICK_SECONDS / 3600,
+        replayed=replayed.cost,
+        replay_late=replayed.late,
+        changeovers=took.count,
+        changeover=changeover,
+        interruptions=int(ledger.counts.get("interruption", 0)),
+        decisions=tuple(((d.at - START) / 3600, d.actions, d.reason) for d in fleet.decisions if d.actions),
+    )
+
+
+def _done(nodes: Nodes, profile: TrainingProfile) -> float | None:
+    """Return when the process made its last step, None before."""
+    entries = nodes.journal.entries
+    return next((e.at for e in entries if e.kind == "stopped" and e.step == profile.steps), None)
+
+
+def line(job: StackJob) -> str:
+    """Return what is printed of a job."""
+    done = "not done" if job.done is None else f"done after {job.done:.2f} h"
+    return (
+        f"{job.pool}: {job.hours:g} h due after {job.deadline_hours:g} h, {done}, cost {job.cost:.2f} "
+        f"(replay {job.replayed:.2f}), {job.changeovers} change-overs of {job.changeover:.0f} s, "
+        f"{job.interruptions} interruptions"
+    )
+
+
+def figures(jobs: Sequence[StackJob]) -> dict[str, Any]:
+    """Return what ``deadline.json`` says of them; in the mean each job's ratio of costs counts once."""
+    starts = sum(job.changeovers for job in jobs)
+    return {
+        "stack_jobs": len(jobs),
+        "stack_misses": sum(job.late for job in jobs),
+        "stack_cost_vs_replay": round(fmean(job.cost / job.replayed for job in jobs), 4),
+        "stack_replay_misses": sum(job.replay_late for job in jobs),
+        "stack_changeover_seconds": round(
+            sum(job.changeovers * job.changeover for job in jobs) / max(1, starts), 1
+        ),
+        "stack_interruptions": sum(job.interruptions for job in jobs),
+        "stack_by_ratio": {f"{ratio}": _of_ratio(jobs, ratio) for ratio in RATIOS},
+    }
+
+
+def _of_ratio(jobs: Sequence[StackJob], ratio: float) -> dict[str, float]:
+    these = [job for job in jobs if job.deadline_hours / job.hours == ratio]
+    if not these:
+        return {}
+    return {
+        "jobs": len(these),
+        "misses": sum(job.late for job in these),
+        "cost_vs_on_demand": round(fmean(job.cost / job.hours for job in these), 4),
+        "cost_vs_replay": round(fmean(job.cost / job.replayed for job in these), 4),
+        "least_hours_before": round(
+            min(job.deadline_hours - (job.done or job.deadline_hours) for job in these), 2
+        ),
+    }
+
+
+def page_part(told: Mapping[str, Any]) -> str:
+    """Return this part of ``performance.md``."""
+    rows = [
+        [
+            ratio,
+            str(row["jobs"]),
+            str(row["misses"]),
+            f"{row['cost_vs_on_demand']:.3f}",
+            f"{row['cost_vs_replay']:.3f}",
+            f"{row['least_hours_before']:.1f}",
+        ]
+        for ratio, row in told["stack_by_ratio"].items()
+        if row
+    ]
+    return "\n\n".join(
+        (
+            "### Through the controller",
+            f"{told['stack_jobs']} jobs of {HOURS:g} h in the rehearsed cloud, one pool each: a deployed "
+            "stack with `training[].deadline`, the agent's code on simulated machines, "
+            f"spot at {SPOT_PRICE}, the hostile market. {told['stack_misses']} deadlines missed, "
+            f"{told['stack_interruptions']} interruptions; a change-over took "
+            f"{told['stack_changeover_seconds']:.0f} s in the mean. Cost beside the replay of the same job, "
+            "which knows the compute from the start, is told that change-over and begins as the controller "
+            f"does, without experience: {told['stack_cost_vs_replay']:.3f} in the mean. *Before*: the least "
+            "hours between the last step and the deadline.",
+            page.table(
+                ["deadline ÷ compute", "jobs", "missed", "cost ÷ on-demand", "cost ÷ replay", "before"], rows
+            ),
+        )
+    )

@@ -1,0 +1,100 @@
+"""Jobs under a deadline whose progress stalls or slows, through the deployed controller.
+
+The spot of their pool never ends, so what is bought on-demand is bought for the stall. A hindrance is the
+world's: it follows the job to every instance.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from bench.parts import page
+from bench.parts.deadline_stack import Scenario, StackJob
+from lambdas.core.capacity.policies import by_deadline
+from lambdas.core.model import Side
+from market.supply.trace import PoolTrace
+from rehearsal.machines.pace import Hindrance, Speed
+
+CALM: Final = PoolTrace("always there", 300.0, (1,) * 300)
+HOURS, DEADLINE_HOURS = 2.0, 6.0
+FULL: Final = {
+    "stands still for 2.5 h": (Hindrance(1.0, 3.5),),
+    "a fifth of its speed, for good": (Hindrance(0.7, math.inf, 0.2),),
+    "stands still for good": (Hindrance(0.7, math.inf),),
+}
+
+
+def scenarios() -> list[Scenario]:
+    """Return a job for each way to come to a halt."""
+    return [Scenario(CALM, HOURS, DEADLINE_HOURS, hindrances) for hindrances in FULL.values()]
+
+
+def said_lost(job: StackJob) -> list[float]:
+    """Return when people were told that the deadline cannot be met, in hours after the start."""
+    return [at for at, orders, _ in job.decisions if f"alarm: {by_deadline.LOST}" in orders]
+
+
+def bought(job: StackJob) -> float | None:
+    """Return when on-demand was first asked for, None for never."""
+    wanted = f"{Side.FALLBACK}: desired capacity 1"
+    asks = (at for at, orders, _ in job.decisions if any(wanted in order for order in orders))
+    return next(asks, None)
+
+
+def hopeless(scenario: Scenario) -> float:
+    """Return from when on not even full speed without a loss meets the deadline; infinity: it can be met.
+
+    In hours after the start, by a clairvoyant who knows how much work fits between two times. Nobody who
+    knows less can say so much later: the work left is what the job has told.
+    """
+    pace = Speed(scenario.hindrances)
+    minutes = (minute / 60 for minute in range(round(scenario.deadline_hours * 60)))
+    return next((at for at in minutes if _is_hopeless(scenario, at, pace.work(0, at))), math.inf)
+
+
+def _is_hopeless(scenario: Scenario, now: float, done: float) -> bool:
+    return scenario.deadline_hours - now < scenario.hours - done
+
+
+def figures(jobs: Sequence[StackJob]) -> dict[str, Any]:
+    """Return what ``deadline.json`` says of them, hours after the start."""
+    return {
+        "stack_stalls": {
+            name: {
+                "deadline": job.deadline_hours,
+                "stalls": FULL[name][0].begin,
+                "on_demand": bought(job),
+                "done": job.done,
+                "hopeless": None if math.isinf(at := hopeless(scenario)) else round(at, 2),
+                "said_lost": said_lost(job),
+            }
+            for name, scenario, job in zip(FULL, scenarios(), jobs, strict=True)
+        }
+    }
+
+
+def page_part(told: Mapping[str, Any]) -> str:
+    """Return this part of ``performance.md``."""
+
+    def hours(at: float | None) -> str:
+        return "" if at is None else f"{at:.2f}"
+
+    rows = [
+        [
+            name,
+            *(hours(row[key]) for key in ("deadline", "stalls", "on_demand", "done", "hopeless")),
+            ", ".join(map(hours, row["said_lost"])),
+        ]
+        for name, row in told["stack_stalls"].items()
+    ]
+    return "\n\n".join(
+        (
+            f"{HOURS:g} h of compute in a pool whose spot never ends, and what stops is the work itself. "
+            "Hours after the start; *hopeless*: from then on not even full speed meets the deadline.",
+            page.table(
+                ["the job", "due", "stalls", "on-demand asked for", "done", "hopeless", "declared lost"], rows
+            ),
+        )
+    )

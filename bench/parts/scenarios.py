@@ -1,0 +1,77 @@
+"""The markets that benchmarks replay: those of the traces' README, or the model's; and their arguments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from market.supply.model import draw
+from market.supply.trace import PoolTrace, load
+
+Source: TypeAlias = Literal["traces", "model"]
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A market, how many workers shall be ready on it, and how many instances a sample stands for."""
+
+    name: str
+    traces: tuple[PoolTrace, ...]
+    target: int
+    pool_size: int | None = None
+
+
+_PROBED = "availability/1-node/aws-02-15-2023"
+_SIZES = "availability/1-node/aws-10-26-2022"
+_FOUR = "preemption/4-node/aws-08-03-2023"
+_HELD = "preemption/1-node/aws-04-22-2023"
+# name, folder, file pattern, target, pool size
+_README: tuple[tuple[str, str, str, int, int | None], ...] = (
+    ("us-west-2 x3 N=4", _PROBED, "us-west-2*.json", 4, None),
+    ("us-east-1 x4 N=4", _PROBED, "us-east-1*.json", 4, None),
+    ("v100_1 x2 N=4", _SIZES, "*_v100_1.json", 4, None),
+    ("v100_8 x2 N=4", _SIZES, "*_v100_8.json", 4, None),
+    ("4-node x3 N=4", _FOUR, "*.json", 4, None),
+    ("4-node x3 N=8", _FOUR, "*.json", 8, None),
+    ("preempt x4 N=2 pool size 1", _HELD, "*.json", 2, 1),
+    ("preempt x4 N=4 pool size 8", _HELD, "*.json", 4, 8),
+)
+
+
+def real(root: Path) -> list[Scenario]:
+    """Return the scenarios of the traces' README; raise ``TraceError`` where the folder lacks one."""
+    return [
+        Scenario(name, load(_files(root / folder, pattern)), target, size)
+        for name, folder, pattern, target, size in _README
+    ]
+
+
+def modelled(days: float = 30) -> list[Scenario]:
+    """Return markets of three pools drawn from the fitted model."""
+    return [Scenario(f"model {seed} x3 N=4", draw(3, 24 * days, seed), 4) for seed in (1, 2, 3, 4)]
+
+
+def parser(doc: str | None, name: str, seeds: int) -> argparse.ArgumentParser:
+    """Return the arguments that every benchmark of scenarios takes; by default so many ``seeds``."""
+    made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    made.add_argument("--out", type=Path, default=Path(f"out/bench/{name}.json"))
+    made.add_argument("--seeds", type=int, default=seeds, help=f"how many, from 1 on ({seeds})")
+    made.add_argument("--scenarios", type=int, help="only the first so many")
+    made.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
+    return made
+
+
+def chosen(most: int | None, days: float = 30) -> tuple[Source, list[Scenario]]:
+    """Return what is replayed, and where it is from: the traces where their folder is named, and say so."""
+    root = os.environ.get("GPU_SPOT_TRACES")
+    told = "the traces in GPU_SPOT_TRACES" if root else "the fitted model: GPU_SPOT_TRACES is not set"
+    print(f"replaying {told}", flush=True)
+    return "traces" if root else "model", (real(Path(root)) if root else modelled(days))[:most]
+
+
+def _files(folder: Path, pattern: str) -> Iterable[Path]:
+    return sorted(folder.glob(pattern)) or [folder / pattern]  # a missing one is load's to name

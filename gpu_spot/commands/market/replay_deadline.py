@@ -1,0 +1,95 @@
+"""``gpu-spot replay-deadline``: what training jobs under a deadline cost in single zones."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from gpu_spot.commands import files
+from lambdas.core.deadline.model import Job
+from market.deadline.policies import NAMES, named
+from market.deadline.zones import ZoneOutcome, compare
+
+Subparsers = argparse._SubParsersAction  # argparse has no public name for it
+
+
+def add_parser(subparsers: Subparsers[argparse.ArgumentParser]) -> argparse.ArgumentParser:
+    """Add the command to a parser's subcommands; ``run`` carries it out."""
+    parser = subparsers.add_parser(
+        "replay-deadline",
+        help="replay training jobs under a deadline, each trace a zone of its own",
+        description="Replay one-instance jobs under a deadline. Every trace file is a zone of its own.",
+    )
+    parser.add_argument(
+        "--trace", nargs="+", type=Path, required=True, metavar="DIR|FILE", help="traces, one zone a file"
+    )
+    parser.add_argument(
+        "--compute", type=float, required=True, metavar="HOURS", help="compute that the job needs"
+    )
+    parser.add_argument(
+        "--deadline", type=float, required=True, metavar="HOURS", help="from the start of the job"
+    )
+    parser.add_argument(
+        "--delay", type=float, required=True, metavar="MIN", help="change-over paid at each start"
+    )
+    parser.add_argument("--policy", default="all", metavar="NAME[,NAME…]|all", help=f"of {', '.join(NAMES)}")
+    parser.add_argument(
+        "--starts", type=int, default=200, help="start times a trace, evenly spread (default 200)"
+    )
+    parser.add_argument("--spot-price", type=float, default=0.3, help="of the on-demand price (default 0.3)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def run(args: argparse.Namespace) -> int:
+    """Replay and print a table; return 0, or 2 after one line on standard error if the input is bad."""
+    try:
+        files.can_write("--json", args.json)
+        with files.of_traces():
+            outcomes = _outcomes(args)
+        if args.json is not None:
+            files.write("--json", args.json, json.dumps([asdict(o) for o in outcomes], indent=2) + "\n")
+    except (ValueError, OSError) as error:
+        sys.stderr.write(f"gpu-spot replay-deadline: {error}\n")
+        return 2
+    sys.stdout.write(_table(outcomes))
+    return 0
+
+
+def _outcomes(args: argparse.Namespace) -> list[ZoneOutcome]:
+    if args.starts < 1:
+        raise ValueError(f"--starts is {args.starts}, at least 1 is needed")
+    for option in ("compute", "deadline", "delay"):
+        value = getattr(args, option)
+        if not math.isfinite(value):
+            raise ValueError(f"--{option} is {value}, a finite number is needed")
+    job = Job(
+        _whole(args.compute * 60), _whole(args.deadline * 60), _whole(args.delay), spot_price=args.spot_price
+    )
+    return list(compare(args.trace, job, named(args.policy), args.starts))
+
+
+def _whole(minutes: float) -> float:
+    """Return whole minutes, rounded up, in seconds."""
+    return 60.0 * math.ceil(minutes - 1e-9)
+
+
+def _table(outcomes: Sequence[ZoneOutcome]) -> str:
+    """Return the outcomes as text; costs are parts of what the same job costs on on-demand alone."""
+    width = max(len(Path(o.trace).stem) for o in outcomes) + 2
+    lines = [
+        f"{'trace':{width}}{'policy':26}{'cost':>7}{'÷ clairvoyant':>15}{'spot h':>8}{'on-demand h':>13}"
+        f"{'starts':>8}{'missed':>8}"
+    ]
+    for o in outcomes:
+        lines.append(
+            f"{Path(o.trace).stem:{width}}{o.policy:26}{o.cost:7.3f}{o.cost_vs_bound:15.3f}"
+            f"{o.spot_hours:8.1f}{o.on_demand_hours:13.1f}{o.starts_per_job:8.1f}{o.misses:8}"
+        )
+    return "\n".join(lines) + "\n"

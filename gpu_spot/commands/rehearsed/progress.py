@@ -1,0 +1,62 @@
+"""A rehearsal in the terminal: a line about its market, then a bar that goes with the simulated time."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from market.replay.ledger import Span
+from rehearsal.rehearse import Scene
+
+
+class TerminalProgress:
+    """See ``Onlooker``; ``close`` it when the rehearsal is over."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._progress = Progress(
+            TextColumn("{task.fields[day]}"),
+            BarColumn(),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn(
+                "[green]{task.fields[ready]}[/]/{task.fields[target]} ready  "
+                "[blue]{task.fields[spot]} spot[/]  [yellow]{task.fields[on_demand]} on-demand[/]"
+            ),
+            TimeElapsedColumn(),
+            console=console,
+        )
+
+    def begin(self, scene: Scene) -> None:
+        """See ``Onlooker``."""
+        self._console.print(f"\n[bold]Market[/]: {_told(scene)}; rehearsing {scene.ticks / 60:g} h\n")
+        self._progress.start()
+        self._task = self._progress.add_task(
+            "", total=scene.ticks, day="day 1 00:00", ready=0, target=scene.target, spot=0, on_demand=0
+        )
+
+    def see(self, tick: int, span: Span) -> None:
+        """See ``Onlooker``."""
+        minutes = tick % 1440
+        self._progress.update(
+            self._task,
+            completed=tick + span.ticks,
+            day=f"day {tick // 1440 + 1} {minutes // 60:02}:{minutes % 60:02}",
+            ready=span.ready,
+            spot=span.spot,
+            on_demand=span.on_demand,
+        )
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._progress.stop()
+
+
+def _told(scene: Scene) -> str:
+    market = scene.market
+    pools = ", ".join(f"{n} → {p}" for n, p in zip(market.names, scene.shape.pools, strict=True))
+    kinds = {
+        "model": "drawn from the fitted model, no trace was given",
+        "script": "written for this, the zones close one after the other",
+    }
+    kind = kinds[scene.source] if isinstance(scene.source, str) else "real traces"
+    return f"{kind}: {pools}; {market.pool_size} instances a sample"

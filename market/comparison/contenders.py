@@ -1,0 +1,106 @@
+"""Everything that a replay can compare: the policies that a stack may choose, and the baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from lambdas.core.capacity import policies
+from lambdas.core.capacity.plan import Policy
+from lambdas.core.capacity.policies.expected_cost import ExpectedCost
+from lambdas.core.model import Pool
+from market.comparison.baselines.checker_2018 import Checker2018
+from market.comparison.baselines.on_demand import OnDemand
+from market.comparison.baselines.spot_only import SpotOnly
+from market.comparison.baselines.spothedge import DynamicPlacer, SpotHedge
+from market.comparison.baselines.spothedge_ideal import SpotHedgeIdeal
+from market.comparison.baselines.static_mix import StaticMix
+from market.replay.groups import Allocation, GroupShape, Spread
+
+FRONTIER: Final = (0.0, 1.2, 3.0, 30.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)
+"""The values of ``shortageCost`` at which ``all`` replays our policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """A policy with the group that it needs; ``warm`` says whether it has a use for a warm pool."""
+
+    name: str
+    policy: Policy
+    spot_percentage: int = 100
+    allocation: Callable[[], Allocation] = Spread
+    warm: bool = True
+
+    @property
+    def default(self) -> bool:
+        """Whether a stack uses this one when its config names none."""
+        return self.name == policies.DEFAULT
+
+    def shape(self, pools: Iterable[Pool]) -> GroupShape:
+        """Return the shape of the group for this contender."""
+        return GroupShape(
+            tuple(pools),
+            spot_percentage=self.spot_percentage,
+            allocation=self.allocation,
+        )
+
+
+BASELINES: Final = (
+    Contender(OnDemand.name, OnDemand(), warm=False),
+    Contender(SpotOnly.name, SpotOnly(), warm=False),
+    Contender(
+        StaticMix.name,
+        StaticMix(),
+        spot_percentage=100 - StaticMix.on_demand_percentage,
+        warm=False,
+    ),
+    Contender(Checker2018.name, Checker2018()),
+    Contender(SpotHedge.name, SpotHedge(), allocation=DynamicPlacer),
+    Contender(SpotHedgeIdeal.name, SpotHedgeIdeal()),
+)
+_BASELINES: Final = {contender.name: contender for contender in BASELINES}
+
+NAMES: Final = (*policies.NAMES, *_BASELINES)
+"""What can be asked for by name, the policies of a stack first."""
+
+AT_VALUE: Final = f"{ExpectedCost.name}@VALUE"
+"""How our policy is asked for at a shortage cost."""
+
+
+def at(shortage_cost: float) -> Contender:
+    """Return our policy at a shortage cost, as ``NAME@VALUE``."""
+    return Contender(f"{ExpectedCost.name}@{shortage_cost:g}", ExpectedCost(shortage_cost))
+
+
+def everyone() -> tuple[Contender, ...]:
+    """Return all: the baselines, the policies of a stack as they come, and ours along its frontier."""
+    deployable = (Contender(name, policies.build(name)) for name in policies.NAMES)
+    return (*BASELINES, *deployable, *(at(value) for value in FRONTIER))
+
+
+def named(text: str) -> tuple[Contender, ...]:
+    """Return the contenders in ``NAME[,NAME…]`` or ``all``; ``NAME@VALUE`` sets our policy's shortage cost.
+
+    Raises ``ValueError`` naming what is unknown and what is allowed.
+    """
+    if text == "all":
+        return everyone()
+    return tuple(_one(name.strip()) for name in text.split(","))
+
+
+def _one(text: str) -> Contender:
+    name, _, value = text.partition("@")
+    if value or "@" in text:
+        if name != ExpectedCost.name:
+            raise ValueError(f"policy {text!r}: only {ExpectedCost.name} takes a value after @")
+        try:
+            return at(float(value))
+        except ValueError:
+            raise ValueError(f"policy {text!r}: {value!r} given, a number ≥ 0 is needed after @") from None
+    if name in _BASELINES:
+        return _BASELINES[name]
+    if name not in policies.NAMES:
+        allowed = ", ".join(("all", *NAMES, AT_VALUE))
+        raise ValueError(f"policy {name!r} is unknown, allowed: {allowed}")
+    return Contender(name, policies.build(name))

@@ -1,0 +1,118 @@
+"""Replay contenders over one market and say what each comes to."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from lambdas.core.model import Group
+from market.comparison.bound import bound
+from market.comparison.contenders import Contender
+from market.replay.engine import Replay
+from market.replay.fleet import LightFleet
+from market.replay.ledger import Ledger
+from market.rules import TICK_SECONDS, Rules
+from market.supply import placement
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOutcome:
+    """What one policy came to on one market.
+
+    ``availability``, ``full_fraction`` and ``wasted_fraction`` are shares, ``cost`` and ``bound`` fractions
+    of all-on-demand, ``cost_vs_bound`` their ratio; ``ticks`` (60 s each) are those counted, ``seconds`` the
+    time that the replay took. ``standby_cost`` is what a bounded warm pool costs on top, ``None``
+    without, and ``cost_with_everything`` the bill with it.
+    """
+
+    policy: str
+    default: bool
+    target: int
+    pools: int
+    ticks: int
+    availability: float
+    full_fraction: float
+    cost: float
+    cost_with_everything: float
+    cost_vs_bound: float
+    bound: float
+    launches_per_day: float
+    interruptions_per_day: float
+    wasted_fraction: float
+    seconds: float
+    standby_cost: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the outcome as JSON values."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+
+def play(
+    market: SpotMarket,
+    rules: Rules,
+    contender: Contender,
+    target: int,
+    *,
+    keep_spans: bool = False,
+) -> Ledger:
+    """Return the account of one contender on a market; ``keep_spans`` also keeps what happened when."""
+    pools = placement.named(market.names)
+    # The dynamic placer's state and the fleet's memory live for one run only.
+    group = Group("replay", target, int(rules.ceiling * target), drain_seconds=rules.drain_seconds)
+    fleet = LightFleet(group, contender.policy)
+    replay = Replay(market, rules, fleet, contender.shape(pools), target, keep_spans=keep_spans)
+    return replay.run()
+
+
+def compare(
+    traces: Sequence[PoolTrace],
+    rules: Rules,
+    contenders: Iterable[Contender],
+    target: int,
+    pool_size: int | None = None,
+) -> Iterator[PolicyOutcome]:
+    """Yield what each contender comes to on the same market, in the given order.
+
+    Raises ``ValueError`` for a target below 1 and ``TraceError`` for traces that cannot be replayed.
+    """
+    if target < 1:
+        raise ValueError(f"target is {target}, at least 1 is needed")
+    market = SpotMarket(traces, rules, pool_size)
+    least = bound(market, rules, target)
+    for contender in contenders:
+        started = time.perf_counter()
+        # Who never starts from a pool does not keep one.
+        pooled = rules if contender.warm or not rules.warm_instances else replace(rules, warm_instances=0)
+        ledger = play(market, pooled, contender, target)
+        seconds = time.perf_counter() - started
+        standby = None if rules.warm_instances is None else ledger.standby_cost
+        yield _outcome(contender, ledger, least, len(market.names), seconds, standby)
+
+
+def _outcome(
+    contender: Contender, ledger: Ledger, least: float, pools: int, seconds: float, standby_cost: float | None
+) -> PolicyOutcome:
+    days = ledger.counted * TICK_SECONDS / 86400
+    launches = sum(count for kind, count in ledger.counts.items() if kind.startswith("launch-"))
+    return PolicyOutcome(
+        policy=contender.name,
+        default=contender.default,
+        target=ledger.target,
+        pools=pools,
+        ticks=ledger.counted,
+        availability=ledger.availability,
+        full_fraction=ledger.full_fraction,
+        cost=ledger.cost,
+        cost_with_everything=ledger.cost_with_everything,
+        cost_vs_bound=ledger.cost / least,
+        bound=least,
+        launches_per_day=launches / days,
+        interruptions_per_day=ledger.counts.get("interruption", 0) / days,
+        wasted_fraction=ledger.wasted_fraction,
+        seconds=seconds,
+        standby_cost=standby_cost,
+    )

@@ -1,0 +1,106 @@
+"""The clairvoyant bound: the least that a job can cost for somebody who knows the pool's future.
+
+Dynamic programming over runs of the pool, not over ticks. ``F[mode][p]`` is the least cost at which the job
+holds ``mode`` with progress ``p`` ticks at a moment; a start takes its change-over from ``p`` at once, so
+``p`` begins at −change-over. (An instance left while it boots would be charged too much; leaving it is never
+better than not starting it.) In one run of the pool it is enough to consider, by exchange of ticks:
+
+- without spot: on-demand throughout, or for a stretch at the beginning (then idle) or at the end;
+- with spot: on-demand throughout, at the end after idling, or at the beginning before idling; or spot for
+  a stretch at the beginning or at the end. Spot in place of an on-demand tick of the same run is cheaper, and
+  a move to on-demand can wait for the end of the run.
+
+A stretch of free length is a sliding minimum. ``tests/deadline`` compares with the plain search over ticks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from market.deadline.pool import PoolRuns
+
+Costs = NDArray[np.float64]
+
+
+def clairvoyant(
+    pool: PoolRuns, start: int, changeover: int, jobs: Iterable[tuple[int, int]], spot_price: float
+) -> Mapping[tuple[int, int], float]:
+    """Return the least cost, in on-demand ticks, of each job (compute, deadline) that starts at ``start``.
+
+    All times in ticks. A job that cannot be done costs ``inf``. Raises ``ValueError`` where the pool ends
+    before a deadline.
+    """
+    wanted = sorted(set(jobs), key=lambda job: job[1])
+    if not wanted or start < 0 or start + wanted[-1][1] > pool.ticks:
+        raise ValueError(f"{len(wanted)} jobs from tick {start} do not fit into {pool.ticks} ticks")
+    most = max(compute for compute, _ in wanted)
+    idle, spot, on_demand = (np.full(changeover + most + 1, np.inf) for _ in range(3))
+    idle[changeover] = 0.0
+    least: dict[tuple[int, int], float] = {}
+    now, index = start, pool.index(start)
+    for job in wanted:
+        compute, end = job[0], start + job[1]
+        while now < end:
+            run = pool.runs[index]
+            stop = min(run.end, end)
+            if run.up:
+                idle, spot, on_demand = _with_spot(idle, spot, on_demand, stop - now, changeover, spot_price)
+            else:
+                idle, spot, on_demand = _without_spot(idle, spot, on_demand, stop - now, changeover)
+            now = stop
+            index += now == run.end
+        least[job] = float(min(costs[changeover + compute] for costs in (idle, spot, on_demand)))
+    return least
+
+
+def _without_spot(idle: Costs, spot: Costs, on_demand: Costs, n: int, d: int) -> tuple[Costs, Costs, Costs]:
+    rest = np.minimum(np.minimum(idle, spot), on_demand)
+    fresh = _stretch(_start(rest, d), n, 1.0)
+    ended = np.minimum(np.minimum(rest, fresh), _stretch(on_demand, n, 1.0))
+    return ended, np.full_like(idle, np.inf), np.minimum(_shift(on_demand, n) + n, fresh)
+
+
+def _with_spot(
+    idle: Costs, spot: Costs, on_demand: Costs, n: int, d: int, price: float
+) -> tuple[Costs, Costs, Costs]:
+    rest = np.minimum(np.minimum(idle, spot), on_demand)
+    started = _start(rest, d)
+    fresh_spot = _stretch(started, n, price)
+    ended = np.minimum(
+        np.minimum(rest, fresh_spot), np.minimum(_stretch(on_demand, n, 1.0), _stretch(spot, n, price))
+    )
+    return (
+        ended,
+        np.minimum(_shift(spot, n) + price * n, fresh_spot),
+        np.minimum(_shift(on_demand, n) + n, _stretch(started, n, 1.0)),
+    )
+
+
+def _shift(costs: Costs, by: int) -> Costs:
+    """Return the costs of having ``by`` more progress."""
+    shifted = np.full_like(costs, np.inf)
+    if by < len(costs):
+        shifted[by:] = costs[: len(costs) - by]
+    return shifted
+
+
+def _start(costs: Costs, changeover: int) -> Costs:
+    """Return the costs after the start of an instance: ``changeover`` less progress."""
+    started = np.full_like(costs, np.inf)
+    started[: len(costs) - changeover] = costs[changeover:]
+    return started
+
+
+def _stretch(costs: Costs, most: int, price: float) -> Costs:
+    """Return min over 0 ≤ k ≤ ``most`` of costs[p − k] + price × k, by doubling the window."""
+    slope = price * np.arange(len(costs))
+    least = costs - slope
+    window = 1
+    while window < min(most + 1, len(costs)):
+        step = min(window, most + 1 - window)
+        least[step:] = np.minimum(least[step:], least[:-step])
+        window += step
+    return np.asarray(least + slope)

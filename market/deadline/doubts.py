@@ -1,0 +1,164 @@
+"""What a job may meet beside the pool's own coming and going, and what of it is drawn for one pool.
+
+``Doubts`` holds an axis for each doubt; its default is the friendly world. ``Draws`` is what a world comes to
+in one pool. All is drawn by pool and tick, not in the order of a job's actions, so that every policy, and the
+check of what could have been met, lives in the same world.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from lambdas.core.deadline.model import JobMode
+from market.deadline.pool import PoolRuns
+from market.rules import ticks
+
+HOUR = ticks(3600)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubts:
+    """How unlike the plan a world is. What has no source here is assumed.
+
+    - ``longer``: a change-over takes so many times what was told; ``spread``: each then takes a factor
+      between 1 ÷ (1 + spread) and 1 + spread on top, each factor as likely as its inverse.
+    - ``refused_with_spot``: at so many of the moments at which the pool stops giving spot, on-demand is
+      refused, too, for ``refusal_seconds``; ``refusals_a_day``: so many such episodes come by themselves.
+      After each of them on-demand can be had for as long.
+      AWS may "not currently have enough available On-Demand capacity": EC2 guide, "Troubleshoot instance
+      launch issues".
+    - ``slowest``: progress is between this part of the plan and all of it: ``drift``: up and down once in a
+      day, hour by hour; ``steps``: another pace every 4 to 16 hours.
+    - ``prices``: of spot, in parts of on-demand, each kept for ``price_hours`` and followed by another;
+      empty: the job's own.
+    - ``saved``: the part of the interruptions before which the work was saved; otherwise what was done since
+      the last checkpoint is lost. Notices come "on a best effort basis": EC2 guide, "Spot Instance
+      interruption notices".
+
+    How often somebody looks and how much work lies between two checkpoints is the job's.
+    """
+
+    seed: int = 1
+    longer: float = 1.0
+    spread: float = 0.0
+    refused_with_spot: float = 0.0
+    refusals_a_day: float = 0.0
+    refusal_seconds: float = 3600.0
+    slowest: float = 1.0
+    progress: Literal["drift", "steps"] = "drift"
+    prices: tuple[float, ...] = ()
+    price_hours: float = 12.0
+    saved: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a share outside 0–1, a pace of 0 or a negative number."""
+        for name in ("refused_with_spot", "saved"):
+            value = getattr(self, name)
+            if not 0 <= value <= 1:
+                raise ValueError(f"{name} is {value}, a share between 0 and 1 is needed")
+        if not 0 < self.slowest <= 1:
+            raise ValueError(f"slowest is {self.slowest}, a part of the plan above 0 and up to 1 is needed")
+        for name in ("longer", "price_hours"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise ValueError(f"{name} is {value}, a number above 0 is needed")
+        for name in ("spread", "refusals_a_day", "refusal_seconds"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} is {value}, a number ≥ 0 is needed")
+
+
+class Lasting(NamedTuple):
+    """A value, and the tick before which it surely stays."""
+
+    value: float
+    until: int
+
+
+@dataclass(frozen=True)
+class Draws:
+    """What the doubts come to in one pool. Ticks count as the pool's do."""
+
+    doubts: Doubts
+    pool: PoolRuns
+    refusals: tuple[tuple[int, int], ...] = field(init=False)
+    _paces: tuple[float, ...] = field(init=False)
+    _prices: tuple[float, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Draw what does not depend on what a job does."""
+        hours = self.pool.ticks // HOUR + 1
+        object.__setattr__(
+            self, "refusals", tuple(_episodes(self.doubts, self.pool, self._random("refusals")))
+        )
+        object.__setattr__(self, "_paces", tuple(_paces(self.doubts, hours, self._random("pace"))))
+        periods = int(hours // self.doubts.price_hours) + 1
+        object.__setattr__(self, "_prices", tuple(_prices(self.doubts, periods, self._random("price"))))
+
+    def changeover(self, told: float, mode: JobMode, tick: int) -> int:
+        """Return how many ticks a start at ``tick`` takes that was told to take ``told`` seconds."""
+        doubts, factor = self.doubts, self.doubts.longer
+        if doubts.spread:
+            factor *= (1 + doubts.spread) ** self._random(f"{mode}/{tick}").uniform(-1, 1)
+        return ticks(told * factor)
+
+    def refused(self, tick: int) -> bool:
+        """Return whether on-demand is refused at ``tick``."""
+        index = bisect_right(self.refusals, (tick, self.pool.ticks + tick)) - 1
+        return index >= 0 and tick < self.refusals[index][1]
+
+    def pace(self, tick: int) -> Lasting:
+        """Return the progress at ``tick`` as a part of the plan."""
+        if self.doubts.slowest == 1:
+            return Lasting(1.0, self.pool.ticks)
+        return Lasting(self._paces[tick // HOUR], (tick // HOUR + 1) * HOUR)
+
+    def price(self, tick: int, told: float) -> Lasting:
+        """Return the price of spot at ``tick``, in parts of on-demand."""
+        if not self._prices:
+            return Lasting(told, self.pool.ticks)
+        length = ticks(self.doubts.price_hours * 3600)
+        return Lasting(self._prices[tick // length], (tick // length + 1) * length)
+
+    def saved(self, tick: int) -> bool:
+        """Return whether the work was saved before an interruption at ``tick``."""
+        return self.doubts.saved == 1 or self._random(f"saved/{tick}").random() < self.doubts.saved
+
+    def _random(self, what: str) -> random.Random:
+        return random.Random(f"{self.doubts.seed}/{self.pool.name}/{what}")
+
+
+def _episodes(doubts: Doubts, pool: PoolRuns, rng: random.Random) -> list[tuple[int, int]]:
+    """Return the episodes without on-demand as [start, end), in order."""
+    begins = [run.start for run in pool.runs[1:] if not run.up and rng.random() < doubts.refused_with_spot]
+    alone = round(doubts.refusals_a_day * pool.ticks / (24 * HOUR))
+    begins += [rng.randrange(pool.ticks) for _ in range(alone)]
+    length, episodes = ticks(doubts.refusal_seconds), list[tuple[int, int]]()
+    for begin in sorted(begins):
+        if not episodes or begin >= episodes[-1][1] + length:
+            episodes.append((begin, begin + length))
+    return episodes
+
+
+def _paces(doubts: Doubts, hours: int, rng: random.Random) -> list[float]:
+    """Return the pace of each hour."""
+    if doubts.progress == "drift":
+        phase, middle = rng.random(), (1 + doubts.slowest) / 2
+        return [middle + (1 - middle) * math.sin(2 * math.pi * (hour / 24 + phase)) for hour in range(hours)]
+    paces: list[float] = []
+    while len(paces) < hours:
+        paces += [rng.uniform(doubts.slowest, 1)] * rng.randint(4, 16)
+    return paces[:hours]
+
+
+def _prices(doubts: Doubts, periods: int, rng: random.Random) -> list[float]:
+    """Return the price of each period; none stays for two where there are several."""
+    prices: list[float] = []
+    for _ in range(periods if doubts.prices else 0):
+        others = [price for price in doubts.prices if price not in prices[-1:]]
+        prices.append(rng.choice(others or list(doubts.prices)))
+    return prices

@@ -1,0 +1,46 @@
+"""What could have been met: the most work that anybody can do in a pool, who knows all that will happen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from lambdas.core.deadline.model import EPSILON, Job, JobMode
+from market.deadline.doubts import Draws
+from market.rules import TICK_SECONDS, ticks
+
+
+def feasible(draws: Draws, start: int, job: Job) -> bool:
+    """Return whether the job, started at tick ``start``, could have been done by its deadline at any cost.
+
+    Forward over the ticks: the most work done with nothing running, with spot, and with on-demand. A start
+    takes its change-over from any of them. Work is taken as saved at every tick, which only errs towards
+    *could have been met*. What is running loses nothing by going on, so a start is of use only where it ends.
+    """
+    pool, now, end = draws.pool, start, start + ticks(job.deadline)
+    needed, done = ticks(job.compute) * TICK_SECONDS, 0.0
+    running: dict[JobMode, float | None] = {JobMode.SPOT: None, JobMode.ON_DEMAND: None}
+    booted: defaultdict[int, list[tuple[JobMode, float]]] = defaultdict(list)
+    index = pool.index(start)
+    pace = draws.pace(start)
+    while now < end and done < needed - EPSILON:
+        index += now >= pool.runs[index].end
+        run = pool.runs[index]
+        pace = draws.pace(now) if now >= pace.until else pace
+        if not run.up:
+            running[JobMode.SPOT] = None
+        for mode, work in booted.pop(now, ()):
+            running[mode] = max(work, running[mode] or 0.0)
+        for mode in running:
+            if run.up if mode is JobMode.SPOT else not draws.refused(now):
+                ready = now + draws.changeover(job.changeover, mode, now)
+                if mode is JobMode.ON_DEMAND or ready < run.end:
+                    if ready == now:
+                        running[mode] = max(done, running[mode] or 0.0)
+                    else:
+                        booted[ready].append((mode, done))
+        for mode, so_far in running.items():
+            if so_far is not None:
+                running[mode] = so_far + TICK_SECONDS * pace.value
+                done = max(done, so_far + TICK_SECONDS * pace.value)
+        now += 1
+    return done >= needed - EPSILON

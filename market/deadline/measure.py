@@ -1,0 +1,142 @@
+"""Replay many jobs in one pool and add up what the policies come to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+
+from lambdas.core.deadline.experience import Experience
+from lambdas.core.deadline.model import DeadlinePolicy, Job
+from market.deadline.bound import clairvoyant
+from market.deadline.doubts import Doubts, Draws
+from market.deadline.feasible import feasible
+from market.deadline.pool import PoolRuns
+from market.deadline.simulate import JobOutcome, simulate
+from market.rules import ticks
+
+LEARNING_STARTS = 5
+"""Starts whose jobs are not counted: what they met is known to those that are."""
+
+
+@dataclass(slots=True)
+class Sum:
+    """The jobs of one kind and policy, added up. Costs in on-demand hours."""
+
+    jobs: int = 0
+    misses: int = 0
+    cost: float = 0.0
+    bound: float = 0.0
+    on_demand_hours: float = 0.0
+    spot_hours: float = 0.0
+    starts: int = 0
+    interruptions: int = 0
+
+    def add(self, outcome: JobOutcome) -> None:
+        """Add a job."""
+        self.jobs += 1
+        self.misses += outcome.late
+        self.cost += outcome.cost
+        self.on_demand_hours += outcome.on_demand_hours
+        self.spot_hours += outcome.spot_hours
+        self.starts += outcome.starts
+        self.interruptions += outcome.interruptions
+
+
+@dataclass(slots=True)
+class DoubtSum(Sum):
+    """The same under doubts.
+
+    ``avoidable``: missed although it could have been met with change-overs of middle length; ``by_luck``: by
+    no more than knowing beforehand when a change-over is short; ``unsaid``: missed and never said in advance;
+    ``said_hours``: how long before, added up over those that were said, and ``said_least``: the shortest;
+    ``retracted``: said that it cannot be met, and it was.
+    """
+
+    avoidable: int = 0
+    by_luck: int = 0
+    unsaid: int = 0
+    said_hours: float = 0.0
+    said_least: float = math.inf
+    retracted: int = 0
+
+
+def starts_in(pool: PoolRuns, longest: float, count: int) -> list[int]:
+    """Return ``count`` start ticks, evenly spread over the part from which ``longest`` seconds still fit."""
+    room = pool.ticks - ticks(longest)
+    if room < 0:
+        raise ValueError(
+            f"pool {pool.name} is {pool.ticks / 60:.1f} h long, "
+            f"shorter than the deadline of {longest / 3600:g} h"
+        )
+    return [round(i * room / max(1, count - 1)) for i in range(count)]
+
+
+def measure(
+    pool: PoolRuns, jobs: Sequence[Job], policies: Mapping[str, DeadlinePolicy], starts: Sequence[int]
+) -> dict[tuple[Job, str], Sum]:
+    """Replay every job from every start under every policy, all as told.
+
+    The jobs share change-over and spot price. Without experience: a pool in which all has long gone as told
+    leaves nothing else to reckon with.
+    """
+    delays = {(job.changeover, job.spot_price) for job in jobs}
+    if len(delays) != 1:
+        raise ValueError(f"{len(delays)} pairs of change-over and spot price among the jobs, one is needed")
+    sums = {(job, name): Sum() for job in jobs for name in policies}
+    shapes = {job: (ticks(job.compute), ticks(job.deadline)) for job in jobs}
+    friendly = Draws(Doubts(), pool)
+    for start in starts:
+        bounds = clairvoyant(pool, start, ticks(jobs[0].changeover), shapes.values(), jobs[0].spot_price)
+        for job, shape in shapes.items():
+            for name, policy in policies.items():
+                sums[job, name].add(simulate(pool, start, job, policy, friendly))
+                sums[job, name].bound += bounds[shape] / 60
+    return sums
+
+
+def learn(pool: PoolRuns, jobs: Sequence[Job], policy: DeadlinePolicy, doubts: Doubts) -> Experience:
+    """Return what jobs met in this pool, in a world alike with other draws."""
+    experience = Experience()
+    draws = Draws(replace(doubts, seed=doubts.seed + 1), pool)
+    for start in starts_in(pool, max(job.deadline for job in jobs), LEARNING_STARTS):
+        for job in jobs:
+            simulate(pool, start, job, policy, draws, experience)
+    return experience
+
+
+def measure_doubts(
+    pool: PoolRuns,
+    jobs: Sequence[Job],
+    policies: Mapping[str, DeadlinePolicy],
+    starts: Sequence[int],
+    doubts: Doubts,
+    *,
+    learned: bool,
+) -> dict[tuple[Job, str], DoubtSum]:
+    """Replay every job from every start under every policy in a world of doubts.
+
+    ``learned``: jobs of the first policy have been there before; otherwise each job is the first.
+    """
+    sums = {(job, name): DoubtSum() for job in jobs for name in policies}
+    draws, middling = Draws(doubts, pool), Draws(replace(doubts, spread=0.0), pool)
+    could: dict[tuple[Job, int], tuple[bool, bool]] = {}
+    known = learn(pool, jobs, next(iter(policies.values())), doubts) if learned else Experience()
+    for (job, name), total in sums.items():
+        for start in starts:
+            outcome = simulate(pool, start, job, policies[name], draws, deepcopy(known))
+            total.add(outcome)
+            if not outcome.late:
+                total.retracted += bool(outcome.said_hours)
+                continue
+            total.unsaid += not outcome.said_hours
+            total.said_hours += outcome.said_hours
+            total.said_least = min(total.said_least, outcome.said_hours or math.inf)
+            if (job, start) not in could:
+                met = feasible(middling, start, job)
+                could[job, start] = met, not met and doubts.spread > 0 and feasible(draws, start, job)
+            avoidable, by_luck = could[job, start]
+            total.avoidable += avoidable
+            total.by_luck += by_luck
+    return sums

@@ -1,0 +1,63 @@
+"""A capacity pool as one instance sees it: runs of ticks with spot and without, in turn."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from market.rules import TICK_SECONDS
+from market.supply.trace import PoolTrace, TraceError
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRun:
+    """The ticks from ``start`` to before ``end``, all with spot (``up``) or all without."""
+
+    start: int
+    end: int
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRuns:
+    """The runs of a pool, one after the other from tick 0 on; neighbours differ in ``up``."""
+
+    name: str
+    runs: tuple[PoolRun, ...]
+
+    @property
+    def ticks(self) -> int:
+        """The length in ticks."""
+        return self.runs[-1].end
+
+    def index(self, tick: int) -> int:
+        """Return the index of the run that holds ``tick``."""
+        return bisect_right(self.runs, tick, key=lambda run: run.start) - 1
+
+    @classmethod
+    def of_trace(cls, trace: PoolTrace) -> PoolRuns:
+        """Return the runs of a trace: a sample holds until the next; one instance or more is *up*."""
+        ticks = int(trace.seconds // TICK_SECONDS)
+        if ticks < 1:
+            raise TraceError(
+                f"trace {trace.name} is {trace.seconds:g} s long, at least one tick of 60 s is needed"
+            )
+        at = (int(tick * TICK_SECONDS // trace.gap_seconds) for tick in range(ticks))
+        return cls.of_ticks(trace.name, (trace.samples[k] > 0 for k in at))
+
+    @classmethod
+    def of_ticks(cls, name: str, ups: Iterable[bool]) -> PoolRuns:
+        """Return the runs of a pool given tick by tick."""
+        starts: list[int] = []
+        states: list[bool] = []
+        length = 0
+        for length, up in enumerate(ups, 1):
+            if not states or states[-1] != up:
+                starts.append(length - 1)
+                states.append(bool(up))
+        if not starts:
+            raise TraceError(f"pool {name} has no ticks, at least one is needed")
+        edges = pairwise([*starts, length])
+        return cls(name, tuple(PoolRun(*edge, up) for edge, up in zip(edges, states, strict=True)))

@@ -1,0 +1,247 @@
+"""Replay one job under a deadline in one pool, from change to change.
+
+What the numbers mean is said in ``policies.model``, what else may happen in ``doubts``.
+
+At each tick a lost spot instance goes first, then the policy looks. Ticks in which neither the pool nor the
+policy's choice can change are played at once; ``tests/deadline`` proves that this changes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from lambdas.core.deadline.experience import Experience, Reckoning
+from lambdas.core.deadline.model import (
+    EPSILON,
+    DeadlinePolicy,
+    Job,
+    JobMode,
+    JobSituation,
+)
+from lambdas.core.deadline.safety import Prudence, decide
+from market.deadline.doubts import HOUR, Doubts, Draws
+from market.deadline.pool import PoolRuns
+from market.rules import TICK_SECONDS, ticks
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """What one job came to. ``cost`` is in on-demand hours; ``late`` says that the deadline was missed.
+
+    ``said_hours``: how long before the deadline it was first said that it cannot be met; 0: never.
+    """
+
+    cost: float
+    late: bool
+    hours: float
+    spot_hours: float
+    on_demand_hours: float
+    starts: int
+    interruptions: int
+    said_hours: float = 0.0
+
+
+def simulate(
+    pool: PoolRuns,
+    start: int,
+    job: Job,
+    policy: DeadlinePolicy,
+    draws: Draws | None = None,
+    experience: Experience | None = None,
+) -> JobOutcome:
+    """Replay the job from tick ``start``; its times are rounded up to whole ticks of 60 s.
+
+    Without ``draws`` all is as told; without ``experience`` that is reckoned with. The age of the pool's run
+    is counted from the start at the earliest: what nobody has watched is not known. Raises ``ValueError``
+    where the pool ends before the deadline.
+    """
+    length = ticks(job.deadline)
+    if start < 0 or start + length > pool.ticks:
+        raise ValueError(
+            f"a job from tick {start} with deadline {length} does not fit into {pool.ticks} ticks"
+        )
+    run = _Run(pool, start, job, policy, draws or Draws(Doubts(), pool), experience)
+    return run.play()
+
+
+class _Run:
+    """One job at work. Times are whole ticks but for ``left``, seconds of the plan."""
+
+    def __init__(
+        self,
+        pool: PoolRuns,
+        start: int,
+        job: Job,
+        policy: DeadlinePolicy,
+        draws: Draws,
+        experience: Experience | None,
+    ) -> None:
+        self.pool, self.job, self.policy, self.draws, self.experience = pool, job, policy, draws, experience
+        self.start, self.now, self.end = start, start, start + ticks(job.deadline)
+        self.left = ticks(job.compute) * TICK_SECONDS
+        self.index = pool.index(start)
+        self.run = pool.runs[self.index]
+        self.pace, self.price = draws.pace(start), draws.price(start, job.spot_price)
+        self.offered, self.offered_since = self._offers(), start
+        self.change = self._next_change()
+        self.mode, self.boot, self.booted, self.worked = JobMode.IDLE, 0, 0, 0
+        self.refused_since: int | None = None
+        self.progress = _Progress()
+        self.spot: Counter[float] = Counter()
+        self.on_demand = self.starts = self.interruptions = self.said = 0
+        self.state = JobSituation(self.left, job.deadline, self.mode, 0.0, self.offered, 0.0)
+        self.prudence = self._prudence()
+
+    def play(self) -> JobOutcome:
+        """Play to the end of the work or to the deadline."""
+        look = ticks(self.job.tick)
+        while self.left > EPSILON and self.now < self.end:
+            self._market()
+            after_look = (self.now - self.start) % look
+            self._pass(look - after_look if after_look else self._look())
+        self._answered()
+        spot_cost = sum(price * held for price, held in sorted(self.spot.items()))
+        return JobOutcome(
+            cost=(spot_cost + self.on_demand) / HOUR,
+            late=self.left > EPSILON,
+            hours=(self.now - self.start) / HOUR,
+            spot_hours=self.spot.total() / HOUR,
+            on_demand_hours=self.on_demand / HOUR,
+            starts=self.starts,
+            interruptions=self.interruptions,
+            said_hours=self.said / HOUR,
+        )
+
+    def _market(self) -> None:
+        """Let happen what the market does at this tick."""
+        if self.now < self.change:
+            return
+        if self.now >= self.run.end:
+            self.index += 1
+            self.run = self.pool.runs[self.index]
+            if self.mode is JobMode.SPOT and not self.run.up:
+                self._lose()
+        if self.now >= self.pace.until:
+            self.pace = self.draws.pace(self.now)
+        if self.now >= self.price.until:
+            self.price = self.draws.price(self.now, self.job.spot_price)
+        if self._offers() != self.offered:
+            self.offered, self.offered_since = not self.offered, self.now
+        self.change = self._next_change()
+
+    def _next_change(self) -> int:
+        return min(self.run.end, self.end, self.pace.until, self.price.until)
+
+    def _offers(self) -> bool:
+        """Return whether the pool gives spot that saves something."""
+        return self.run.up and self.price.value < 1
+
+    def _lose(self) -> None:
+        if self.job.checkpoint and not self.draws.saved(self.now):
+            unsaved = self.worked % ticks(self.job.checkpoint)
+            self.left += unsaved * TICK_SECONDS * self.pace.value
+        self.mode, self.interruptions = JobMode.IDLE, self.interruptions + 1
+
+    def _look(self) -> int:
+        """Let the policy choose and start what it chose; return for how many ticks that holds."""
+        state = self.state
+        state.left, state.remaining = self.left, (self.end - self.now) * TICK_SECONDS
+        state.mode, state.boot_left = self.mode, self._boot_left()
+        state.up = self.offered or self.mode is JobMode.SPOT
+        state.age = (self.now - self.offered_since) * TICK_SECONDS
+        state.price, state.refused = self.price.value, False
+        choice = decide(self.prudence, state, self.policy)
+        if choice.mode is JobMode.ON_DEMAND and self.mode is not JobMode.ON_DEMAND:
+            if self.draws.refused(self.now):
+                state.refused = True
+                self.refused_since = self.now if self.refused_since is None else self.refused_since
+                choice = decide(self.prudence, state, self.policy)
+            else:
+                self._answered(granted=True)
+        elif self.refused_since is not None:
+            self._answered()
+        if choice.late and not self.said:
+            self.said = self.end - self.now
+        if choice.mode is not self.mode:
+            self._begin(choice.mode)
+            return 1
+        return 1 if state.refused else max(1, ticks(min(choice.hold, self.job.deadline)))
+
+    def _boot_left(self) -> float:
+        """Return the seconds of boot that are expected to be left: an instance only says when it works."""
+        if self.mode is JobMode.IDLE or self.booted == self.boot:
+            return 0.0
+        return max(TICK_SECONDS, self.prudence.reckoning.changeover - self.booted * TICK_SECONDS)
+
+    def _begin(self, mode: JobMode) -> None:
+        self.mode, self.boot, self.booted, self.worked = mode, 0, 0, 0
+        if mode is not JobMode.IDLE:
+            self.boot = self.draws.changeover(self.job.changeover, mode, self.now)
+            self.starts += 1
+
+    def _answered(self, *, granted: bool = False) -> None:
+        """Remember how long on-demand was refused: until it was granted or no longer asked for."""
+        if self.experience is not None and (granted or self.refused_since is not None):
+            since = self.now if self.refused_since is None else self.refused_since
+            waited = (self.now - since) * TICK_SECONDS
+            self.experience.refusals = self.experience.refusals.adding(waited)
+            self.prudence = self._prudence()
+        self.refused_since = None
+
+    def _pass(self, span: int) -> None:
+        """Let up to ``span`` ticks pass, fewer where something changes before."""
+        span = min(span, self.change - self.now)
+        if self.mode is not JobMode.IDLE:
+            span = self._boots(span) if self.booted < self.boot else self._works(span)
+            if self.mode is JobMode.SPOT:
+                self.spot[self.price.value] += span
+            else:
+                self.on_demand += span
+        self.now += span
+
+    def _boots(self, span: int) -> int:
+        span = min(span, self.boot - self.booted)
+        self.booted += span
+        if self.booted == self.boot and self.experience is not None:
+            took = self.boot * TICK_SECONDS
+            self.experience.changeovers = self.experience.changeovers.adding(took)
+            self.prudence = self._prudence()
+        return span
+
+    def _works(self, span: int) -> int:
+        a_tick = TICK_SECONDS * self.pace.value
+        span = min(span, math.ceil(self.left / a_tick - EPSILON))
+        self.left -= span * a_tick
+        self.worked += span
+        sample = self.progress.add(span, self.pace.value)
+        if sample is not None and self.experience is not None:
+            self.experience.paces = self.experience.paces.adding(sample)
+            self.prudence = self._prudence()
+        return span
+
+    def _prudence(self) -> Prudence:
+        if self.experience is None:
+            return Prudence(self.job, Reckoning.told(self.job))
+        return Prudence(self.job, self.experience.reckoning(self.job, self.progress.likely))
+
+
+class _Progress:
+    """The pace of the job, hour by hour of its work."""
+
+    def __init__(self) -> None:
+        self.likely = 1.0
+        self._hour, self._all = [0, 0.0], [0, 0.0]
+
+    def add(self, worked: int, pace: float) -> float | None:
+        """Count ticks of work; return the pace of the hour that they complete."""
+        for sums in (self._hour, self._all):
+            sums[0] += worked
+            sums[1] += worked * pace
+        if self._hour[0] < HOUR:
+            return None
+        hour = self._hour[1] / self._hour[0]
+        self.likely = max(hour, self._all[1] / self._all[0])
+        self._hour = [0, 0.0]
+        return hour

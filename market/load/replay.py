@@ -1,0 +1,188 @@
+"""A load on a market: the one replay engine with a target that a rule of scaling sets each minute."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lambdas.core.capacity import policies
+from lambdas.core.model import Group, Instance, Market, Pool, Side
+from market.load.queue import RequestQueue
+from market.load.rules import Rule, View
+from market.replay.engine import Replay
+from market.replay.fleet import LightFleet, Orders
+from market.replay.groups import GroupShape
+from market.replay.ledger import Span
+from market.rules import TICK_SECONDS, Rules
+from market.supply import placement
+from market.supply.spot import SpotMarket
+
+MONDAY: Final = 4 * 86400.0
+"""The first Monday of the epoch: a replay begins there, as a load does."""
+
+
+@dataclass(slots=True)
+class ScaledFleet(LightFleet):
+    """A light fleet whose workers serve a queue, by ``speeds`` (requests a second by instance type)."""
+
+    rule: Rule = field(kw_only=True)
+    queue: RequestQueue = field(kw_only=True)
+    speeds: Mapping[str, float] = field(kw_only=True)
+    begin: float = field(kw_only=True)
+    most: int = field(kw_only=True)
+    targets: list[int] = field(default_factory=list)
+    seen: View | None = None
+    _orders: Orders | None = None
+    _stirred: bool = True
+
+    def tick(self, now: float) -> None:
+        """See ``Fleet``: the minute that has passed is played, and the rule sets the target."""
+        LightFleet.tick(self, now)
+        if now > self.begin:
+            self.seen = self.passed(now)
+            target = min(self.most, max(0, self.rule.target(self.seen)))
+            if target != self.group.target:
+                self.group = replace(self.group, target=target)
+                self._stirred = True
+        self.targets.append(self.group.target)
+
+    def look(self) -> Orders:
+        """See ``Fleet``: where nothing has happened the controller would say what it said before."""
+        due = self._orders is None or (self._orders.wake_at is not None and self._orders.wake_at <= self._now)
+        if self._stirred or due or self._events:
+            self._stirred = False
+            decided = LightFleet.look(self)
+            self._stirred = bool(decided.released)
+            self._orders = replace(decided, released=())
+            # Each minute is played: its load is another.
+            return replace(decided, wake_at=self._now + TICK_SECONDS)
+        return Orders(dict(self._desired), wake_at=self._now + TICK_SECONDS)
+
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+        """See ``Fleet``."""
+        self._stirred = True
+        return LightFleet.launched(self, pool, market, side, warm=warm)
+
+    def ready(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        self._stirred = True
+        LightFleet.ready(self, instance_ids)
+
+    def died(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        self._stirred = True
+        LightFleet.died(self, instance_ids)
+
+    def refused(self, side: Side, message: str | None) -> None:
+        """See ``Fleet``."""
+        self._stirred = True
+        LightFleet.refused(self, side, message)
+
+    def passed(self, now: float) -> View:
+        """Play the minute that has passed with whom is ready, and return what a rule sees of it."""
+        heard = [one for one in self._instances.values() if one.ready_since is not None]
+        ready = Counter(one.pool.instance_type for one in heard)
+        working = Counter(one.pool.instance_type for one in heard if self.works(one))
+        workers: Counter[float] = Counter()
+        for name, count in working.items():
+            workers[self.speeds[name]] += count
+        minute = self.queue.minute(workers)
+        total = sum(working.values())
+        speed = sum(self.speeds[name] * count for name, count in working.items())
+        served = {
+            name: (minute.ended * self.speeds[name] * count / speed, minute.busy_seconds * count / total)
+            for name, count in working.items()
+        }
+        return View(
+            now=now,
+            target=self.group.target,
+            ready=dict(ready),
+            booting=len(self._instances) - len(heard),
+            arriving=minute.arrived / TICK_SECONDS,
+            leaving=minute.ended / TICK_SECONDS,
+            waiting=minute.waiting,
+            taken=minute.taken,
+            oldest=minute.oldest,
+            busy=minute.busy_seconds / TICK_SECONDS / total if total else 0.0,
+            served=served,
+            scarce=any(one.market is Market.ON_DEMAND for one in self._instances.values()),
+        )
+
+    def works(self, instance: Instance) -> bool:
+        """Say whether who is heard of ends requests, too."""
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A replay by the minute: targets, money (in on-demand workers), and what each request waited."""
+
+    targets: NDArray[np.int64]
+    paid: NDArray[np.float64]
+    queue: RequestQueue
+
+    def p99(self, begin: int, end: int) -> float:
+        """Return the 99th percentile of the wait (seconds) of what came between two minutes."""
+        return p99([self.queue.waits(begin * 60, end * 60)])
+
+    def cost(self, begin: int, end: int) -> float:
+        """Return the mean bill between two minutes, in on-demand workers."""
+        return float(self.paid[begin:end].mean())
+
+
+def p99(waits: Iterable[NDArray[np.int64]]) -> float:
+    """Return the 99th percentile (seconds) of all of them together."""
+    return float(np.percentile(np.concatenate(list(waits)), 99))
+
+
+def play(
+    market: SpotMarket,
+    rules: Rules,
+    rule: Rule,
+    arrivals: NDArray[np.int64],
+    speeds: Mapping[str, float],
+    most: int,
+    build: Callable[..., ScaledFleet] = ScaledFleet,
+) -> Played:
+    """Replay a load on a market with a rule that may ask for at most so many workers.
+
+    The group behind it is as a stack has it by default; ``market`` is as long as the load or longer.
+    ``build`` makes the fleet.
+    """
+    pools = placement.named(market.names)
+    policy = policies.build(policies.DEFAULT)
+    fleet = build(
+        Group("replay", 1, int(rules.ceiling * most)),
+        policy,
+        rule=rule,
+        queue=RequestQueue(arrivals, rules.seed),
+        speeds=speeds,
+        begin=MONDAY,
+        most=most,
+    )
+    minutes = len(arrivals) // 60
+    paid = np.zeros(minutes)
+
+    def on_tick(tick: int, span: Span) -> None:
+        paid[tick : tick + span.ticks] = span.cost + span.standby
+
+    engine = Replay(market, rules, fleet, GroupShape(pools), 1, start=MONDAY, keep_spans=False)
+    engine.run(minutes, on_tick)
+    fleet.passed(MONDAY + minutes * TICK_SECONDS)
+    return Played(np.asarray(fleet.targets), paid, fleet.queue)
+
+
+def reversals(targets: Sequence[int], within: int) -> int:
+    """Return how often a target went down within so many minutes of its going up."""
+    count, up = 0, -within - 1
+    for minute in range(1, len(targets)):
+        if targets[minute] > targets[minute - 1]:
+            up = minute
+        elif targets[minute] < targets[minute - 1] and minute - up < within:
+            count += 1
+    return count

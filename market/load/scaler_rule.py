@@ -1,0 +1,47 @@
+"""The deployed scaler as one of the rules: its core, fed with what a replay shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from contracts.group.scaling_settings import Bounds
+from contracts.registry.queue_state import Backlog
+from lambdas.core.scaling.decide import ScalingDecision, decide
+from lambdas.core.scaling.memory import ScalingMemory
+from lambdas.core.scaling.model import LoadObservation, WorkDone
+from market.load.rules import View
+
+
+@dataclass(slots=True)
+class Ours:
+    """``decide`` within ``bounds``; ``boot_seconds`` is what the controller has learned of boots."""
+
+    bounds: Bounds
+    boot_seconds: float
+    memory: ScalingMemory = field(default_factory=ScalingMemory)
+    decision: ScalingDecision | None = None
+
+    def target(self, view: View) -> int:
+        """See ``Rule``."""
+        queue = Backlog(
+            at=view.now,
+            ready=view.waiting,
+            taken=view.taken,
+            oldest=float(view.oldest),
+            arriving=view.arriving,
+            leaving=view.leaving,
+            readers=sum(view.ready.values()),
+        )
+        observation = LoadObservation(
+            now=view.now,
+            target=view.target,
+            queue=queue,
+            ready=view.ready,
+            booting=view.booting,
+            served={name: WorkDone(*one) for name, one in view.served.items()},
+            boot_seconds=self.boot_seconds,
+            scarce=view.scarce,
+        )
+        self.decision = decide(observation, self.bounds, self.memory)
+        self.memory = self.decision.memory
+        return self.decision.target

@@ -1,0 +1,358 @@
+"""The one replay engine: it plays AWS tick by tick, for the light fleet and for the local cloud alike.
+
+A tick: the market takes, workers become ready, drops are announced, the controller looks, the groups launch.
+Ticks in which none of this can change anything are not played: nothing changed in the tick before, and no
+capacity change, announcement, boot, drain, deadline or wake-up of the controller lies in them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Collection, Iterable
+
+from lambdas.core.capacity.memory import PRICE_SECONDS
+from lambdas.core.model import Market, Pool, Side
+from market.replay.fleet import ByZone, Fleet, Orders, Rebalanced, SelfReporting
+from market.replay.groups import (
+    HEALTH_SECONDS,
+    HOOK_SECONDS,
+    ON_DEMAND_REFUSAL,
+    SPOT_REFUSAL,
+    GroupShape,
+    HeldInstance,
+    on_demand_pools,
+)
+from market.replay.ledger import Happening, Ledger, Span
+from market.replay.primary import PrimaryGroup
+from market.replay.warm_pool import WarmPool
+from market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules, ticks
+from market.supply.spot import SpotMarket, draw
+
+
+class Replay:
+    """One run of one market against one fleet."""
+
+    def __init__(
+        self,
+        market: SpotMarket,
+        rules: Rules,
+        fleet: Fleet,
+        shape: GroupShape,
+        target: int,
+        *,
+        start: float = 0.0,
+        keep_spans: bool = True,
+    ) -> None:
+        """``start`` is the epoch time of tick 0; ``shape.pools`` are the market's, in order."""
+        if target < 1:
+            raise ValueError(f"target is {target}, at least 1 is needed")
+        if len(shape.pools) != len(market.names):
+            raise ValueError(f"{len(market.names)} traces for {len(shape.pools)} pools, one each is needed")
+        if shape.capacity_rebalance and not isinstance(fleet, Rebalanced):
+            raise ValueError("capacity_rebalance is true, a fleet that plays it is needed")
+        self.market, self.rules, self.fleet, self.shape = market, rules, fleet, shape
+        self.ledger = Ledger(target, rules.warm_up_ticks, keep_spans)
+        self.start = start
+        self.held: list[HeldInstance] = []
+        self._orders = Orders(dict.fromkeys(Side, 0))
+        self._refused: dict[Side, bool] = dict.fromkeys(Side, False)
+        self._agenda: list[int] = []
+        self._primary = PrimaryGroup(shape, market, rules)
+        self._warm = WarmPool(rules)
+        self._unseen = False
+        self._wanted: set[str] = set()
+        self._tick = 0
+        self.played = 0
+        # Asked once: to compare with a protocol is slow.
+        self._reporting = fleet if isinstance(fleet, SelfReporting) else None
+        if isinstance(fleet, ByZone):
+            fleet.ask(self._sold_in)
+
+    def run(
+        self,
+        ticks: int | None = None,
+        on_tick: Callable[[int, Span], None] | None = None,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> Ledger:
+        """Replay from tick 0, at most to the end of the market, or until ``is_over``.
+
+        ``on_tick`` hears every played tick.
+        """
+        end = self.market.ticks if ticks is None else min(ticks, self.market.ticks)
+        tick = 0
+        while tick < end and not is_over():
+            changed = self._play(tick)
+            following = min(end, tick + 1 if changed else self._next(tick))
+            span = self._span(tick, following - tick)
+            booting = sum(h.slots for h in self.held if not h.ready)
+            self.ledger.add(span, booting + max(0, span.ready - span.target))
+            if on_tick is not None:
+                on_tick(tick, span)
+            self.played += 1
+            tick = following
+        return self.ledger
+
+    def visit(self, moments: Iterable[int]) -> None:
+        """Have these ticks played even where nothing of the market's lies in them."""
+        for tick in moments:
+            heapq.heappush(self._agenda, tick)
+
+    def interrupt(self, instance_ids: Iterable[str]) -> None:
+        """Have spot instances taken by somebody's wish: recommended and noticed at the next tick played."""
+        self._wanted.update(instance_ids)
+
+    def _play(self, tick: int) -> bool:
+        self._tick, now = tick, self.start + tick * TICK_SECONDS
+        self.fleet.tick(now)
+        if quoted := self.market.quotes(tick):
+            self.fleet.priced(dict(zip(self.shape.pools, quoted, strict=True)))
+            heapq.heappush(self._agenda, tick + ticks(PRICE_SECONDS))  # read by then
+        changed = self._take(tick, now)
+        changed |= self._ripen(tick)
+        changed |= self._announce(tick, now)
+        changed |= self._recommend(tick)
+        changed |= self._look(tick)
+        changed |= self._rebalance(tick, now)
+        changed |= self._launch_primary(tick)
+        changed |= self._launch_fallback(tick)
+        return changed
+
+    def _next(self, tick: int) -> int:
+        """Return the next tick in which something can change."""
+        while self._agenda and self._agenda[0] <= tick:
+            heapq.heappop(self._agenda)
+        moments = [self.market.next_change(tick), *self._agenda[:1], *([tick + 1] if self._unseen else [])]
+        if self._orders.wake_at is not None:
+            moments.append(
+                max(tick + 1, math.ceil((self._orders.wake_at - self.start) / TICK_SECONDS - 1e-9))
+            )
+        if self._primary.retry_tick > tick:
+            moments.append(self._primary.retry_tick)
+        return min(moments)
+
+    # What the market does.
+
+    def _take(self, tick: int, now: float) -> bool:
+        """Take the instances whose deadline has come, and what a pool holds beyond its capacity."""
+        dying = [h for h in self.held if h.deadline is not None and h.deadline <= now]
+        for pool in range(len(self.market.names)):
+            holding = [h for h in self.held if h.pool == pool and h not in dying]
+            excess = len(holding) - self.market.capacity(pool, tick)
+            if excess > 0:
+                victims = draw(self.rules.seed, "victims", pool, tick).sample(holding, excess)
+                self._note(tick, "unannounced", len(victims), self.market.names[pool])
+                dying.extend(victims)
+        if not dying:
+            return False
+        taken = [h for h in dying if not h.rebalanced]
+        for pool in sorted({h.pool for h in taken if h.pool is not None}):
+            self._note(tick, "interruption", sum(h.pool == pool for h in taken), self.market.names[pool])
+        heapq.heappush(self._agenda, self._primary.lost(taken, tick))
+        self.held = [h for h in self.held if h not in dying]
+        if taken:
+            self.fleet.died([h.id for h in taken])
+        if len(taken) < len(dying) and isinstance(self.fleet, Rebalanced):
+            self.fleet.ended([h.id for h in dying if h.rebalanced])
+        return True
+
+    def _announce(self, tick: int, now: float) -> bool:
+        """Announce drops: a notice promises its two minutes however late it is heard."""
+        doomed: list[HeldInstance] = []
+        for drop in self.market.announcements(tick):
+            holding = [h for h in self.held if h.pool == drop.pool]
+            safe = [h for h in holding if h.deadline is None]
+            excess = min(len(safe), len(holding) - drop.capacity - (len(holding) - len(safe)))
+            if excess > 0:
+                chosen = draw(self.rules.seed, "notices", drop.pool, tick).sample(safe, excess)
+                for instance in chosen:
+                    instance.deadline = self.start + drop.tick * TICK_SECONDS
+                self._warn(tick, (drop.tick - tick) * TICK_SECONDS)
+                doomed.extend(chosen)
+        for instance in [h for h in self.held if h.id in self._wanted and h.deadline is None]:
+            instance.deadline = now + NOTICE_SECONDS
+            self._warn(tick, NOTICE_SECONDS)
+            self.fleet.recommended([instance.id])
+            doomed.append(instance)
+        self._wanted.clear()
+        if not doomed:
+            return False
+        self._note(tick, "notice", len(doomed), "")
+        self.fleet.noticed([h.id for h in doomed], now + NOTICE_SECONDS)
+        return True
+
+    def _recommend(self, tick: int) -> bool:
+        """EC2 sees an elevated risk for a pool, and recommends to replace what runs there."""
+        pools = self.market.recommendations(tick)
+        risky = [h for h in self.held if h.pool in pools and h.deadline is None and not h.at_risk]
+        for instance in risky:
+            instance.at_risk = True
+        if risky:
+            self._note(tick, "recommendation", len(risky), "")
+            self.fleet.recommended([h.id for h in risky])
+        return bool(risky)
+
+    def _rebalance(self, tick: int, now: float) -> bool:
+        """End, by the termination hook, whose successors are healthy, ready or not."""
+        ending = self._primary.ending(self.held, self._orders.desired[Side.PRIMARY], tick)
+        for instance in ending:
+            instance.rebalanced, instance.deadline = True, now + HOOK_SECONDS
+        if ending and isinstance(self.fleet, Rebalanced):
+            self._note(tick, "rebalance", len(ending), "")
+            self._warn(tick, HOOK_SECONDS)
+            self.fleet.ending([h.id for h in ending], now + HOOK_SECONDS)
+        return bool(ending)
+
+    def _warn(self, tick: int, seconds: float) -> None:
+        """Have the drain and the end of instances played that end in ``seconds``."""
+        heapq.heappush(self._agenda, tick + ticks(seconds))
+        heapq.heappush(self._agenda, tick + max(0, ticks(seconds - self.rules.drain_seconds)))
+
+    def _ripen(self, tick: int) -> bool:
+        if self._reporting is not None:
+            return self._hear(self._reporting.working())
+        ripe = [h for h in self.held if not h.ready and h.ready_tick <= tick]
+        for instance in ripe:
+            instance.ready = True
+        if ripe:
+            self.fleet.ready([h.id for h in ripe])
+        return bool(ripe)
+
+    def _hear(self, working: Collection[str]) -> bool:
+        changed = [h for h in self.held if h.ready != (h.id in working)]
+        for instance in changed:
+            instance.ready = not instance.ready
+        return bool(changed)
+
+    # What the controller does.
+
+    def _look(self, tick: int) -> bool:
+        before = self._orders
+        scheduled = tick % max(1, ticks(self.rules.look_seconds)) == 0
+        self._unseen = not scheduled or self._by_chance(self.rules.api_failure, "api", tick)
+        if self._unseen:
+            return False
+        self._orders = self.fleet.look()
+        if self._orders.released:
+            gone = set(self._orders.released)
+            booting = sum(
+                h.id in gone and h.side is Side.PRIMARY and not (h.ready or h.at_risk) for h in self.held
+            )
+            self.held = [h for h in self.held if h.id not in gone]
+            self._note(tick, "release", len(gone), "")
+            if booting:
+                self._note(tick, "release-booting", booting, "")
+        for instance_id, pool in self._orders.placed:
+            self._hold(tick, instance_id, self.shape.pools.index(pool), Market.ON_DEMAND, Side.FALLBACK)
+        changed = bool(self._orders.released or self._orders.placed)
+        return changed or self._orders.desired != before.desired
+
+    # What the groups do.
+
+    def _launch_primary(self, tick: int) -> bool:
+        launched = False
+        for pool, market in self._primary.buys(self.held, self._orders.desired[Side.PRIMARY], tick):
+            self._launch(tick, pool, market, Side.PRIMARY)
+            launched = True
+        if self._primary.tried_again(tick) and self._refused[Side.PRIMARY]:
+            self.fleet.refused(Side.PRIMARY, SPOT_REFUSAL)
+        return self._refuse(Side.PRIMARY, SPOT_REFUSAL, self._primary.short, tick) or launched
+
+    def _launch_fallback(self, tick: int) -> bool:
+        live = sum(h.slots for h in self.held if h.side is Side.FALLBACK)
+        heapq.heappush(self._agenda, self._warm.follow(live, tick))
+        missing = self._orders.desired[Side.FALLBACK] - live
+        refused = False
+        for attempt, pool in enumerate(on_demand_pools(self.shape, self.held, missing)):
+            if self._has_no_on_demand(f"on-demand {attempt}", tick):
+                refused = True
+                continue
+            warm = self._warm.take(tick)
+            if warm and self._by_chance(self.rules.warm_refusal, f"warm {attempt}", tick):
+                # Who cannot be started is lost, and the group launches another from nothing.
+                self._note(tick, "warm-refusal", 1, "")
+                self.fleet.warm_lost()
+                warm = False
+            self._launch(tick, pool, Market.ON_DEMAND, Side.FALLBACK, warm=warm)
+        if refused and self._refused[Side.FALLBACK]:
+            self.fleet.refused(Side.FALLBACK, ON_DEMAND_REFUSAL)
+        self._refuse(Side.FALLBACK, ON_DEMAND_REFUSAL, refused, tick)
+        return missing > 0
+
+    def _launch(self, tick: int, pool: int, market: Market, side: Side, *, warm: bool = False) -> None:
+        instance_id = self.fleet.launched(self.shape.pools[pool], market, side, warm=warm)
+        self._hold(tick, instance_id, pool, market, side, warm=warm)
+
+    def _hold(
+        self, tick: int, instance_id: str, pool: int, market: Market, side: Side, *, warm: bool = False
+    ) -> None:
+        """Take an instance in that was launched."""
+        ready_tick = tick + ticks(self._boot(warm, tick))
+        held = HeldInstance(
+            id=instance_id,
+            side=side,
+            market=market,
+            pool=pool if market is Market.SPOT else None,
+            healthy_tick=tick + ticks(HEALTH_SECONDS),
+            ready_tick=ready_tick,
+            slots=self.shape.slots_of(pool),
+        )
+        self.held.append(held)
+        heapq.heappush(self._agenda, held.healthy_tick)
+        heapq.heappush(self._agenda, ready_tick)
+        self._note(tick, f"launch-{market}", 1, str(self.shape.pools[pool]))
+
+    def _sold_in(self, zone: str) -> Pool | None:
+        """Return what a zone sells on-demand now; it may be refused like any launch."""
+        pool = next((pool for pool in self.shape.pools if pool.zone == zone), None)
+        return None if self._has_no_on_demand(f"on-demand in {zone}", self._tick) else pool
+
+    def _has_no_on_demand(self, attempt: str, tick: int) -> bool:
+        refusal = self.rules.on_demand_refusal
+        return self.market.on_demand_is_dry(tick) or self._by_chance(refusal, attempt, tick)
+
+    def _boot(self, warm: bool, tick: int) -> float:
+        """Return how many seconds the next launch takes until it is ready."""
+        boot = self.rules.on_demand_cold_start if warm else self.rules.spot_cold_start
+        if self.rules.boot_spread == 0:
+            return boot
+        chance = draw(self.rules.seed, f"boot {len(self.held)}", 0, tick)
+        return boot * chance.lognormvariate(0.0, self.rules.boot_spread)
+
+    def _refuse(self, side: Side, message: str, refused: bool, tick: int) -> bool:
+        if self._refused[side] == refused:
+            return False
+        self._refused[side] = refused
+        self.fleet.refused(side, message if refused else None)
+        if refused:
+            self._note(tick, "refusal", 1, str(side))
+        return True
+
+    def _by_chance(self, probability: float, what: str, tick: int) -> bool:
+        return probability > 0 and draw(self.rules.seed, what, 0, tick).random() < probability
+
+    # What it comes to.
+
+    def _span(self, tick: int, length: int) -> Span:
+        now = self.start + tick * TICK_SECONDS
+        bought = [h for h in self.held if h.pool is not None]
+        spot = sum(h.slots for h in bought)
+        on_demand = sum(h.slots for h in self.held) - spot
+        paid = sum(self.market.price(h.pool, tick) * h.slots for h in bought if h.pool is not None)
+        return Span(
+            tick=tick,
+            ticks=length,
+            target=self.ledger.target if self._orders.target is None else self._orders.target,
+            ready=sum(h.slots for h in self.held if self._serves(h, now)),
+            spot=spot,
+            on_demand=on_demand,
+            cost=paid + on_demand,
+            refused=self._refused[Side.PRIMARY],
+            standby=self._warm.cost(tick),
+        )
+
+    def _serves(self, held: HeldInstance, now: float) -> bool:
+        return held.ready and (held.deadline is None or held.deadline - self.rules.drain_seconds > now)
+
+    def _note(self, tick: int, kind: str, count: int, where: str) -> None:
+        self.ledger.happened(Happening(tick, kind, count, where))

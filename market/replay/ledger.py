@@ -1,0 +1,127 @@
+"""What a replay comes to: service, money, and what happened when. It grows with events, not with ticks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from market.rules import TICK_SECONDS
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A run of equal ticks: who served, and who was paid for, in slots.
+
+    ``target`` is what was aimed at. ``cost`` and ``standby`` are in on-demand slots a tick; ``standby``, the
+    warm pool's, is no part of ``cost``.
+    """
+
+    tick: int
+    ticks: int
+    target: int
+    ready: int
+    spot: int
+    on_demand: int
+    cost: float
+    refused: bool
+    standby: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """One thing that happened to ``count`` instances at a tick, in a pool or on a side (``where``)."""
+
+    tick: int
+    kind: str
+    count: int
+    where: str
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The account of one replay. Ticks before ``warm_up`` are seen in ``spans`` but not counted.
+
+    ``target`` is that of the beginning; a span has its own, by which it is counted. ``keep_spans`` false
+    keeps the sums alone.
+    """
+
+    target: int
+    warm_up: int
+    keep_spans: bool = True
+    spans: list[Span] = field(default_factory=list)
+    happenings: list[Happening] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    counted: int = 0
+    _wanted: int = 0
+    _served: int = 0
+    _full: int = 0
+    _paid: float = 0.0
+    _standby: float = 0.0
+    _paid_ticks: int = 0
+    _idle_ticks: int = 0
+
+    def add(self, span: Span, useless: int) -> None:
+        """Account for a span; ``useless`` of its instances still boot or stand beyond the target."""
+        if self.keep_spans:
+            self.spans.append(span)
+        counted = span.tick + span.ticks - max(span.tick, self.warm_up)
+        if counted <= 0:
+            return
+        served = min(span.ready, span.target)
+        self.counted += counted
+        self._wanted += span.target * counted
+        self._served += served * counted
+        self._full += counted if served == span.target else 0
+        self._paid += span.cost * counted
+        self._standby += span.standby * counted
+        self._paid_ticks += (span.spot + span.on_demand) * counted
+        self._idle_ticks += useless * counted
+
+    def happened(self, happening: Happening) -> None:
+        """Note one thing that happened."""
+        if self.keep_spans:
+            self.happenings.append(happening)
+        if happening.tick >= self.warm_up:
+            self.counts[happening.kind] = self.counts.get(happening.kind, 0) + happening.count
+
+    @property
+    def availability(self) -> float:
+        """Mean over counted ticks of min(ready, target) ÷ target."""
+        return self._served / self._wanted if self._wanted else 0.0
+
+    @property
+    def full_fraction(self) -> float:
+        """The share of counted ticks in which the whole target was ready."""
+        return self._full / self.counted if self.counted else 0.0
+
+    @property
+    def cost(self) -> float:
+        """Money paid ÷ (target on-demand instances all the time)."""
+        return self._paid / self._wanted if self._wanted else 0.0
+
+    @property
+    def standby_cost(self) -> float:
+        """What the warm pool costs on top, in the same unit."""
+        return self._standby / self._wanted if self._wanted else 0.0
+
+    @property
+    def standby_hours(self) -> float:
+        """What the warm pool costs, in hours of an on-demand slot."""
+        return self._standby * TICK_SECONDS / 3600
+
+    @property
+    def cost_with_everything(self) -> float:
+        """The whole bill: the run and its warm pool, in the same unit."""
+        return self.cost + self.standby_cost
+
+    @property
+    def wasted_fraction(self) -> float:
+        """The share of paid instance time that served nobody: booting, or beyond the target."""
+        return self._idle_ticks / self._paid_ticks if self._paid_ticks else 0.0
+
+    def since_warm_up(self) -> Iterator[Span]:
+        """Yield the counted part of every span."""
+        for span in self.spans:
+            start = max(span.tick, self.warm_up)
+            if start < span.tick + span.ticks:
+                yield replace(span, tick=start, ticks=span.tick + span.ticks - start)

@@ -1,0 +1,79 @@
+"""The primary group as Auto Scaling keeps it: what it buys next, and whom it ends for a successor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from lambdas.core.model import Market, Side
+from market.replay.groups import GroupShape, HeldInstance, offers, on_demand_pools
+from market.rules import Rules, ticks
+from market.supply.spot import SpotMarket
+
+
+class PrimaryGroup:
+    """Decides, but holds nothing: the instances are the engine's.
+
+    With capacity rebalancing an instance is replaced at a recommendation, and at once at its notice. Without
+    it, and where neither came, an instance counts until it has ended and its health check fails. Source: Auto
+    Scaling guide, "Capacity Rebalancing in Auto Scaling to replace at-risk Spot Instances".
+    """
+
+    def __init__(self, shape: GroupShape, market: SpotMarket, rules: Rules) -> None:
+        """``retry_tick`` is when it tries again after a refusal, ``short`` whether spot was refused last."""
+        self.shape, self.market, self.rules = shape, market, rules
+        self.retry_tick = 0
+        self.short = False
+        self._allocation = shape.allocation()
+        self._unnoticed: list[tuple[int, int]] = []
+        self._tried = 0
+
+    def lost(self, taken: Iterable[HeldInstance], tick: int) -> int:
+        """AWS has taken these; return when the health check will find those not replaced yet."""
+        found = tick + ticks(self.rules.replace_seconds)
+        for instance in taken:
+            if instance.pool is not None:
+                self._allocation.lost(instance.pool)
+            if not self._is_replaced(instance):
+                self._unnoticed.append((found, instance.slots))
+        return found
+
+    def ending(self, held: Iterable[HeldInstance], desired: int, tick: int) -> list[HeldInstance]:
+        """Return whom it ends now: who is at risk and whose successor has passed EC2's health check."""
+        if not self.shape.capacity_rebalance:
+            return []
+        staying = [h for h in held if h.side is Side.PRIMARY and h.deadline is None]
+        surplus = sum(h.healthy_tick <= tick for h in staying) - desired
+        return [h for h in staying if h.at_risk][: max(0, surplus)]
+
+    def buys(self, held: Sequence[HeldInstance], desired: int, tick: int) -> Iterator[tuple[int, Market]]:
+        """Yield pool and market of one launch after the other; each stands in ``held`` before the next."""
+        kept = [h for h in held if h.side is Side.PRIMARY and not self._is_replaced(h)]
+        self._unnoticed = [lost for lost in self._unnoticed if lost[0] > tick]
+        missing = desired - sum(h.slots for h in kept) - sum(slots for _, slots in self._unnoticed)
+        owned = sum(h.slots for h in kept if h.market is Market.ON_DEMAND)
+        on_demand = self.shape.on_demand_of(desired) - owned
+        for pool in on_demand_pools(self.shape, held, min(missing, on_demand)):
+            yield pool, Market.ON_DEMAND
+            missing -= self.shape.slots_of(pool)
+        if missing > 0 and tick < self.retry_tick and desired == self._tried:
+            return
+        while missing > 0:
+            offered = offers(self.shape.pools, held, self.market, tick)
+            picked = self._allocation.pick(offered)
+            if picked is None:
+                break
+            if offered[picked].room < 1:
+                self._allocation.refused(picked)
+                continue
+            yield picked, Market.SPOT
+            missing -= self.shape.slots_of(picked)
+        self._tried = desired
+        self.short = missing > 0
+        self.retry_tick = tick + ticks(self.rules.retry_seconds) if self.short else 0
+
+    def tried_again(self, tick: int) -> bool:
+        """Say whether it has just tried in vain: each try is told."""
+        return self.short and self.retry_tick == tick + ticks(self.rules.retry_seconds)
+
+    def _is_replaced(self, held: HeldInstance) -> bool:
+        return self.shape.capacity_rebalance and (held.at_risk or held.deadline is not None)

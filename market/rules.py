@@ -1,0 +1,136 @@
+"""The rules of a replay, each a setting: times, prices, probabilities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
+
+from lambdas.core.capacity.warm_pool import COLD_BOOT, WARM_BOOT, WARM_PRICE
+from lambdas.core.events import NOTICE_SECONDS as NOTICE_SECONDS
+
+TICK_SECONDS: Final = 60.0
+_SHARES: Final = (
+    "notice",
+    "on_demand_refusal",
+    "api_failure",
+    "early",
+    "warm_refusal",
+    "on_demand_episodes",
+    "drop_spread",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How the market treats us.
+
+    Seconds from launch to ready by market (``on_demand_cold_start`` is that of the fallback group, warm pool
+    or not); ``notice`` is the probability that a drop is announced 120 s ahead; ``spot_price`` the price of
+    spot as a fraction of on-demand; ``warm_up_ticks`` are replayed but not counted; ``drain_seconds`` how
+    long before its deadline an instance stops taking work.
+
+    What a real market does besides, off by default: ``on_demand_refusal`` and ``api_failure`` are the
+    probabilities that an on-demand launch is refused and that a look of the controller fails;
+    ``retry_seconds`` how long a group waits after a refused spot launch unless its desired capacity changes;
+    ``replace_seconds`` how long it takes until the group's health check finds an instance that has ended;
+    ``look_seconds`` the schedule of a controller that no event wakes; ``on_demand_price`` (US dollars an
+    hour) turns the prices in the traces on instead of ``spot_price``; ``warm_instances`` bounds the
+    fallback's warm pool: it and those in service are so many together, and beyond it a launch takes
+    ``spot_cold_start`` (None: as many as needed). Who is released is stopped and returns, or, without
+    ``warm_reuse``, ends, and another is prepared in its place for that long. A stopped instance costs
+    ``warm_price``, a fraction of on-demand; the pool's cost is no part of the run's. With probability
+    ``warm_refusal`` it is not started but lost.
+
+    Rebalance recommendations: ``early`` is the share of drops ahead of which one comes, at a lead before the
+    drop that is drawn between ``shortest_lead_seconds`` and ``longest_lead_seconds``, each order of magnitude
+    as likely; ``false_alarms`` come for each of these, after which nothing happens. The others arrive with
+    the notice and say nothing new.
+    """
+
+    seed: int = 1
+    notice: float = 0.9
+    spot_cold_start: float = COLD_BOOT
+    on_demand_cold_start: float = WARM_BOOT
+    spot_price: float = 0.3
+    warm_up_ticks: int = 60
+    drain_seconds: float = 0.0
+    on_demand_refusal: float = 0.0
+    api_failure: float = 0.0
+    retry_seconds: float = 0.0
+    replace_seconds: float = 0.0
+    look_seconds: float = 0.0
+    early: float = 0.0
+    shortest_lead_seconds: float = 1020.0
+    longest_lead_seconds: float = 31320.0
+    false_alarms: float = 0.0
+    warm_refusal: float = 0.0
+    on_demand_price: float | None = None
+    warm_instances: int | None = None
+    warm_reuse: bool = False
+    warm_price: float = WARM_PRICE
+    shortest_notice_seconds: float = NOTICE_SECONDS
+    boot_spread: float = 0.0
+    on_demand_episodes: float = 0.0
+    drop_spread: float = 0.0
+    types: int = 1
+    type_lag_seconds: float = 300.0
+    ceiling: float = 2.0
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for a probability outside 0–1 or a negative time or price."""
+        for name in _SHARES:
+            value = getattr(self, name)
+            if not 0.0 <= value <= 1.0:
+                raise ValueError(f"{name} is {value}, a probability between 0 and 1 is needed")
+        durations = [name for name in self.__slots__ if name.endswith(("_seconds", "_cold_start"))]
+        for name in ("spot_price", "warm_price", "false_alarms", "boot_spread", *durations):
+            value = getattr(self, name)
+            if not math.isfinite(value) or value < 0:
+                raise ValueError(f"{name} is {value}, a number ≥ 0 is needed")
+        if not NOTICE_SECONDS <= self.shortest_lead_seconds <= self.longest_lead_seconds:
+            raise ValueError(
+                f"leads are {self.shortest_lead_seconds:g} to {self.longest_lead_seconds:g} s, "
+                f"{NOTICE_SECONDS:g} or more in this order are needed"
+            )
+        if self.shortest_notice_seconds > NOTICE_SECONDS:
+            raise ValueError(
+                f"shortest_notice_seconds is {self.shortest_notice_seconds:g}, "
+                f"at most {NOTICE_SECONDS:g} is allowed"
+            )
+        if self.types < 1:
+            raise ValueError(f"types is {self.types}, at least 1 is needed")
+        if not 1 <= self.ceiling < math.inf:
+            raise ValueError(f"ceiling is {self.ceiling:g}, a number ≥ 1 is needed")
+        if self.on_demand_price is not None and not 0 < self.on_demand_price < math.inf:
+            raise ValueError(f"on_demand_price is {self.on_demand_price}, a number > 0 is needed")
+        if self.warm_instances is not None and self.warm_instances < 0:
+            raise ValueError(f"warm_instances is {self.warm_instances}, a number ≥ 0 is needed")
+
+
+HOSTILE: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "retry_seconds": 600.0,
+        "replace_seconds": 60.0,
+        "warm_refusal": 0.1,
+        "early": 0.6,
+        "false_alarms": 21 / 9,
+    }
+)
+"""What AWS does besides giving and taking, for rehearsals and ``gpu-spot replay --hostile``.
+
+- A group tries again about ten minutes after a refused launch: seen in logs of others.
+- Without capacity rebalancing an instance is replaced after it was interrupted and its health check failed:
+  Auto Scaling guide, "Capacity Rebalancing". That this takes a minute is assumed.
+- A stopped instance reserves no capacity; one start in ten is refused: assumed.
+- Recommendations: "can arrive sooner than the notice" or with it (EC2 guide, "EC2 instance rebalance
+  recommendations"). Of one night's 30, 21 led to nothing; 9 of 15 interruptions had one, 17 minutes to 8.7
+  hours before (a thread of aws-node-termination-handler, April 2021). Nothing larger was found published.
+"""
+
+
+def ticks(seconds: float) -> int:
+    """Return the whole ticks after which ``seconds`` have passed."""
+    return math.ceil(seconds / TICK_SECONDS - 1e-9)

@@ -1,0 +1,136 @@
+"""A Spot Fleet as a holder of instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from lambdas.core.launch_failures import classify
+from lambdas.core.model import RefusalKind
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes.fleets import request as moto_fleets
+from pulumi_on_moto.fixes.fleets.request import FleetRequest
+from pulumi_on_moto.running.events import BusEvent, EventBus
+from rehearsal.cloud.holders import LaunchOption, version_of
+
+_ERRORS: Final = {
+    RefusalKind.LIMIT: "spotInstanceCountLimitExceeded",
+    RefusalKind.PERMISSION: "iamFleetRoleInvalid",
+    RefusalKind.CONFIGURATION: "allLaunchSpecsTemporarilyBlacklisted",
+}
+"""The error sub-types of a fleet (botocore, ``EventInformation``)."""
+_SHORTAGE: Final = (
+    "spotFleetRequestConfigurationInvalid",
+    "There is no Spot capacity available that matches your request.",
+)
+"""How a fleet says that there is no spot (terraform-provider-aws#26493)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpotFleetHolder:
+    """See ``Holder``; without ``says_shortage`` it only stays below its target where there is no spot."""
+
+    fleet: FleetRequest
+    says_shortage: bool = False
+
+    @property
+    def name(self) -> str:
+        """See ``Holder``."""
+        return self.fleet.id
+
+    @property
+    def desired(self) -> int:
+        """See ``Holder``."""
+        return self.fleet.target
+
+    @property
+    def options(self) -> tuple[LaunchOption, ...]:
+        """See ``Holder``: an override may name several subnets, separated by commas."""
+        return tuple(
+            LaunchOption(
+                override.get("InstanceType", ""),
+                tuple(part.strip() for part in str(override.get("SubnetId", "")).split(",")),
+                version_of(template["LaunchTemplateSpecification"]),
+                int(override.get("WeightedCapacity", 1)),
+            )
+            for template in self.fleet.config["LaunchTemplateConfigs"]
+            for override in template.get("Overrides") or [{}]
+        )
+
+    def instances(self) -> list[Any]:
+        """See ``Holder``."""
+        return list(self.fleet.members.values())
+
+    def tags(self) -> Mapping[str, str]:
+        """See ``Holder``."""
+        return {moto_fleets.FLEET_TAG: self.fleet.id}
+
+    def join(self, instance: Any) -> None:
+        """See ``Holder``."""
+        self.fleet.join(instance)
+
+    def lose(self, instance: Any) -> bool:
+        """See ``Holder``: a fleet has no lifecycle hooks."""
+        self.fleet.leave(instance)
+        return True
+
+    @property
+    def suspended(self) -> bool:
+        """See ``Holder``: fleets go on trying."""
+        return False
+
+    def suspend(self) -> None:
+        """See ``Holder``: fleets go on trying."""
+
+    def refuse(self, message: str, status: str) -> None:
+        """See ``Holder``: a fleet has no activities."""
+        error = self._error(message)
+        if error is not None:
+            self.fleet.record("error", error["sub-type"], error["description"])
+
+    def launched(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
+        """See ``Holder``."""
+        return self._change(bus, "launched", instance, now)
+
+    def waits(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
+        """See ``Holder``: never asked."""
+        raise LocalCloudError(f"fleet {self.name!r} has no lifecycle hooks, nobody waits for one")
+
+    def leaving(self) -> set[str]:
+        """See ``Holder``: a fleet has no lifecycle hooks."""
+        return set()
+
+    def noticed(self, instance: Any) -> None:
+        """See ``Holder``: a fleet replaces it once it is gone."""
+
+    def let_go(self, instance_id: str) -> None:
+        """See ``Holder``: nothing waits."""
+
+    def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
+        """See ``Holder``."""
+        return self._change(bus, "terminated", instance, now)
+
+    def refused(self, bus: EventBus, message: str, now: float) -> BusEvent | None:
+        """See ``Holder``."""
+        error = self._error(message)
+        return None if error is None else bus.fleet("Error", self.name, error, now)
+
+    def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
+        """See ``Holder``: a fleet has no lifecycle hooks."""
+        return None
+
+    def _change(self, bus: EventBus, subtype: str, instance: Any, now: float) -> BusEvent:
+        description = moto_fleets.describe(instance)
+        detail = {"instance-id": instance.id, "description": description, "sub-type": subtype}
+        return bus.fleet("Instance Change", self.fleet.id, detail, now)
+
+    def _error(self, message: str) -> dict[str, str] | None:
+        """Return the detail of the error event for a refusal, None where the fleet says nothing."""
+        kind = classify(message)
+        if kind is not RefusalKind.CAPACITY:
+            return {"description": message, "sub-type": _ERRORS[kind]}
+        if not self.says_shortage:
+            return None
+        subtype, text = _SHORTAGE
+        return {"description": f"{self.options[0].instance_type}, Linux/UNIX: {text}", "sub-type": subtype}

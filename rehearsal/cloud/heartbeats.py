@@ -1,0 +1,96 @@
+"""Worker registry of the local cloud: the heartbeats that workers on the instances would write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from contracts import names
+from contracts.registry import item as registry_item
+from contracts.registry.item import Worker, WorkerState
+from contracts.registry.worker_report import Pulse
+from pulumi_on_moto.sandbox import AwsClients
+
+_BATCH: Final = 25
+"""Items that one ``BatchWriteItem`` takes at most."""
+_VERSION: Final = "rehearsed"
+"""What the workers say that they run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One instance whose workers are alive.
+
+    Attributes:
+        group: the capacity group.
+        instance: the instance's id.
+        slots: how many workers it runs.
+        deadline: when AWS takes it, in epoch seconds; None if no notice was given.
+        drain_seconds: how long before the deadline its workers stop taking work.
+    """
+
+    group: str
+    instance: str
+    slots: int
+    deadline: float | None = None
+    drain_seconds: float = 0.0
+
+
+class Heartbeats:
+    """Writes items as workers do; ``since`` is kept from the first heartbeat on.
+
+    Workers tell that they are well; what those of an instance tell instead stands in ``told``.
+    """
+
+    def __init__(self, clients: AwsClients, table: str) -> None:
+        self._dynamodb = clients("dynamodb")
+        self._table = table
+        self._since: dict[str, float] = {}
+        self._workers: dict[str, tuple[str, int]] = {}
+        self.told: dict[str, Callable[[Pulse], Pulse]] = {}
+
+    def write(self, beats: Iterable[Beat], now: float) -> None:
+        """Write a heartbeat of every worker of every instance."""
+        puts = [{"PutRequest": {"Item": item}} for beat in beats for item in self._items(beat, now)]
+        self._send(puts)
+
+    def on_premises(self, group: str, hosts: Iterable[str], now: float) -> None:
+        """Write a heartbeat of one worker on each of these hosts, which are none of AWS's."""
+        partition = names.on_premises_partition(group)
+        self.write((Beat(partition, host, 1) for host in hosts), now)
+
+    def forget(self, instance_ids: Iterable[str]) -> None:
+        """Delete the items of instances that are gone, as DynamoDB's expiry does in its own time."""
+        deletes = []
+        for instance in instance_ids:
+            self._since.pop(instance, None)
+            group, slots = self._workers.pop(instance, ("", 0))
+            deletes += [
+                {"DeleteRequest": {"Key": registry_item.key(group, instance, slot)}} for slot in range(slots)
+            ]
+        self._send(deletes)
+
+    def restart(self, instance: str, now: float) -> None:
+        """Start the workers of an instance anew, as its agent does once it is asked to."""
+        if instance in self._since:
+            self._since[instance] = now
+
+    def _items(self, beat: Beat, now: float) -> list[dict[str, Any]]:
+        since = self._since.setdefault(beat.instance, now)
+        self._workers[beat.instance] = (beat.group, beat.slots)
+        draining = beat.deadline is not None and now >= beat.deadline - beat.drain_seconds
+        state: WorkerState = "draining" if draining else "ready"
+        well = Pulse(_VERSION, f"GPU-{beat.instance}", now, int(now - since), rate=1.0, gpu_use=70.0)
+        told = self.told.get(beat.instance)
+        pulse = well if told is None else told(well)
+        return [
+            registry_item.dump(
+                Worker(beat.group, beat.instance, slot, since, now, state, beat.deadline, pulse=pulse)
+            )
+            for slot in range(beat.slots)
+        ]
+
+    def _send(self, requests: list[dict[str, Any]]) -> None:
+        for start in range(0, len(requests), _BATCH):
+            self._dynamodb.batch_write_item(RequestItems={self._table: requests[start : start + _BATCH]})

@@ -1,0 +1,255 @@
+"""Instances of the deployed groups and fleets: launched from their templates, stopped, taken, purged."""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from moto.autoscaling.models import FakeAutoScalingGroup, autoscaling_backends
+from moto.core.utils import utcnow
+from moto.ec2.models import ec2_backends
+from moto.ec2.models.instances import StateReason
+
+from lambdas.core.model import Market
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes.fleets.request import FleetRequest
+from pulumi_on_moto.fixes.groups import members as moto_groups
+from pulumi_on_moto.fixes.speedups.answers import changed
+from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, TAKEN, GroupSpotRequest, request_of
+from pulumi_on_moto.program.lookups import Lookups
+from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
+from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.fleet_holder import SpotFleetHolder
+from rehearsal.cloud.holders import Holder, LaunchOption, ScalingGroupHolder
+
+TERMINATED_VISIBLE_SECONDS: Final = 600.0
+"""How long a terminated instance stays in ``DescribeInstances`` (AWS: an hour; this keeps moto fast)."""
+
+_FLEET_PREFIX: Final = "sfr-"
+_RESOLVE: Final = "resolve:ssm:"
+_TEMPLATE_ARGUMENTS: Final = (
+    "BlockDeviceMappings",
+    "IamInstanceProfile",
+    "MetadataOptions",
+    "TagSpecifications",
+)
+"""What moto loses or does twice in a launch from a template, and is therefore passed explicitly."""
+
+
+class Instances:
+    """The instances that moto runs for the holders of one sandbox."""
+
+    def __init__(self, clients: AwsClients, hostility: Hostility) -> None:
+        self._clients = clients
+        self._hostility = hostility
+        self._lookups = Lookups(clients)
+        self.ec2: Any = ec2_backends[ACCOUNT][clients.region]
+        self.autoscaling = autoscaling_backends[ACCOUNT][clients.region]
+        self._templates: dict[tuple[str, str], dict[str, Any]] = {}
+        self._subnets: dict[str, str] = {}
+        self._reservations: dict[str, str] = {}
+        self._instances: dict[str, Any] = {}
+        self._holders: dict[str, Holder] = {}
+        self._ended: deque[tuple[float, Any]] = deque()
+        self._gone: set[str] = set()
+
+    def group(self, name: str) -> FakeAutoScalingGroup:
+        """Return a deployed group by its physical name."""
+        found = self.autoscaling.autoscaling_groups.get(name)
+        if found is None:
+            raise LocalCloudError(f"Auto Scaling group {name!r} is not deployed")
+        return found
+
+    def holder(self, name: str) -> Holder:
+        """Return a deployed group by its name, or a fleet by its request id."""
+        if not name.startswith(_FLEET_PREFIX):
+            return ScalingGroupHolder(self.group(name))
+        found = self.ec2.spot_fleet_requests.get(name)
+        if not isinstance(found, FleetRequest):
+            raise LocalCloudError(f"Spot Fleet {name!r} is not deployed")
+        return SpotFleetHolder(found, self._hostility.fleet_says_shortage)
+
+    def holder_of(self, instance: Any) -> Holder:
+        """Return what an instance was launched for."""
+        return self._holders[instance.id]
+
+    def instance(self, instance_id: str) -> Any:
+        """Return an instance that was launched here and that is still visible."""
+        found = self._instances.get(instance_id)
+        if found is None:
+            raise LocalCloudError(f"instance {instance_id!r} is not one of the local cloud's")
+        return found
+
+    def instance_types(self, holder: Holder) -> tuple[str, ...]:
+        """Return the types that a holder names, the first option first; none where it names requirements."""
+        named = (option.instance_type or self._own_type(option) for option in holder.options)
+        return tuple(dict.fromkeys(name for name in named if name))
+
+    def weights(self, holder: Holder) -> dict[str, int]:
+        """Return for how much an instance of each type counts that a holder names."""
+        return {option.instance_type: option.weight for option in holder.options if option.instance_type}
+
+    def zones(self, holder: Holder) -> tuple[str, ...]:
+        """Return the availability zones that a holder may launch in."""
+        subnets = (subnet for option in holder.options for subnet in option.subnets)
+        return tuple(dict.fromkeys(self._zone(subnet) for subnet in subnets))
+
+    def boot_data(self, holder: Holder) -> str:
+        """Return what cloud-init gets on the instances that a holder launches, empty for nothing."""
+        encoded = str(self._template(holder.options[0].template).get("UserData", ""))
+        return base64.b64decode(encoded).decode()
+
+    def launch(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
+        """Run one instance from the holder's template and put it into service; return moto's instance."""
+        instance = self._run(holder, instance_type, zone, market)
+        holder.join(instance)
+        return instance
+
+    def fill_warm_pool(self, group: FakeAutoScalingGroup) -> None:
+        """Bring a warm pool to its size with stopped on-demand instances."""
+        warm = moto_groups.warm_instances(group)
+        zones = group.availability_zones
+        holder = ScalingGroupHolder(group)
+        for index in range(len(warm), moto_groups.warm_size(group)):
+            first = self.instance_types(holder)[0]
+            instance = self._run(holder, first, zones[index % len(zones)], Market.ON_DEMAND)
+            instance.stop()
+            changed()
+            warm.append(instance)
+
+    def start_warm(self, group: FakeAutoScalingGroup, instance_id: str) -> Any:
+        """Start an instance of the warm pool and put it into service; return moto's instance."""
+        instance = self._out_of_pool(group, instance_id)
+        instance.start()
+        instance.launch_time = utcnow()  # EC2 dates a launch anew when a stopped instance is started
+        changed()
+        moto_groups.join(group, instance)
+        return instance
+
+    def lose_warm(self, group: FakeAutoScalingGroup, instance_id: str, now: float) -> None:
+        """Terminate an instance of the warm pool that did not start."""
+        instance = self._out_of_pool(group, instance_id)
+        self.ec2.terminate_instances([instance_id])
+        self.ended(instance, ENDED_BY_USER, now)
+        changed()
+
+    def _out_of_pool(self, group: FakeAutoScalingGroup, instance_id: str) -> Any:
+        warm = moto_groups.warm_instances(group)
+        for instance in warm:
+            if instance.id == instance_id:
+                warm.remove(instance)
+                return instance
+        raise LocalCloudError(f"instance {instance_id!r} is not in the warm pool of {group.name!r}")
+
+    def take(self, instance: Any, now: float) -> None:
+        """End an instance the way EC2 does when it takes it back; what holds it does not know yet."""
+        self.ec2.terminate_instances([instance.id])
+        instance.state_reason = StateReason(
+            "Server.SpotInstanceTermination: Instance terminated by service", "Server.SpotInstanceTermination"
+        )
+        self.ended(instance, TAKEN, now)
+
+    def ended(self, instance: Any, status: str, now: float) -> None:
+        """Note the end of an instance: its spot request closes with ``status``, and it will be purged."""
+        request = request_of(self.ec2, instance)
+        if request is not None:
+            request.mark(status)
+        self._ended.append((now, instance))
+        self._gone.add(instance.id)
+
+    def has_ended(self, instance_id: str) -> bool:
+        """Say whether the end of an instance was noted, or even forgotten since."""
+        return instance_id in self._gone or instance_id not in self._instances
+
+    def purge(self, now: float) -> list[str]:
+        """Forget instances that ended long enough ago; return their ids."""
+        gone: list[str] = []
+        while self._ended and self._ended[0][0] <= now - TERMINATED_VISIBLE_SECONDS:
+            _, instance = self._ended.popleft()
+            request = request_of(self.ec2, instance)
+            if request is not None:
+                self.ec2.spot_instance_requests.pop(request.id, None)
+                self.ec2.tags.pop(request.id, None)
+            self.ec2.reservations.pop(self._reservations.pop(instance.id, ""), None)
+            self.ec2.tags.pop(instance.id, None)
+            self._instances.pop(instance.id, None)
+            self._holders.pop(instance.id, None)
+            self._gone.discard(instance.id)
+            gone.append(instance.id)
+        if gone:
+            changed()
+        return gone
+
+    def _run(self, holder: Holder, instance_type: str, zone: str, market: Market) -> Any:
+        option, subnet = self._option(holder, instance_type, zone)
+        data = self._template(option.template)
+        arguments: dict[str, Any] = {name: data[name] for name in _TEMPLATE_ARGUMENTS if name in data}
+        arguments["ImageId"] = self._image(str(data.get("ImageId", "")), holder)
+        if market is Market.SPOT:
+            arguments["InstanceMarketOptions"] = {"MarketType": "spot"}
+        reply = self._clients("ec2").run_instances(
+            LaunchTemplate={"LaunchTemplateId": option.template[0], "Version": option.template[1]},
+            InstanceType=instance_type,
+            SubnetId=subnet,
+            MinCount=1,
+            MaxCount=1,
+            **arguments,
+        )
+        instance = self.ec2.get_instance(reply["Instances"][0]["InstanceId"])
+        for _, device in instance.get_block_device_mapping:
+            device.delete_on_termination = True  # EC2's default for volumes of a launch
+        self.ec2.create_tags([instance.id], dict(holder.tags()))
+        changed()
+        if market is Market.SPOT:
+            GroupSpotRequest(self.ec2, instance)
+        self._reservations[instance.id] = reply["ReservationId"]
+        self._instances[instance.id] = instance
+        self._holders[instance.id] = holder
+        return instance
+
+    def _option(self, holder: Holder, instance_type: str, zone: str) -> tuple[LaunchOption, str]:
+        """Return the override by which a type is launched in a zone, and the subnet there."""
+        fitting = list(self._fitting(holder, instance_type))
+        if not fitting:
+            allowed = ", ".join(self.instance_types(holder))
+            raise LocalCloudError(f"group {holder.name!r}: type {instance_type!r}, its types are {allowed}")
+        for option in fitting:
+            for subnet in option.subnets:
+                if self._zone(subnet) == zone:
+                    return option, subnet
+        allowed = ", ".join(sorted(self.zones(holder)))
+        raise LocalCloudError(f"group {holder.name!r} has no subnet in {zone!r}; its zones: {allowed}")
+
+    def _fitting(self, holder: Holder, instance_type: str) -> Iterator[LaunchOption]:
+        # An override by requirements names no type: whoever asks has chosen one that meets them.
+        for option in holder.options:
+            if (option.instance_type or self._own_type(option)) in (instance_type, ""):
+                yield option
+
+    def _own_type(self, option: LaunchOption) -> str:
+        return str(self._template(option.template).get("InstanceType", ""))
+
+    def _zone(self, subnet_id: str) -> str:
+        if subnet_id not in self._subnets:
+            self._subnets[subnet_id] = str(self.ec2.get_subnet(subnet_id).availability_zone)
+        return self._subnets[subnet_id]
+
+    def _template(self, version: tuple[str, str]) -> dict[str, Any]:
+        if version not in self._templates:
+            reply = self._clients("ec2").describe_launch_template_versions(
+                LaunchTemplateId=version[0], Versions=[version[1]]
+            )
+            data: dict[str, Any] = reply["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+            if not version[1].isdecimal():
+                return data  # $Latest and $Default move
+            self._templates[version] = data
+        return self._templates[version]
+
+    def _image(self, image: str, holder: Holder) -> str:
+        if image.startswith(_RESOLVE):
+            return self._lookups.image(image.removeprefix(_RESOLVE))
+        if not image:
+            raise LocalCloudError(f"group {holder.name!r}: its launch template names no image")
+        return image

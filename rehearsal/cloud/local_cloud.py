@@ -1,0 +1,354 @@
+"""The local cloud: a deployment whose groups want instances, and a market that gives and takes them.
+
+It acts on moto's state and tells what happened, by the events and heartbeats that AWS and the workers would
+send; the deployed functions answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+from contracts.registry.worker_report import Pulse
+from lambdas.core.model import Market, Pool, Side
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes import spot_prices, terminations
+from pulumi_on_moto.fixes.fleets.changing import modifying_takes
+from pulumi_on_moto.fixes.groups import launches, leaving
+from pulumi_on_moto.fixes.groups import members as moto_groups
+from pulumi_on_moto.fixes.speedups.answers import lagging
+from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, request_of
+from pulumi_on_moto.program.record import Deployment
+from pulumi_on_moto.running.clock import SimulatedTime
+from pulumi_on_moto.running.functions import Call, Invocation
+from pulumi_on_moto.running.throttling import Throttle
+from pulumi_on_moto.sandbox import AwsClients
+from rehearsal.cloud.fault_injection import Hostility
+from rehearsal.cloud.heartbeats import Beat, Heartbeats
+from rehearsal.cloud.holders import Holder
+from rehearsal.cloud.instances import Instances
+from rehearsal.cloud.views import GroupView, read_groups, registry_table
+
+_MINUTE: Final = 60.0
+_ENDING: Final = ("shutting-down", "terminated")
+
+
+class LocalCloud:
+    """A deployment brought to life, of all its groups. All times are the ``clock``'s, in epoch seconds."""
+
+    def __init__(
+        self,
+        clients: AwsClients,
+        deployment: Deployment,
+        clock: SimulatedTime,
+        hostility: Hostility | None = None,
+    ) -> None:
+        self.clients = clients
+        self.deployment = deployment
+        self.clock = clock
+        self.hostility = hostility or Hostility()
+        self._instances = Instances(clients, self.hostility)
+        self._bus = deployment.bus
+        self._groups = read_groups(deployment, self._instances)
+        self._group_of = {name: group for group in self._groups for name in group.holders}
+        self._heartbeats = Heartbeats(clients, registry_table(deployment))
+        self._deadlines: dict[str, float] = {}
+        self._waiting_since: dict[str, float] = {}
+        self._refused_since: dict[str, float] = {}
+        self._throttle = Throttle()
+        self._listener: Callable[[Call], None] | None = None
+        self._buyers: dict[str, Callable[[str], str | None]] = {}
+        self._selling = False
+        self._be_hostile()
+        moto_groups.listen(self._instances.autoscaling, self)
+        launches.offer(self._instances.autoscaling, self)
+        terminations.listen(self._instances.ec2, self._terminated_by_client)
+
+    def set_time(self, now: float) -> None:
+        """Move time on: hooks time out, and what ended long ago disappears from the APIs."""
+        self.clock.set(now)
+        leaving.time_out(self._instances.autoscaling)
+        for name, since in list(self._refused_since.items()):
+            if now - since >= self.hostility.suspends_after_seconds:
+                del self._refused_since[name]  # where somebody resumes it, it counts anew
+                self._instances.holder(name).suspend()
+        if self.hostility.happens(self.hostility.throttled, "throttled", now):
+            self._throttle.occupy(now + _MINUTE)
+        gone = self._instances.purge(now)
+        if gone:
+            self._heartbeats.forget(gone)
+            for instance_id in gone:
+                self._deadlines.pop(instance_id, None)
+
+    def groups(self) -> tuple[GroupView, ...]:
+        """Return the deployed capacity groups."""
+        return self._groups
+
+    def group(self, name: str) -> GroupView:
+        """Return one capacity group."""
+        for group in self._groups:
+            if group.name == name:
+                return group
+        known = ", ".join(group.name for group in self._groups) or "none"
+        raise LocalCloudError(f"group {name!r} is not deployed; groups: {known}")
+
+    def boot_data(self, group: str) -> str:
+        """Return what cloud-init gets on the instances of a group's primary side."""
+        return self._instances.boot_data(self._instances.holder(self.group(group).primary))
+
+    def desired(self, group: str) -> tuple[int, int]:
+        """Return the desired capacities of primary and fallback, as the API shows them."""
+        view = self.group(group)
+        fallback = 0 if view.fallback is None else self._instances.holder(view.fallback).desired
+        return self._instances.holder(view.primary).desired, fallback
+
+    def alive(self, group: str, side: Side | None = None) -> set[str]:
+        """Return the ids of the instances that run, of one side or of both; not those that we let go."""
+        view = self.group(group)
+        holders = view.holders if side is None else (view.side(side),)
+        found: set[str] = set()
+        for holder in (self._instances.holder(name) for name in holders):
+            found |= {instance.id for instance in holder.instances()} - self._let_go(holder)
+        return found
+
+    def counted(self, group: str, side: Side) -> int:
+        """Return for how much the instances count that run on a side."""
+        weights = self.group(group).weights
+        running = (self._instances.instance(one) for one in self.alive(group, side))
+        return sum(weights.get(instance.instance_type, 1) for instance in running)
+
+    def launch(self, group: str, side: Side, instance_type: str, zone: str, market: Market) -> str:
+        """Launch an instance that the market grants; return its id. Desired capacity is untouched."""
+        holder = self._instances.holder(self.group(group).side(side))
+        instance = self._instances.launch(holder, instance_type, zone, market)
+        self._launched(holder, instance)
+        return str(instance.id)
+
+    def buy_by_zone(self, group: str, buyer: Callable[[str], str | None]) -> None:
+        """Have ``buyer`` launch one on-demand instance in a zone for whoever asks a group's fallback for it.
+
+        It returns the instance's id, ``None`` where the market sells none there.
+        """
+        self._buyers[group] = buyer
+
+    def sell(self, group: Any, zone: str, capacity: int) -> list[Any]:
+        """See ``Seller``; what is launched meanwhile is no call of the function that asked."""
+        buyer = self._buyers.get(self._group_of[group.name].name)
+        if buyer is None or capacity != 1:
+            return []
+        self._selling = True
+        try:
+            bought = buyer(zone)
+        finally:
+            self._selling = False
+        return [] if bought is None else [self._instances.instance(bought)]
+
+    def refuse(self, group: str, side: Side, message: str) -> None:
+        """Refuse a launch; ``message`` is the StatusMessage that AWS would give."""
+        holder = self._instances.holder(self.group(group).side(side))
+        cancelled = self.hostility.happens(self.hostility.cancelled, "cancelled", self.clock.now)
+        holder.refuse(message, "Cancelled" if cancelled else "Failed")
+        self._refused_since.setdefault(holder.name, self.clock.now)
+        event = holder.refused(self._bus, message, self.clock.now)
+        if event is not None:
+            self._bus.publish(event)
+
+    def quote(self, group: str, prices: Mapping[Pool, float]) -> None:
+        """Have spot cost this in a group's pools from now on, as fractions of on-demand."""
+        on_demand = self.group(group).on_demand_prices
+        known = {pool: price for pool, price in prices.items() if pool.instance_type in on_demand}
+        spot_prices.quote(
+            self._instances.ec2,
+            {(p.instance_type, p.zone): price * on_demand[p.instance_type] for p, price in known.items()},
+        )
+
+    def suspended(self, group: str, side: Side) -> bool:
+        """Say whether a side launches nothing, because its process is suspended."""
+        return self._instances.holder(self.group(group).side(side)).suspended
+
+    def fill_warm_pools(self) -> None:
+        """Bring every warm pool to its size."""
+        for view in self._groups:
+            if view.fallback is not None:
+                self._instances.fill_warm_pool(self._instances.group(view.fallback))
+
+    def warm(self, group: str) -> tuple[str, ...]:
+        """Return the ids of the instances that wait in the warm pool of the fallback."""
+        name = self.group(group).fallback
+        if name is None:
+            return ()
+        return tuple(one.id for one in moto_groups.warm_instances(self._instances.group(name)))
+
+    def takes_back(self, group: str) -> bool:
+        """Say whether who leaves the fallback by a scale-in returns to its warm pool."""
+        name = self.group(group).fallback
+        return name is not None and moto_groups.reuses(self._instances.group(name))
+
+    def start_warm(self, group: str, instance_id: str) -> str:
+        """Start an instance of the warm pool in the fallback; return its id."""
+        fallback = self._instances.group(self.group(group).side(Side.FALLBACK))
+        instance = self._instances.start_warm(fallback, instance_id)
+        self._launched(self._instances.holder_of(instance), instance)
+        return str(instance.id)
+
+    def lose_warm(self, group: str, instance_id: str) -> None:
+        """End an instance of the warm pool that EC2 had no capacity to start."""
+        fallback = self._instances.group(self.group(group).side(Side.FALLBACK))
+        self._instances.lose_warm(fallback, instance_id, self.clock.now)
+
+    def rebalance(self, instance_id: str) -> None:
+        """Tell that a spot instance is at elevated risk."""
+        zone = self._instances.instance(instance_id).placement.zone
+        self._bus.publish(self._bus.rebalance_recommendation(instance_id, zone, self.clock.now))
+
+    def notice(self, instance_id: str, deadline: float) -> None:
+        """Give the two-minute notice: the spot request is marked, the warning sent, the workers told."""
+        instance = self._instances.instance(instance_id)
+        request = request_of(self._instances.ec2, instance)
+        if request is None:
+            raise LocalCloudError(f"instance {instance_id!r} is on-demand, AWS gives it no notice")
+        request.mark(MARKED)
+        self._deadlines[instance_id] = deadline
+        zone = instance.placement.zone
+        self._bus.publish(self._bus.interruption_warning(instance_id, zone, self.clock.now))
+        if self.hostility.hook_at_notice:
+            self._instances.holder_of(instance).noticed(instance)
+
+    def kill(self, instance_ids: Iterable[str]) -> None:
+        """Take instances: they end and leave their groups, whose desired capacity stays.
+
+        Whose end was announced has completed its termination hook just before, as our agent does.
+        """
+        for instance_id in instance_ids:
+            if self._instances.has_ended(instance_id):
+                continue  # its group was quicker
+            instance = self._instances.instance(instance_id)
+            holder = self._instances.holder_of(instance)
+            self._instances.take(instance, self.clock.now)
+            self._announce(instance, *_ENDING)
+            if holder.lose(instance):
+                self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
+            elif instance_id in self._deadlines:
+                holder.let_go(instance_id)
+
+    def let_go(self, group: str) -> None:
+        """Complete the termination hooks of services' instances whose workers have stopped.
+
+        So does the agent: after ``drain_seconds`` at the latest, at a notice once its two minutes are over.
+        """
+        view = self.group(group)
+        for holder in (self._instances.holder(name) for name in view.holders):
+            for instance_id in self._let_go(holder):
+                drained_at = self._waiting_since[instance_id] + view.drain_seconds
+                if drained_at <= self.clock.now and not self._instances.has_ended(instance_id):
+                    holder.let_go(instance_id)
+
+    def heartbeat(self, instance_ids: Iterable[str]) -> None:
+        """Write the heartbeats of the workers on these instances into the worker registry.
+
+        The first of an instance ends the launch hook that it waits for.
+        """
+        beats = []
+        for instance_id in instance_ids:
+            instance = self._instances.instance(instance_id)
+            holder = self._instances.holder_of(instance)
+            self._in_service(instance)
+            view = self._group_of[holder.name]
+            slots = view.slots.get(instance.instance_type, 1)
+            deadline = self._deadlines.get(instance_id)
+            beats.append(Beat(view.name, instance_id, slots, deadline, view.drain_seconds))
+        self._heartbeats.write(beats, self.clock.now)
+
+    def tell(self, instance_id: str, told: Callable[[Pulse], Pulse] | None) -> None:
+        """Have the workers of an instance tell this from now on; None: that they are well."""
+        self._heartbeats.told.pop(instance_id, None)
+        if told is not None:
+            self._heartbeats.told[instance_id] = told
+
+    def restart_workers(self, instance_id: str) -> None:
+        """Start the workers of an instance anew, as its agent does when somebody wishes it."""
+        self._heartbeats.restart(instance_id, self.clock.now)
+
+    def heartbeat_on_premises(self, group: str, hosts: Iterable[str]) -> None:
+        """Write the heartbeats of a group's workers on hosts elsewhere, one on each."""
+        self._heartbeats.on_premises(group, hosts, self.clock.now)
+
+    def tick_schedule(self) -> int:
+        """Let every schedule fire once; return the number of messages that it put on queues."""
+        return self._bus.tick(self.clock.now)
+
+    def listen(self, listener: Callable[[Call], None]) -> None:
+        """Have ``listener`` told of every AWS call that a deployed function makes from now on."""
+        self._listener = listener
+
+    def run_functions(self) -> list[Invocation]:
+        """Run the deployed functions until no message is visible; report each run."""
+        return self.deployment.functions.run()
+
+    def _be_hostile(self) -> None:
+        hostility, functions = self.hostility, self.deployment.functions
+        modifying_takes(self._instances.ec2, hostility.fleet_modifying_seconds)
+        lags = (hostility.instances_lag_seconds, hostility.groups_lag_seconds)
+        actions = ("DescribeInstances", "DescribeAutoScalingGroups")
+        lagging({action: lag for action, lag in zip(actions, lags, strict=True) if lag})
+        functions.overlap = hostility.overlap
+        functions.listener = self._overhear
+
+    def _overhear(self, call: Call) -> None:
+        if self._selling:
+            return
+        if self._listener is not None:
+            self._listener(call)
+        self._throttle.take(call, self.clock.now)
+
+    def completed(self, instance: Any) -> None:
+        """See ``Witness``."""
+        self._in_service(instance)
+
+    def waits(self, instance: Any) -> None:
+        """See ``Witness``."""
+        now = self.clock.now
+        self._waiting_since[instance.id] = now
+        self._bus.publish(self._instances.holder_of(instance).waits(self._bus, instance, now))
+
+    def left(self, instance: Any) -> None:
+        """See ``Witness``."""
+        if not self._instances.has_ended(instance.id):
+            self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
+            self._announce(instance, *_ENDING)
+        self._waiting_since.pop(instance.id, None)
+        holder = self._instances.holder_of(instance)
+        self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
+
+    def returned(self, instance: Any) -> None:
+        """See ``Witness``; its workers have left the registry when they were told to stop."""
+        self._waiting_since.pop(instance.id, None)
+        self._heartbeats.forget([instance.id])
+        self._announce(instance, "stopping", "stopped")
+
+    def _let_go(self, holder: Holder) -> set[str]:
+        """Return those that wait for a termination hook, and to whom no notice was given."""
+        return {one for one in holder.leaving() if one not in self._deadlines}
+
+    def _in_service(self, instance: Any) -> None:
+        """End the launch hook that an instance waits for, if there is one."""
+        launched = self._instances.holder_of(instance).worked(self._bus, instance, self.clock.now)
+        if launched is not None:
+            self._bus.publish(launched)
+
+    def _launched(self, holder: Holder, instance: Any) -> None:
+        now = self.clock.now
+        self._refused_since.pop(holder.name, None)
+        self._announce(instance, "pending", "running")
+        self._bus.publish(holder.launched(self._bus, instance, now))
+
+    def _terminated_by_client(self, instance: Any, left: bool) -> None:
+        self._instances.ended(instance, ENDED_BY_USER, self.clock.now)
+        self._announce(instance, *_ENDING)
+        if left:
+            holder = self._instances.holder_of(instance)
+            self._bus.publish(holder.terminated(self._bus, instance, self.clock.now))
+
+    def _announce(self, instance: Any, *states: str) -> None:
+        for state in states:
+            self._bus.publish(self._bus.state_change(instance.id, state, self.clock.now))

@@ -1,0 +1,241 @@
+"""A group of the local cloud as a fleet of the market engine: what the engine tells it happens in moto.
+
+The controller is not called from here: its wake-ups go over the deployed rules and queue to the deployed
+archive, and what it wants is read from the APIs afterwards.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from gpu_spot.status.decisions import DecisionLine, told
+from lambdas.aws.budget import UNLIMITED
+from lambdas.aws.memory import MemoryStore
+from lambdas.aws.registry import RegistryReader, ready_since
+from lambdas.core.model import Market, Pool, Side
+from market.replay.fleet import Orders
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.running.functions import Invocation
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.machines.group import Nodes
+
+_DECISION: Final = "decision"
+_FAILURES: Final = ("action failed", "group not looked after")
+"""What the controller logs where it goes on and a rehearsal must not: nothing fails but what is broken."""
+_ONE_JOB: Final = 1
+"""Worker slots of a training instance."""
+
+
+@dataclass(slots=True)
+class CloudFleet:
+    """One group of a ``LocalCloud`` behind the ``Fleet`` protocol; ``store`` reads the controller's memory.
+
+    ``decisions`` collects the lines that the controller logged.
+    """
+
+    cloud: LocalCloud
+    group: str
+    store: MemoryStore
+    decisions: list[DecisionLine] = field(default_factory=list)
+    _now: float = 0.0
+    _working: dict[str, None] = field(default_factory=dict)
+    _alive: set[str] = field(default_factory=set)
+    _refusing: dict[Side, str] = field(default_factory=dict)
+    _overtaken: set[Side] = field(default_factory=set)
+    _placed: list[tuple[str, Pool]] = field(default_factory=list)
+
+    def ask(self, market: Callable[[str], Pool | None]) -> None:
+        """See ``ByZone``."""
+
+        def buy(zone: str) -> str | None:
+            pool = market(zone)
+            if pool is None:
+                return None
+            instance_id = self.launched(pool, Market.ON_DEMAND, Side.FALLBACK, warm=False)
+            self._placed.append((instance_id, pool))
+            return instance_id
+
+        self.cloud.buy_by_zone(self.group, buy)
+
+    def tick(self, now: float) -> None:
+        """See ``Fleet``."""
+        self._now = now
+        self.cloud.set_time(now)
+        self._finish()
+
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+        """See ``Fleet``."""
+        prepared = self._prepared() if warm else ()
+        if prepared:
+            instance_id = self.cloud.start_warm(self.group, prepared[0])
+        else:
+            instance_id = self.cloud.launch(self.group, side, pool.instance_type, pool.zone, market)
+        self._alive.add(instance_id)
+        self._overtaken.add(side)
+        return instance_id
+
+    def ready(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``: workers are heard from then on, whether the controller looks or not."""
+        first = dict.fromkeys(instance_ids)
+        self._working.update(first)
+        self.cloud.heartbeat(first)
+
+    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
+        """See ``Fleet``."""
+        for instance_id in instance_ids:
+            self.cloud.notice(instance_id, deadline)
+
+    def died(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        gone = list(instance_ids)
+        self.cloud.kill(gone)
+        self._forget(gone)
+
+    def refused(self, side: Side, message: str | None) -> None:
+        """See ``Fleet``. The end of refusals shows in AWS by the next successful activity alone."""
+        self._overtaken.discard(side)
+        if message is None:
+            self._refusing.pop(side, None)
+        else:
+            self._refusing[side] = message
+            self.cloud.refuse(self.group, side, message)
+
+    def recommended(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        for instance_id in instance_ids:
+            self.cloud.rebalance(instance_id)
+
+    def warm_lost(self) -> None:
+        """See ``Fleet``."""
+        for instance_id in self._prepared()[:1]:
+            self.cloud.lose_warm(self.group, instance_id)
+
+    def priced(self, prices: Mapping[Pool, float]) -> None:
+        """See ``Fleet``."""
+        self.cloud.quote(self.group, prices)
+
+    def look(self) -> Orders:
+        """See ``Fleet``: heartbeats, the schedule, the functions; then what AWS shows."""
+        self._refuse_again()
+        self._placed.clear()
+        self.cloud.heartbeat(self._working)
+        self.cloud.tick_schedule()
+        for invocation in self.cloud.run_functions():
+            self._hear(invocation)
+        released = sorted(self._alive - self.cloud.alive(self.group))
+        self._forget(released)
+        primary, fallback = self.cloud.desired(self.group)
+        desired = {
+            side: self._launchable(side, capacity)
+            for side, capacity in zip(Side, (primary, fallback), strict=True)
+        }
+        wake_at = self.store.load(self.group).wake_at
+        return Orders(desired, tuple(released), wake_at, tuple(self._placed))
+
+    def _launchable(self, side: Side, desired: int) -> int:
+        """Return what a side wants as far as it launches: who is suspended has what it has."""
+        if desired == 0 or not self.cloud.suspended(self.group, side):
+            return desired
+        return min(desired, self.cloud.counted(self.group, side))
+
+    def _finish(self) -> None:
+        """Let those go that were released and whose workers have stopped."""
+        self.cloud.let_go(self.group)
+
+    def _prepared(self) -> tuple[str, ...]:
+        """Return who is in the warm pool; what was taken from it has been replaced by now."""
+        if not self.cloud.warm(self.group):
+            self.cloud.fill_warm_pools()
+        return self.cloud.warm(self.group)
+
+    def _refuse_again(self) -> None:
+        """AWS goes on trying: after launches that succeeded the newest activity is a refusal again."""
+        for side, message in self._refusing.items():
+            if side in self._overtaken:
+                self.cloud.refuse(self.group, side, message)
+        self._overtaken.clear()
+
+    def _forget(self, instance_ids: Iterable[str]) -> None:
+        for instance_id in instance_ids:
+            self._alive.discard(instance_id)
+            self._working.pop(instance_id, None)
+
+    def _hear(self, invocation: Invocation) -> None:
+        lines = [json.loads(line) for line in invocation.log if line.startswith("{")]
+        self._judge(invocation, lines)
+        for line in lines:
+            if line.get("message") == _DECISION and line["group"] == self.group:
+                actions = tuple(told(action) for action in line["actions"])
+                self.decisions.append(DecisionLine(self._now, self.group, actions, line["reason"]))
+
+    def _judge(self, invocation: Invocation, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Raise ``LocalCloudError`` where a function did not do what it was there for."""
+        said: Mapping[str, Any] = next((line for line in lines if line.get("message") in _FAILURES), {})
+        if invocation.error or invocation.failed or said:
+            why = invocation.error or said.get("exception") or said.get("message") or "no reason in its log"
+            last = str(why).strip().splitlines()[-1]
+            raise LocalCloudError(f"function {invocation.function!r} failed: {last}")
+
+
+@dataclass(slots=True)
+class TrainingFleet(CloudFleet):
+    """The group of a training job: its nodes run the agent, and say themselves when they work.
+
+    An agent starts ``boots`` seconds after the launch, ``warm_boots`` after that of a warm instance.
+    ``registry`` is read as the controller reads it.
+    """
+
+    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+
+    nodes: Nodes = field(kw_only=True)
+    registry: RegistryReader = field(kw_only=True)
+    boots: float = field(kw_only=True)
+    warm_boots: float = field(kw_only=True)
+
+    def tick(self, now: float) -> None:
+        """See ``Fleet``: first what happens on the nodes until then."""
+        self.nodes.advance(now)
+        CloudFleet.tick(self, now)
+
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+        """See ``Fleet``."""
+        instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
+        self.nodes.launch(instance_id, self.warm_boots if warm else self.boots)
+        return instance_id
+
+    def working(self) -> set[str]:
+        """See ``SelfReporting``."""
+        workers = self.registry.read(self.group, UNLIMITED).workers
+        return {i for i, heard in workers.items() if ready_since(heard, _ONE_JOB, self._now) is not None}
+
+    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
+        """See ``Fleet``."""
+        doomed = list(instance_ids)
+        CloudFleet.noticed(self, doomed, deadline)
+        for instance_id in doomed:
+            self.nodes.notice(instance_id, deadline)
+
+    def look(self) -> Orders:
+        """See ``Fleet``; the nodes, too, say when they are to be played again."""
+        orders = CloudFleet.look(self)
+        moments = (orders.wake_at, self.nodes.wake_at)
+        return replace(orders, wake_at=min((m for m in moments if m is not None), default=None))
+
+    def died(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        gone = list(instance_ids)
+        for instance_id in gone:
+            self.nodes.end(instance_id)
+        CloudFleet.died(self, gone)
+
+    def _finish(self) -> None:
+        """See ``CloudFleet``: the agents complete the hooks themselves."""
+
+    def _forget(self, instance_ids: Iterable[str]) -> None:
+        gone = list(instance_ids)
+        CloudFleet._forget(self, gone)
+        for instance_id in gone:
+            self.nodes.release(instance_id)

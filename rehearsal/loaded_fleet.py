@@ -1,0 +1,175 @@
+"""The fleet of a service under load: its queue is played, and the deployed scaler staffs it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final, Self
+
+from contracts import names
+from contracts.group import scaling_settings as settings
+from contracts.group.scaling_settings import ScalingSettings
+from contracts.registry import queue_state as backlog
+from contracts.registry.queue_state import Backlog
+from contracts.registry.worker_report import Pulse
+from infra.catalogue import on_demand_prices
+from lambdas.core.model import Market, Pool, Side
+from market.load import speeds
+from market.load.account import LoadAccount, LoadedService
+from market.load.shapes import DAY_WITH_A_BURST
+from market.replay.fleet import Orders
+from market.rules import TICK_SECONDS, Rules
+from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.cloud.views import GroupView, registry_table
+from rehearsal.fleets import CloudFleet
+
+_BUSY: Final = 0.55
+"""The busy hour's load, as a share of what the group's maximum could end; the burst comes on top."""
+
+
+@dataclass(slots=True)
+class LoadedFleet(CloudFleet):
+    """See ``CloudFleet``; every tick is played, and the minute before it is told as AWS would show it.
+
+    The queue's row is what the queue watcher writes, the pulses are what the workers tell.
+    """
+
+    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+
+    service: LoadedService = field(kw_only=True)
+    scaling: ScalingSettings = field(kw_only=True)
+    rules: Rules = field(kw_only=True)
+    prices: Mapping[str, float] = field(kw_only=True)
+    """On-demand, by type: US dollars an hour."""
+    _began: bool = False
+    _target: int = 0
+    _held: dict[str, tuple[Pool, Market]] = field(default_factory=dict)
+    _spot: dict[Pool, float] = field(default_factory=dict)
+    _drains: dict[str, float] = field(default_factory=dict)
+    _done: dict[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, fleet: CloudFleet, rules: Rules, ticks: int) -> Self:
+        """Return the fleet of the same group, under a day's load for ``ticks`` minutes.
+
+        Raises ``LocalCloudError`` for a group that does not scale, or of whose types a price is not known.
+        """
+        cloud, view = fleet.cloud, fleet.cloud.group(fleet.group)
+        scaling = _scaling(cloud, fleet.group)
+        prices = _prices(view, cloud.clients.region)
+        rates = speeds.assumed(view.instance_types)
+        usual = sum(rates.values()) / len(rates) * scaling.per_slot
+        peak = _BUSY * usual * scaling.maximum
+        service = LoadedService.of(DAY_WITH_A_BURST, peak, ticks, rates, rules.seed)
+        return cls(
+            cloud, fleet.group, fleet.store, service=service, scaling=scaling, rules=rules, prices=prices
+        )
+
+    def tick(self, now: float) -> None:
+        """See ``Fleet``: first the minute until then passes."""
+        if self._began:
+            self._pass(now)
+        self._began = True
+        CloudFleet.tick(self, now)
+
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+        """See ``Fleet``."""
+        instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
+        self._held[instance_id] = pool, market
+        return instance_id
+
+    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
+        """See ``Fleet``."""
+        doomed = list(instance_ids)
+        CloudFleet.noticed(self, doomed, deadline)
+        drain = self.cloud.group(self.group).drain_seconds
+        self._drains |= dict.fromkeys(doomed, deadline - drain)
+
+    def priced(self, prices: Mapping[Pool, float]) -> None:
+        """See ``Fleet``."""
+        CloudFleet.priced(self, prices)
+        self._spot |= prices
+
+    def look(self) -> Orders:
+        """See ``Fleet``; what the scaler has written is the target from now on."""
+        orders = CloudFleet.look(self)
+        name = names.group_parameter(self.cloud.deployment.stack, self.group, names.PARAMETER_TARGET)
+        self._target = int(self.cloud.clients("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+        return replace(orders, target=self._target, wake_at=self._now + TICK_SECONDS)
+
+    def account(self, end: float, standby: float) -> LoadAccount:
+        """Return what came of it until ``end``; ``standby`` is the warm pool's bill, in on-demand hours."""
+        self._pass(end)
+        view = self.cloud.group(self.group)
+        told = self.service.account(
+            self.scaling.wait_seconds, self.rules.warm_up_ticks, self.prices, view.slots
+        )
+        return replace(told, paid=told.paid + standby * self.prices[view.instance_types[0]])
+
+    def _pass(self, now: float) -> None:
+        """Play the minute that has passed, and tell it as the queue watcher and the workers do."""
+        view = self.cloud.group(self.group)
+        kinds = {one: self._held[one][0].instance_type for one in self._working if self._serves(one, now)}
+        ready: Counter[str] = Counter()
+        for kind in kinds.values():
+            ready[kind] += view.slots.get(kind, 1)
+        played = self.service.minute(ready, self._target * self.scaling.per_slot, self._paid())
+        total = sum(ready.values())
+        able = self.service.minutes[-1].able
+        for instance, kind in kinds.items():
+            rate = played.ended * self.service.speeds[kind] / able / TICK_SECONDS
+            self._done[instance] = self._done.get(instance, 0.0) + rate * TICK_SECONDS
+            self._tell(instance, rate, played.busy_seconds / TICK_SECONDS / total, now)
+        arriving, leaving = played.arrived / TICK_SECONDS, played.ended / TICK_SECONDS
+        row = Backlog(now, played.waiting, played.taken, float(played.oldest), arriving, leaving, total)
+        self.cloud.clients("dynamodb").put_item(
+            TableName=registry_table(self.cloud.deployment), Item=backlog.dump(self.group, row)
+        )
+
+    def _tell(self, instance: str, rate: float, busy: float, now: float) -> None:
+        done, share = int(self._done[instance]), min(1.0, busy)
+
+        def told(well: Pulse) -> Pulse:
+            return replace(well, at=now, done=done, rate=rate, busy=share, gpu_use=100 * share)
+
+        self.cloud.tell(instance, told)
+
+    def _serves(self, instance: str, now: float) -> bool:
+        drains = self._drains.get(instance)
+        return instance in self._held and (drains is None or now < drains)
+
+    def _paid(self) -> float:
+        """Return what a minute of those that live costs, in US dollars."""
+        hourly = 0.0
+        in_place = self.cloud.group(self.group).on_demand_prices  # what the market's fractions are of
+        for pool, market in (self._held[one] for one in self._alive if one in self._held):
+            kind = pool.instance_type
+            if market is Market.SPOT:
+                hourly += self._spot.get(pool, self.rules.spot_price) * in_place[kind]
+            else:
+                hourly += self.prices[kind]
+        return hourly * TICK_SECONDS / 3600
+
+
+def _prices(view: GroupView, region: str) -> dict[str, float]:
+    found = {name: on_demand_prices.price(name, region) for name in view.instance_types}
+    if unknown := sorted(name for name, price in found.items() if price is None):
+        raise LocalCloudError(
+            f"group {view.name!r}: no on-demand price of {', '.join(unknown)} is known, "
+            "one of each is needed to say what a load costs"
+        )
+    return {name: price for name, price in found.items() if price is not None}
+
+
+def _scaling(cloud: LocalCloud, group: str) -> ScalingSettings:
+    name = names.group_parameter(cloud.deployment.stack, group, names.PARAMETER_SCALING)
+    ssm = cloud.clients("ssm")
+    try:
+        text = ssm.get_parameter(Name=name)["Parameter"]["Value"]
+    except ssm.exceptions.ParameterNotFound:
+        raise LocalCloudError(
+            f"group {group!r} does not scale, allowed with a load: a service with scaling"
+        ) from None
+    return settings.parse(text)

@@ -1,0 +1,67 @@
+"""What an instance gets to boot with, checked as its boot script checks it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import shlex
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+from botocore.exceptions import ClientError
+
+from contracts.agent import config
+from contracts.agent.config import Config
+from contracts.agent.names import CONFIG_PATH
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.sandbox import AwsClients
+
+_ENVIRONMENT: Final = "/etc/gpu-spot/boot.env"
+
+
+@dataclass(frozen=True, slots=True)
+class BootData:
+    """The agent's configuration, and where its archive lies with which SHA-256."""
+
+    agent: Config
+    bucket: str
+    key: str
+    sha256: str
+
+
+def parse(text: str) -> BootData:
+    """Read a cloud-config; raise ``LocalCloudError`` or ``ConfigError`` for one that would not boot."""
+    body: dict[str, Any] = yaml.safe_load(text)
+    files = {file["path"]: file["content"] for file in body.get("write_files", [])}
+    for path in (str(CONFIG_PATH), _ENVIRONMENT):
+        if path not in files:
+            raise LocalCloudError(f"boot data writes no {path}; it writes {', '.join(sorted(files))}")
+    told = dict(word.split("=", 1) for word in shlex.split(files[_ENVIRONMENT]))
+    return BootData(
+        config.parse(files[str(CONFIG_PATH)]),
+        told["AGENT_BUCKET"],
+        told["AGENT_KEY"],
+        told["AGENT_SHA256"],
+    )
+
+
+def boot(clients: AwsClients, instance_id: str) -> Config:
+    """Return the agent's configuration of an instance, after its archive was fetched and verified.
+
+    Raises ``LocalCloudError`` where the archive is not there or not what the boot data name.
+    """
+    attribute = clients("ec2").describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
+    encoded = attribute["UserData"].get("Value", "")
+    if not encoded:
+        raise LocalCloudError(f"instance {instance_id} has no boot data")
+    data = parse(base64.b64decode(encoded).decode())
+    place = f"s3://{data.bucket}/{data.key}"
+    try:
+        archive = clients("s3").get_object(Bucket=data.bucket, Key=data.key)["Body"].read()
+    except ClientError as error:
+        raise LocalCloudError(f"instance {instance_id}: {place}: {error}") from None
+    found = hashlib.sha256(archive).hexdigest()
+    if found != data.sha256:
+        raise LocalCloudError(f"instance {instance_id}: {place} has SHA-256 {found}, not {data.sha256}")
+    return data.agent

@@ -1,0 +1,299 @@
+"""EBS as AWS has it: states that take their time, zones that count, and content that survives.
+
+moto's volumes and snapshots are ready at once, attach across zones and twice, and hold nothing. Here a volume
+with a file system is a folder, a snapshot a copy of it from the moment of ``CreateSnapshot``. It concerns
+what clients create; the root volumes of instances are left to moto.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from unittest import mock
+
+from moto.core.responses import ActionResult
+from moto.ec2.exceptions import EC2ClientError, VolumeInUseError
+from moto.ec2.models.elastic_block_store import EBSBackend, Snapshot, Volume
+from moto.ec2.responses.elastic_block_store import ElasticBlockStore
+from moto.ec2.utils import generic_filter
+
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes.speedups.answers import changed
+from rehearsal.machines.disks.blocks import Blocks
+from rehearsal.machines.journal import Entry, Journal, Kind
+from rehearsal.machines.times import Times
+
+_PROGRESS_STEPS: Final = 10
+
+
+class Disks:
+    """The volumes that clients created, their snapshots, and what is on them, below ``folder``."""
+
+    def __init__(self, folder: Path, times: Times, journal: Journal) -> None:
+        self._volumes = folder / "volumes"
+        self._snapshots = folder / "snapshots"
+        self._times = times
+        self._journal = journal
+        self._blocks = Blocks()
+        self._ours: dict[str, Any] = {}
+        self._unread: dict[str, float] = {}
+        self._by_client_token: dict[str, str] = {}
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._serial = itertools.count()
+        self.now = 0.0
+        """As far as it was settled, in epoch seconds."""
+        self.copying_until = 0.0
+        """When the last snapshot of a volume that nobody has mounted is complete."""
+        self.mounted: set[str] = set()
+        """Volumes that some instance has mounted."""
+
+    def settle(self, now: float) -> None:
+        """Let happen what is due by ``now``."""
+        while self._due and self._due[0][0] <= now:
+            self.now, _, happen = heapq.heappop(self._due)
+            happen()
+            changed()
+        self.now = now
+
+    def holder(self, volume: str) -> str | None:
+        """Return the instance that a volume is attached to: not on the way to or from it."""
+        attachment = self._ours[volume].attachment if volume in self._ours else None
+        return attachment.instance.id if attachment and attachment.status == "attached" else None
+
+    def folder(self, volume: str) -> Path:
+        """Return where the content of a volume is; there is no such folder while it has no file system."""
+        return self._volumes / volume
+
+    def format(self, volume: str) -> None:
+        """Make an empty file system; raises ``LocalCloudError`` where there is one."""
+        if self.folder(volume).exists():
+            raise LocalCloudError(f"volume {volume} is formatted over its content")
+        self.folder(volume).mkdir(parents=True)
+
+    def wrote(self, volume: str, mib: float) -> None:
+        """So many MiB were written on a volume: its next snapshot has them to copy."""
+        self._blocks.wrote(volume, mib)
+
+    def first_read(self, volume: str, mib: float) -> float:
+        """Return how many seconds the first read of so much takes; none but on a copy of a snapshot."""
+        rate = self._unread.get(volume)
+        return 0.0 if rate is None else self._times.first_read(mib, rate)
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """Patch moto's EBS while the body runs."""
+        calls = ElasticBlockStore
+        detach, describe = EBSBackend.detach_volume, EBSBackend.describe_snapshots
+        with contextlib.ExitStack() as stack:
+            for name, made in (
+                ("create_volume", self._create(calls.create_volume)),
+                ("create_snapshot", self._copy(calls.create_snapshot)),
+                ("attach_volume", self._attach(calls.attach_volume)),
+                ("detach_volume", self._detach(calls.detach_volume)),
+                ("delete_volume", self._delete(calls.delete_volume)),
+                ("delete_snapshot", self._delete_snapshot(calls.delete_snapshot)),
+            ):
+                stack.enter_context(mock.patch.object(calls, name, made))
+            for kind, name, own in (
+                (Volume, "status", "local_state"),
+                (Snapshot, "progress", "local_progress"),
+            ):
+                stack.enter_context(mock.patch.object(kind, name, _own_or(own, getattr(kind, name))))
+            stack.enter_context(mock.patch.object(EBSBackend, "detach_volume", self._let_go(detach)))
+            stack.enter_context(
+                mock.patch.object(EBSBackend, "describe_snapshots", _without_images(describe))
+            )
+            yield
+
+    # What clients ask for. Codes: EC2 API reference, "Error codes".
+
+    def _create(self, create: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
+        def created(call: Any) -> ActionResult:
+            known = self._ours.get(self._by_client_token.get(call._get_param("ClientToken") or "", ""))
+            if known is not None:
+                return ActionResult(known)
+            source = call._get_param("SnapshotId")
+            if source and call.ec2_backend.get_snapshot(source).status != "completed":
+                raise EC2ClientError("IncorrectState", f"Snapshot {source} is not completed.")
+            answer = create(call)
+            volume: Any = answer.result
+            self._ours[volume.id] = volume
+            self._by_client_token[call._get_param("ClientToken") or volume.id] = volume.id
+            self._blocks.created(volume.id, int(volume.size), source or "")
+            if source:
+                self._unread[volume.id] = float(call._get_param("VolumeInitializationRate") or 0)
+            if source and (self._snapshots / source).exists():
+                shutil.copytree(self._snapshots / source, self.folder(volume.id), symlinks=True)
+            volume.local_state = "creating"
+            self._later(self._times.create, lambda: setattr(volume, "local_state", None))
+            self._note("created", volume, snapshot=source or "")
+            return answer
+
+        return created
+
+    def _copy(self, create: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
+        def copied(call: Any) -> ActionResult:
+            answer = create(call)
+            snapshot: Any = answer.result
+            source = self.folder(snapshot.volume.id)
+            if source.exists():
+                shutil.copytree(source, self._snapshots / snapshot.id, symlinks=True)
+            snapshot.status, snapshot.local_progress = "pending", "0%"
+            seconds = self._times.snapshot_of(self._blocks.begun(snapshot.id, snapshot.volume.id))
+            for step in range(1, _PROGRESS_STEPS):
+                said = f"{100 * step // _PROGRESS_STEPS}%"
+                self._later(
+                    seconds * step / _PROGRESS_STEPS,
+                    lambda said=said: setattr(snapshot, "local_progress", said),  # type: ignore[misc]
+                )
+            self._later(seconds, lambda: self._completed(snapshot))
+            if snapshot.volume.id not in self.mounted:
+                self.copying_until = self.now + seconds
+            self._note("snapshot", snapshot.volume, snapshot=snapshot.id)
+            return answer
+
+        return copied
+
+    def _completed(self, snapshot: Any) -> None:
+        snapshot.status, snapshot.local_progress = "completed", None
+        self._note("copied", snapshot.volume, snapshot=snapshot.id)
+
+    def _attach(self, attach: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
+        def attached(call: Any) -> ActionResult:
+            backend, instance_id = call.ec2_backend, call._get_param("InstanceId")
+            volume, instance = (
+                backend.get_volume(call._get_param("VolumeId")),
+                backend.get_instance(instance_id),
+            )
+            if instance.state not in ("pending", "running", "stopped"):
+                raise EC2ClientError("IncorrectState", f"Instance '{instance_id}' is {instance.state}.")
+            zone = instance.placement.zone
+            if volume.zone.name != zone:
+                raise EC2ClientError(
+                    "InvalidVolume.ZoneMismatch",
+                    f"The volume '{volume.id}' is not in the same availability zone as instance "
+                    f"'{instance_id}'",
+                )
+            if volume.attachment is not None:
+                raise VolumeInUseError(volume.id, volume.attachment.instance.id)
+            if volume.status != "available":
+                raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is {volume.status}.")
+            answer = attach(call)
+            attachment: Any = volume.attachment
+            attachment.status = "attaching"
+
+            def arrived() -> None:
+                if attachment.status == "attaching":  # its instance may have ended since
+                    attachment.status = "attached"
+
+            self._later(self._times.attach, arrived)
+            self._note("attaching", volume, instance=instance_id)
+            return answer
+
+        return attached
+
+    def _detach(self, detach: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
+        def detached(call: Any) -> ActionResult:
+            volume = call.ec2_backend.get_volume(call._get_param("VolumeId"))
+            if volume.id not in self._ours:
+                return detach(call)
+            attachment = volume.attachment
+            if attachment is None or attachment.status != "attached":
+                raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is not attached.")
+            if volume.id in self.mounted:
+                raise LocalCloudError(f"volume {volume.id} is detached while it is mounted")
+            self._leave(volume, self._times.detach)
+            return ActionResult(
+                {
+                    "VolumeId": volume.id,
+                    "InstanceId": attachment.instance.id,
+                    "Device": attachment.device,
+                    "State": "detaching",
+                    "AttachTime": attachment.attach_time,
+                }
+            )
+
+        return detached
+
+    def _delete(self, delete: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
+        def deleted(call: Any) -> ActionResult:
+            volume = self._ours.get(call._get_param("VolumeId"))
+            if volume is not None and volume.status == "creating":
+                raise EC2ClientError("IncorrectState", f"Volume '{volume.id}' is creating.")
+            answer = delete(call)
+            if volume is not None:
+                del self._ours[volume.id]
+                shutil.rmtree(self.folder(volume.id), ignore_errors=True)
+                self._note("deleted", volume)
+            return answer
+
+        return deleted
+
+    def _delete_snapshot(self, delete: Callable[[Any], ActionResult]) -> Callable[[Any], ActionResult]:
+        def deleted(call: Any) -> ActionResult:
+            answer = delete(call)
+            self._blocks.discarded(call._get_param("SnapshotId"))
+            shutil.rmtree(self._snapshots / call._get_param("SnapshotId"), ignore_errors=True)
+            return answer
+
+        return deleted
+
+    # What happens by itself.
+
+    def _let_go(self, detach: Callable[..., Any]) -> Callable[..., Any]:
+        # Called by an instance that ends: moto would free its volumes at once.
+        def dying(backend: EBSBackend, volume_id: str, instance_id: str, device_path: str) -> Any:
+            volume = self._ours.get(volume_id)
+            if volume is None:
+                return detach(backend, volume_id, instance_id, device_path)
+            if volume.attachment.status != "detaching":
+                self._leave(volume, self._times.dying)
+            return volume.attachment
+
+        return dying
+
+    def _leave(self, volume: Any, seconds: float) -> None:
+        attachment = volume.attachment
+        attachment.status = "detaching"
+
+        def left() -> None:
+            attachment.status = "detached"
+            attachment.instance.block_device_mapping.pop(attachment.device, None)
+            volume.attachment = None
+            self._note("free", volume, instance=attachment.instance.id)
+
+        self._later(seconds, left)
+
+    def _later(self, seconds: float, happen: Callable[[], None]) -> None:
+        heapq.heappush(self._due, (self.now + seconds, next(self._serial), happen))
+
+    def _note(self, kind: Kind, volume: Any, instance: str = "", snapshot: str = "") -> None:
+        self._journal.note(Entry(self.now, kind, instance, volume.id, str(volume.zone.name), snapshot))
+
+
+def _without_images(describe: Callable[..., list[Snapshot]]) -> Callable[..., list[Snapshot]]:
+    # moto does not ask for the owner: it would look through the 1,300 snapshots of Amazon's images each time.
+    def ours(
+        backend: EBSBackend, snapshot_ids: list[str] | None = None, filters: Any = None
+    ) -> list[Snapshot]:
+        if snapshot_ids:
+            return describe(backend, snapshot_ids, filters)
+        return generic_filter(filters, [s for s in backend.snapshots.values() if s.from_ami is None])
+
+    return ours
+
+
+def _own_or(name: str, given: property) -> property:
+    """Return a property that gives our own value where there is one, else moto's."""
+
+    def value(thing: Any) -> Any:
+        own = getattr(thing, name, None)
+        assert given.fget is not None
+        return given.fget(thing) if own is None else own
+
+    return property(value)

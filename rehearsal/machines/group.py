@@ -1,0 +1,169 @@
+"""All simulated instances of a group, and the volumes between them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from pulumi_on_moto.running.clock import SimulatedTime
+from pulumi_on_moto.sandbox import AwsClients
+from rehearsal.machines.disks.ebs import Disks
+from rehearsal.machines.job_migrations import travels
+from rehearsal.machines.journal import Journal
+from rehearsal.machines.node import NodeContext, SimulatedNode
+from rehearsal.machines.process import TrainingProfile
+from rehearsal.machines.real.commands import RealWork
+from rehearsal.machines.scheduler import Scheduler
+from rehearsal.machines.shared import Shared
+from rehearsal.machines.shipping import Shipper
+from rehearsal.machines.tenants.node import HostNode
+from rehearsal.machines.times import Times
+from rehearsal.results.moves import Travels
+from userdata.agent.machine import log
+
+
+class Nodes:
+    """The nodes of one rehearsal; time moves by ``advance`` alone. Made by ``playing``."""
+
+    def __init__(
+        self,
+        clients: AwsClients,
+        clock: SimulatedTime,
+        folder: Path,
+        profile: TrainingProfile,
+        work: RealWork | None,
+        *,
+        is_shared: bool = False,
+    ) -> None:
+        self.journal = Journal()
+        self._times = Times()
+        self.profile = profile
+        self.disks = Disks(folder, self._times, self.journal)
+        self.shared = Shared(folder, self._times)
+        self._clock = clock
+        self._folder = folder
+        self._scheduler = Scheduler(clock.now, self._move)
+        self.shipper = Shipper(lambda: clients("logs"), self._speaker, lambda: clock.now)
+        self._context = NodeContext(
+            clients, self._scheduler, self.disks, self.shared, self.journal, self.shipper, profile, work
+        )
+        self.is_shared = is_shared
+        self._kind = HostNode if is_shared else SimulatedNode
+        self.usage = self._context.usage
+        self._nodes: dict[str, SimulatedNode] = {}
+        self._released: dict[str, float] = {}
+        self._begun = 0
+        self.disks.settle(clock.now)
+
+    def launch(self, instance_id: str, boots: float) -> None:
+        """An instance was launched; its agent starts in ``boots`` seconds."""
+        folder = self._folder / "nodes" / instance_id
+        self._nodes[instance_id] = self._kind(instance_id, boots, folder, self._context)
+
+    def notice(self, instance_id: str, deadline: float) -> None:
+        """AWS announces the end of an instance at ``deadline``."""
+        self._nodes[instance_id].notice(deadline)
+
+    def release(self, instance_id: str) -> None:
+        """We ended an instance ourselves: it has a while to end its work in; none that AWS took has."""
+        if instance_id in self._nodes:
+            self._nodes[instance_id].release()
+            self._released[instance_id] = self._clock.now + self._times.terminate
+
+    def end(self, instance_id: str) -> None:
+        """An instance is gone."""
+        self._released.pop(instance_id, None)
+        self._nodes.pop(instance_id).end()
+
+    def advance(self, now: float) -> None:
+        """Let everything happen that happens by ``now``; raises ``LocalCloudError`` for a node that hangs."""
+        for instance_id, at in list(self._released.items()):
+            if at <= now:
+                self._scheduler.advance(at)
+                self.end(instance_id)
+        self._scheduler.advance(now)
+        self.shipper.ship()
+
+    @property
+    def wake_at(self) -> float | None:
+        """When something next happens by itself that others may notice.
+
+        While a snapshot is made the agents look and wait: nobody gets ready before it is complete.
+        """
+        found = self._scheduler.next
+        return None if found is None else max(found, self.disks.copying_until)
+
+    @property
+    def has_successor(self) -> bool:
+        """Whether there is an instance whose end nobody has announced."""
+        return any(not node.ends for node in self._nodes.values())
+
+    def begin(self) -> None:
+        """Tell of what happens from now on; what was before is another job's."""
+        self._begun = len(self.journal.entries)
+
+    def travels(self) -> Travels:
+        """Return the moves of the job so far."""
+        # When a real command saves is its own matter.
+        profile = replace(self.profile, checkpoint_steps=0) if self._context.work else self.profile
+        found = travels(self.journal.entries[self._begun :], profile, self._scheduler.now)
+        return replace(
+            found, read_gib=self.shared.read_mib / 1024, written_gib=self.shared.written_mib / 1024
+        )
+
+    def close(self) -> None:
+        """End all of them where they are."""
+        for instance_id in list(self._nodes):
+            self.end(instance_id)
+
+    def _speaker(self) -> str | None:
+        task = self._scheduler.running
+        return None if task is None else task.rpartition(" ")[2]
+
+    def _move(self, now: float) -> None:
+        self._clock.set(now)
+        self.disks.settle(now)
+
+
+@contextlib.contextmanager
+def playing(
+    clients: AwsClients,
+    clock: SimulatedTime,
+    profile: TrainingProfile | None = None,
+    work: RealWork | None = None,
+    *,
+    is_shared: bool = False,
+) -> Iterator[Nodes]:
+    """Yield nodes whose disks are folders in a temporary one, gone at the end; EBS is patched meanwhile.
+
+    With ``is_shared`` they are shared hosts.
+    With ``work`` they run the job's own command, else a process that is simulated by ``profile``.
+    """
+    with (
+        tempfile.TemporaryDirectory(prefix="gpu-spot-nodes-") as folder,
+        contextlib.closing(
+            Nodes(clients, clock, Path(folder), profile or TrainingProfile(), work, is_shared=is_shared)
+        ) as nodes,
+        _shipping(nodes.shipper),
+        nodes.disks.applied(),
+    ):
+        yield nodes
+
+
+@contextlib.contextmanager
+def _shipping(shipper: Shipper) -> Iterator[None]:
+    """Ship the agents' log lines, and keep them out of the terminal unless somebody has asked for them."""
+    propagate, level = log.LOGGER.propagate, log.LOGGER.level
+    log.LOGGER.addHandler(shipper)
+    log.LOGGER.propagate = False
+    log.LOGGER.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.LOGGER.removeHandler(shipper)
+        log.LOGGER.propagate = propagate
+        log.LOGGER.setLevel(level)

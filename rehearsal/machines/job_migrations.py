@@ -1,0 +1,108 @@
+"""From the journal to the moves: a pure function of what was noted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Final
+
+from rehearsal.machines.journal import Entry, Kind
+from rehearsal.machines.process import TrainingProfile
+from rehearsal.results.moves import Cause, Contents, Move, Stay, Travels
+
+_NOTHING = Contents(0, "")
+_CAUSES: Final[dict[Kind, Cause]] = {"notice": "notice", "gone": "loss", "released": "hand-over"}
+
+
+def travels(entries: Sequence[Entry], profile: TrainingProfile, end: float) -> Travels:
+    """Return the moves of the training job whose nodes noted ``entries``, seen at ``end`` (epoch seconds)."""
+    starts = _first_starts(entries)
+    lost = {entry.instance for entry in entries if entry.kind in ("notice", "released", "gone")}
+    return Travels(
+        moves=tuple(_move(entries, old, new) for old, new in pairwise(starts)),
+        stays=tuple(sorted(_stays(entries, end), key=lambda stay: (stay.begin, stay.volume))),
+        underway=bool(starts) and starts[-1].instance in lost,
+        step_seconds=profile.step_seconds,
+        checkpoint_steps=profile.checkpoint_steps,
+    )
+
+
+def _first_starts(entries: Iterable[Entry]) -> list[Entry]:
+    """Return the first start of training on each instance; a restart there is no move."""
+    starts: dict[str, Entry] = {}
+    for entry in entries:
+        if entry.kind == "running":
+            starts.setdefault(entry.instance, entry)
+    return list(starts.values())
+
+
+def _move(entries: Sequence[Entry], old: Entry, new: Entry) -> Move:
+    """Return how training got from the instance of ``old`` to that of ``new``, where it has just started."""
+    between = entries[entries.index(old) : entries.index(new)]
+    zones = {entry.volume: entry.zone for entry in entries if entry.kind == "created"}
+    left = _last(between, "unmounted", instance=old.instance)
+    arrived = _last(between, "mounted", instance=new.instance)
+    freed = _last(between, "free", volume=left.volume, instance=old.instance)
+    ends = [e for e in between if e.instance == old.instance and e.kind in _CAUSES]
+    if not ends:
+        raise ValueError(f"the journal has no end of {old.instance}, a move needs one")
+    if left.volume == arrived.volume:
+        # A file system is mounted where the instance is.
+        attached = _all(between, "attaching", instance=new.instance)
+        begun = copied = attached[-1] if attached else arrived
+    else:
+        copied = _last(between, "created", volume=arrived.volume)
+        begun = _last(between, "snapshot", snapshot=copied.snapshot)
+    return Move(
+        cause=_CAUSES[ends[0].kind],
+        from_zone=left.zone or zones[left.volume],
+        to_zone=arrived.zone or zones[arrived.volume],
+        from_volume=left.volume,
+        to_volume=arrived.volume,
+        # An instance that dies unseen lets its volume go before anybody notes that it is gone.
+        lost=min(ends[0].at, freed.at),
+        freed=freed.at,
+        # A snapshot that was taken ahead had been there before anybody wanted it.
+        begun=max(freed.at, begun.at),
+        copied=max(freed.at, copied.at),
+        mounted=arrived.at,
+        running=new.at + new.loads,
+        step=new.step,
+        # A real command may be killed between a save and saying so.
+        steps_lost=max(_last(between, "stopped", instance=old.instance).step - new.step, 0),
+        before=left.contents or _NOTHING,
+        after=arrived.contents or _NOTHING,
+    )
+
+
+def _all(entries: Iterable[Entry], kind: Kind, **fields: str) -> list[Entry]:
+    return [
+        entry
+        for entry in entries
+        if entry.kind == kind and all(getattr(entry, name) == value for name, value in fields.items())
+    ]
+
+
+def _last(entries: Iterable[Entry], kind: Kind, **fields: str) -> Entry:
+    found = _all(entries, kind, **fields)
+    if not found:
+        raise ValueError(f"the journal has no {kind!r} of {', '.join(fields.values())}, a move needs one")
+    return found[-1]
+
+
+def _stays(entries: Iterable[Entry], end: float) -> Iterator[Stay]:
+    """Yield where each volume was when, cut where it was mounted or unmounted."""
+    since: dict[str, tuple[str, float, bool]] = {}
+    for entry in entries:
+        volume = entry.volume
+        if entry.kind == "created":
+            since[volume] = (entry.zone, entry.at, False)
+        elif entry.kind in ("mounted", "unmounted", "deleted"):
+            zone, begin, in_use = since.pop(volume, (entry.zone, entry.at, False))
+            if begin < entry.at:
+                yield Stay(volume, zone, begin, entry.at, in_use)
+            # A file system (those entries have a zone) waits nowhere.
+            if entry.kind == "mounted" or (entry.kind == "unmounted" and not entry.zone):
+                since[volume] = (entry.zone or zone, entry.at, entry.kind == "mounted")
+    for volume, (zone, begin, in_use) in since.items():
+        yield Stay(volume, zone, begin, end, in_use)

@@ -1,0 +1,314 @@
+"""What the agent finds around itself on a simulated instance: its host and its metadata."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from contracts.agent.names import UNIT_RUN, UNIT_VOLUME
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.sandbox import AwsClients
+from rehearsal.machines.disks.ebs import Disks
+from rehearsal.machines.journal import Entry, Journal, Kind
+from rehearsal.machines.process import Trainee
+from rehearsal.machines.real.commands import PLAYED, RealWork
+from rehearsal.machines.scheduler import Scheduler, SimulatedClock
+from rehearsal.machines.shared import Shared
+from rehearsal.results.moves import Contents
+from userdata.agent.aws.imds import (
+    GROUP_TAG,
+    IDENTITY,
+    LIFECYCLE_STATE,
+    MARKET,
+    PRIVATE_ADDRESS,
+    SPOT_ACTION,
+    Answer,
+    Metadata,
+)
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import Running
+
+RUN_PID: Final = 1000
+"""Of the agent's ``run``; its training processes come after."""
+
+_DEVICE: Final = "/dev/disk/by-id/"
+
+
+class InstanceMetadata(Metadata):
+    """The metadata service of one instance: what moto knows of it, and the notice once there is one."""
+
+    def __init__(self, clock: SimulatedClock, clients: AwsClients, instance_id: str) -> None:
+        super().__init__(clock)
+        self._time = clock
+        found = clients("ec2").describe_instances(InstanceIds=[instance_id])
+        self._instance: dict[str, Any] = found["Reservations"][0]["Instances"][0]
+        self._region = clients.region
+        self.deadline: float | None = None
+        """When AWS takes the instance, in epoch seconds."""
+        self.is_released = False
+        """Whether its group is ending it."""
+
+    def get(self, path: str) -> Answer | None:
+        """See ``Metadata``."""
+        text = self._document(path)
+        return None if text is None else Answer(text, self._time.wall())
+
+    def _document(self, path: str) -> str | None:
+        tags = {tag["Key"]: tag["Value"] for tag in self._instance.get("Tags", [])}
+        group = tags.get("aws:autoscaling:groupName")
+        if path == IDENTITY:
+            return json.dumps(
+                {
+                    "instanceId": self._instance["InstanceId"],
+                    "availabilityZone": self._instance["Placement"]["AvailabilityZone"],
+                    "region": self._region,
+                    "instanceType": self._instance["InstanceType"],
+                    "pendingTime": self._instance["LaunchTime"].strftime("%Y-%m-%dT%H:%M:%SZ"),
+                }
+            )
+        if path == SPOT_ACTION and self.deadline is not None:
+            at = datetime.fromtimestamp(self.deadline, UTC)
+            return json.dumps({"action": "terminate", "time": at.strftime("%Y-%m-%dT%H:%M:%SZ")})
+        if path == LIFECYCLE_STATE and group:
+            # The target state: also while a launch hook waits it is to be in service.
+            return "Terminated" if self.is_released else "InService"
+        if path == MARKET:
+            return str(self._instance.get("InstanceLifecycle", "on-demand"))
+        if path == GROUP_TAG:
+            return group
+        if path == PRIVATE_ADDRESS:
+            return str(self._instance["PrivateIpAddress"])
+        return None
+
+
+class SimulatedHost:
+    """Devices, mounts, units and signals (``userdata.agent.machine.host.Host``) of one instance.
+
+    A mounted volume is a link from the data directory to the volume's folder, and so are mounts of EFS and of
+    datasets.
+    """
+
+    def __init__(
+        self,
+        instance_id: str,
+        data: Path,
+        disks: Disks,
+        shared: Shared,
+        journal: Journal,
+        scheduler: Scheduler,
+    ) -> None:
+        self._instance = instance_id
+        self._data = data
+        self._disks = disks
+        self._shared = shared
+        self._file_systems: set[Path] = set()
+        """Where access points of EFS are mounted."""
+        self._journal = journal
+        self._scheduler = scheduler
+        self._revision = ""
+        self.zone = ""
+        self.launched: frozenset[str] = frozenset()
+        """Volumes that came with the launch."""
+        self.work: RealWork | None = None
+        """What runs the job's own code; None: its process is simulated, and git is not there."""
+        self.fresh_mib = 0.0
+        """What is copied to a new volume; counted as soon as it has a file system."""
+        self.restart_volume: Callable[[], object] = lambda: None
+        self.power_off: Callable[[float], None] = lambda seconds: None
+        """What switches the instance off in so many seconds."""
+        self.on_sigterm: Callable[[], None] | None = None
+        """What ``run`` does on SIGTERM; None while it does not run."""
+        self.process: Trainee | None = None
+
+    # Disks.
+
+    def device_of(self, volume: str) -> str | None:
+        """See ``Host``."""
+        is_here = volume in self.launched or self._disks.holder(volume) == self._instance
+        return f"{_DEVICE}{volume}" if is_here else None
+
+    def instance_stores(self) -> list[str]:
+        """See ``Host``: none is played."""
+        return []
+
+    def filesystem(self, device: str) -> str | None:
+        """See ``Host``."""
+        volume = device.removeprefix(_DEVICE)
+        return "xfs" if volume in self.launched or self._disks.folder(volume).exists() else None
+
+    def make_filesystem(self, device: str) -> None:
+        """See ``Host``."""
+        volume = device.removeprefix(_DEVICE)
+        self._disks.format(volume)
+        self._disks.wrote(volume, self.fresh_mib)
+
+    def mounted(self, path: Path) -> str | None:
+        """See ``Host``."""
+        return f"{_DEVICE}{path.readlink().name}" if path.is_symlink() else None
+
+    def mount(self, device: str, path: Path) -> None:
+        """See ``Host``."""
+        volume = device.removeprefix(_DEVICE)
+        if self._disks.holder(volume) != self._instance:
+            raise LocalCloudError(f"{self._instance} mounts {volume}, which is not attached to it")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(self._disks.folder(volume))
+        self._disks.mounted.add(volume)
+        self._note_contents("mounted", volume)
+
+    def unmount(self, path: Path) -> None:
+        """See ``Host``."""
+        volume = path.readlink().name
+        if path in self._file_systems:
+            self._file_systems.discard(path)
+            self._note("unmounted", volume, contents(path.readlink()))
+            self._note("free", volume)
+        else:
+            self._note_contents("unmounted", volume)
+            self._disks.mounted.discard(volume)
+        path.unlink()
+
+    def unmount_all(self) -> None:
+        """End all mounts, as the end of the machine does."""
+        for path in (self._data, *sorted(self._file_systems)):
+            if self.mounted(path):
+                self.unmount(path)
+
+    def wrote(self, mib: float) -> None:
+        """So much was written below the data directory."""
+        if self._data.is_symlink():
+            self._disks.wrote(self._data.readlink().name, mib)
+        elif self._file_systems:
+            self._shared.wrote(mib)
+
+    def first_read(self, mib: float) -> float:
+        """Return how many seconds longer a first read takes on what is mounted here."""
+        if self._data.is_symlink():
+            return self._disks.first_read(self._data.readlink().name, mib)
+        return self._shared.read(mib) if self._file_systems else 0.0
+
+    def dataset_read(self, mib: float) -> float:
+        """Return how many seconds the first read of a dataset takes that came with the launch."""
+        return self._shared.first_read(mib) if self.launched else 0.0
+
+    def capacity(self, device: str) -> int:
+        """See ``Host``: as large as anybody wants."""
+        return 2**50
+
+    def grow(self, device: str, path: Path) -> None:
+        """See ``Host``: a folder needs none."""
+
+    def frozen(self, path: Path) -> contextlib.AbstractContextManager[None]:
+        """See ``Host``: nobody else runs while one does."""
+        return contextlib.nullcontext()
+
+    # Units and processes.
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        """See ``Host``: folders on the volume are made, git is at whatever revision it was asked for."""
+        match list(argv):
+            case [command, *_] if self.work is not None and command in PLAYED:
+                return self._really(argv, environment or {})
+            case ["install", "--directory", *_, path]:
+                if Path(path).is_relative_to(self._data):
+                    Path(path).mkdir(parents=True, exist_ok=True)
+            case ["mkdir", "--parents", path]:
+                Path(path).mkdir(parents=True, exist_ok=True)
+            case ["mount", "-t", "efs", "-o", options, _, path]:
+                self._mount_file_system(options, Path(path))
+            case ["mount", "-t", _, "-o", _, device, path]:
+                _link(Path(path), self._shared.dataset(device.removeprefix(_DEVICE)))
+            case ["chown", "--recursive", _, _]:
+                pass
+            case ["runuser", "--user", _, "--", "git", "-C", _, command, *rest]:
+                if command == "fetch":
+                    self._revision = rest[-1]
+                return self._revision if command == "rev-parse" else ""
+            case ["id", "--user", _]:
+                return "990"
+            case [("rm" | "chown" | "mv" | "getent" | "usermod" | "nft"), *_]:
+                pass  # the checkout's folder, users and their network are not played
+            case ["systemctl", "restart", unit] if unit == UNIT_VOLUME:
+                self.restart_volume()
+            case ["shutdown", "--poweroff", minutes]:
+                self.power_off(60.0 * int(minutes))
+            case _:
+                raise LocalCloudError(f"a simulated instance cannot run {' '.join(argv)}")
+        return ""
+
+    def attending(self, attend: Callable[[], None]) -> AbstractContextManager[None]:
+        """See ``Host``: what runs here takes no time."""
+        return nullcontext()
+
+    def _really(self, argv: Sequence[str], environment: Mapping[str, str]) -> str:
+        assert self.work is not None
+        try:
+            return self.work.run(argv, environment, self._data.parent)
+        except subprocess.CalledProcessError as error:
+            said = (error.stderr.strip() or "no output").splitlines()[-1]
+            raise AgentError(f"{argv[0]}: exit {error.returncode}: {said}") from None
+
+    def main_pid(self, unit: str) -> int | None:
+        """See ``Host``."""
+        return RUN_PID if unit == UNIT_RUN and self.on_sigterm is not None else None
+
+    def signal_group(self, pid: int, number: signal.Signals) -> None:
+        """See ``Host``: the training has no children."""
+        self.signal(pid, number)
+
+    def signal(self, pid: int, number: signal.Signals) -> None:
+        """See ``Host``."""
+        if pid == RUN_PID and number is signal.SIGTERM and self.on_sigterm is not None:
+            self.on_sigterm()
+        elif self.process is not None and pid == self.process.pid:
+            self.process.signal(number)
+
+    def processes(self) -> list[Running]:
+        """See ``Host``: the training, while it runs."""
+        process = self.process
+        if process is None or process.has_ended:
+            return []
+        return [Running(process.pid, 0, "train", RUN_PID, process.pid, process.pid, 0, hears=True)]
+
+    def _mount_file_system(self, options: str, path: Path) -> None:
+        told = dict(option.partition("=")[::2] for option in options.split(","))
+        folder = self._shared.file_system(told["accesspoint"])
+        _link(path, folder)
+        self._file_systems.add(path)
+        self._note("mounted", folder.name, contents(folder))
+
+    def _note_contents(self, kind: Kind, volume: str) -> None:
+        found = contents(self._disks.folder(volume))
+        self._journal.note(
+            Entry(self._scheduler.now, kind, instance=self._instance, volume=volume, contents=found)
+        )
+
+    def _note(self, kind: Kind, access_point: str, found: Contents | None = None) -> None:
+        """Note what concerns a file system: it is in every zone, whoever has it mounted in one."""
+        self._journal.note(
+            Entry(self._scheduler.now, kind, self._instance, access_point, self.zone, contents=found)
+        )
+
+
+def _link(path: Path, folder: Path) -> None:
+    path.rmdir()  # the mount point, which has just been made
+    path.symlink_to(folder)
+
+
+def contents(folder: Path) -> Contents:
+    """Return what is in a folder: paths and bytes count, times do not."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    whole = hashlib.sha256()
+    for path in files:
+        body = path.read_bytes()
+        whole.update(f"{path.relative_to(folder).as_posix()}\0{len(body)}\0".encode())
+        whole.update(body)
+    return Contents(len(files), whole.hexdigest())

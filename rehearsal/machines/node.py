@@ -1,0 +1,237 @@
+"""One simulated instance: its units as systemd would run them, context the agent's own subcommands."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from signal import SIGKILL
+from typing import Any, Final
+
+from contracts.agent.config import Config
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.sandbox import AwsClients
+from rehearsal.machines.boot import boot
+from rehearsal.machines.disks.ebs import Disks
+from rehearsal.machines.journal import Entry, Journal
+from rehearsal.machines.machine import RUN_PID, InstanceMetadata, SimulatedHost
+from rehearsal.machines.preparing import PreparingProcess
+from rehearsal.machines.process import Trainee, TrainingProcess, TrainingProfile
+from rehearsal.machines.real.commands import RealProcess, RealWork, with_python
+from rehearsal.machines.scheduler import Scheduler, SimulatedClock, SimulatedTask
+from rehearsal.machines.shared import Shared
+from rehearsal.machines.shipping import Shipper
+from userdata.agent import tasks
+from userdata.agent.aws.imds import DEFAULT_URL
+from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
+from userdata.agent.storage.datasets import attached
+
+RESTART_SECONDS: Final = 10.0
+"""``RestartSec`` of the units."""
+
+_FOR_PEOPLE: Final = (RefusedError.exit_code, ConfigError.exit_code)
+"""``RestartPreventExitStatus`` of the units."""
+
+
+class SandboxClients:
+    """The agent's clients (``userdata.agent.aws.clients.AwsClients``): those of the sandbox, built once."""
+
+    def __init__(self, clients: AwsClients) -> None:
+        self._clients = clients
+
+    def __getattr__(self, service: str) -> Callable[[str], Any]:
+        return lambda region: self._clients(service)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeContext:
+    """What the nodes of a rehearsal share."""
+
+    clients: AwsClients
+    scheduler: Scheduler
+    disks: Disks
+    shared: Shared
+    journal: Journal
+    shipper: Shipper
+    profile: TrainingProfile
+    work: RealWork | None = None
+    """What runs the job's own command; None: its process is simulated."""
+    usage: list[str] = field(default_factory=list)
+    """What shared hosts have sent of their tenants, a line of metrics each."""
+
+
+class SimulatedNode:
+    """An instance from its launch to its end; its agent begins ``boots`` seconds after the launch, now.
+
+    What it writes outside of its volume lies in ``folder``.
+    """
+
+    host_type: type[SimulatedHost] = SimulatedHost
+
+    def __init__(self, instance_id: str, boots: float, folder: Path, context: NodeContext) -> None:
+        self.id = instance_id
+        self._data = folder / "dltraining"
+        self._run_directory = folder / "run"
+        self._clients = context.clients
+        self._scheduler = context.scheduler
+        self._journal = context.journal
+        self._shipper = context.shipper
+        self._profile = context.profile
+        self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
+        self._usage = context.usage
+        self._host = self.host_type(
+            instance_id, self._data, context.disks, context.shared, context.journal, context.scheduler
+        )
+        self._host.work = self._real = context.work
+        self._disk = folder
+        self._host.fresh_mib = context.profile.dataset_gib * 1024
+        self._clock = SimulatedClock(context.scheduler)
+        self._deadline: float | None = None
+        self._is_released = False
+        self._metadata: InstanceMetadata | None = None
+        self._tasks: list[SimulatedTask] = [self._start("boot", self._boot, boots)]
+
+    def notice(self, deadline: float) -> None:
+        """AWS announces the end; the metadata service says so from now on."""
+        self._deadline = deadline
+        if self._metadata is not None:
+            self._metadata.deadline = deadline
+        self._journal.note(Entry(self._scheduler.now, "notice", self.id))
+
+    def release(self) -> None:
+        """We end it ourselves: its group says so in the metadata; without one systemd stops the units."""
+        self._is_released = True
+        self._journal.note(Entry(self._scheduler.now, "released", self.id))
+        if self._metadata is not None and self._metadata.auto_scaling_group():
+            self._metadata.is_released = True
+        elif self._host.on_sigterm is not None:
+            self._host.on_sigterm()
+
+    def end(self) -> None:
+        """The instance is gone: its processes die where they are, and nothing is unmounted in order."""
+        if self._host.process is not None:
+            self._host.process.signal(SIGKILL)
+        self._scheduler.end(self._tasks)
+        self._host.unmount_all()
+        self._journal.note(Entry(self._scheduler.now, "gone", self.id))
+
+    def _start(self, unit: str, body: Callable[[], object], delay: float = 0.0) -> SimulatedTask:
+        name = f"{unit} of {self.id}"  # by the id it is known whose lines are whose
+        at = self._scheduler.now + delay
+        return self._scheduler.start(name, body, at, self._quiet_until, self._unnoticed_until)
+
+    def _quiet_until(self) -> float:
+        """Until when only time passes here: while it trains, writes nothing, and nobody ends it."""
+        process = self._host.process
+        return 0.0 if process is None or self.ends else min(process.next_checkpoint, process.quiet_until)
+
+    def _unnoticed_until(self) -> float:
+        """Until when what happens here concerns nobody else."""
+        process = self._host.process
+        return 0.0 if process is None or self.ends else process.quiet_until
+
+    @property
+    def ends(self) -> bool:
+        """Whether its end has been announced, by AWS or its group."""
+        return self._is_released or self._deadline is not None
+
+    def _boot(self) -> None:
+        self._metadata = InstanceMetadata(self._clock, self._clients, self.id)
+        config = self._with_what_is_played(boot(self._clients, self.id))
+        self._shipper.know(self.id, config.stack, config.group)
+        self._metadata.deadline = self._deadline
+        self._run_directory.mkdir(parents=True)
+        agent = tasks.Node(config, self._run_directory, DEFAULT_URL)
+        agent.data, agent.root = self._data, self._run_directory
+        agent.clock, agent.host, agent.metadata = self._clock, self._host, self._metadata
+        agent.clients = SandboxClients(self._clients)
+        agent.on_sigterm = self._listen
+        agent.spawn = partial(self._spawn, config.prepares is not None)
+        agent.aside = lambda work: work()
+        agent.fenced = lambda dead_at: nullcontext()  # nothing hangs here
+        self._host.restart_volume = partial(tasks.volume, agent, "up")
+        self._host.power_off = lambda seconds: self._tasks.append(
+            self._start("shutdown", self._switched_off, seconds)
+        )
+        self._tasks.append(self._start("watch", partial(tasks.watch, agent)))
+        if config.hooks and config.hooks.launch:
+            self._tasks.append(self._start("prepare", partial(self._unit, partial(tasks.prepare, agent))))
+        self._work(agent)
+
+    def _work(self, agent: tasks.Node) -> None:
+        self._unit(partial(tasks.volume, agent, "up"))
+        if not self._is_released:  # systemd starts nothing while it stops
+            self._unit(partial(self._train, agent))
+
+    def _with_what_is_played(self, config: Config) -> Config:
+        """Return the configuration without GPUs, and with this machine's paths.
+
+        EFS and shared datasets are played for jobs without a volume only.
+        """
+        if self._real is not None and config.training is not None:
+            # The job's Python was built before, for all of them.
+            config = replace(config, training=replace(config.training, python=None))
+        if config.volume is not None:
+            return replace(config, efs=(), datasets=(), nvidia=False)
+        assert self._metadata is not None
+        self._host.zone = self._metadata.identity().zone
+        if config.datasets:
+            found = attached(self._clients("ec2"), self.id)
+            self._host.launched = frozenset(found[one.device].volume for one in config.datasets)
+        efs = tuple(replace(one, path=self._here(one.path)) for one in config.efs)
+        datasets = tuple(replace(one, path=self._here(one.path)) for one in config.datasets)
+        return replace(config, efs=efs, datasets=datasets, nvidia=False)
+
+    def _here(self, path: str) -> str:
+        return str(self._disk / path.lstrip("/"))
+
+    def _switched_off(self) -> None:
+        # As AWS's groups and fleets take it: an instance that does not run is ended and replaced.
+        self._clients("ec2").terminate_instances(InstanceIds=[self.id])
+
+    def _unit(self, start: Callable[[], int]) -> None:
+        """Run a unit with ``Restart=on-failure``; what only people can mend ends the rehearsal."""
+        while True:
+            try:
+                start()
+                return
+            except AgentError as error:
+                if error.exit_code in _FOR_PEOPLE:
+                    raise LocalCloudError(f"the agent of {self.id} gave up: {error}") from error
+            self._clock.sleep(RESTART_SECONDS)
+
+    def _train(self, agent: tasks.Node) -> int:
+        try:
+            return tasks.run(agent)
+        finally:
+            self._host.on_sigterm = None
+            self._note_stop()
+
+    def _listen(self, act: Callable[[], None]) -> None:
+        self._host.on_sigterm = act
+
+    def _spawn(self, prepares: bool, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
+        process = self._started(prepares, argv, environment, cwd)
+        self._host.process = process
+        self._journal.note(
+            Entry(self._clock.wall(), "running", self.id, step=process.first_step, loads=process.loads)
+        )
+        return process
+
+    def _started(self, prepares: bool, argv: list[str], environment: dict[str, str], cwd: Path) -> Trainee:
+        now, pid = self._clock.wall, next(self._pids)
+        if prepares:
+            return PreparingProcess(environment, now, pid)
+        if self._real is None:
+            return TrainingProcess(self._profile, environment, now, pid, self._host)
+        work = self._real
+        environment = with_python(environment, work.programs, work.library)
+        return RealProcess(argv, environment, self._disk, cwd, now, work.pace)
+
+    def _note_stop(self) -> None:
+        process, self._host.process = self._host.process, None
+        if process is not None:
+            self._journal.note(Entry(self._scheduler.now, "stopped", self.id, step=process.step))

@@ -1,0 +1,80 @@
+"""The Python environment of a job whose own command is run, built once by the agent's own code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+from contracts.agent.config import Training
+from pulumi_on_moto.errors import LocalCloudError
+from userdata.agent.machine.errors import AgentError
+from userdata.agent.machine.host import Host
+from userdata.agent.work.training.job_python import JobPython
+
+
+def programs_of(python: Path) -> Path:
+    """Return the folder of programs of a virtual environment, named by itself or by its interpreter.
+
+    Raises ``LocalCloudError`` for anything else.
+    """
+    # Its own name, not what it leads to: an environment's interpreter is a link out of it.
+    folder = (python.parent if python.is_file() else python / "bin").absolute()
+    if not (folder / "python3").exists():
+        raise LocalCloudError(
+            f"--python is {python}, allowed: a virtual environment, or the python in its bin"
+        )
+    return folder
+
+
+def built(training: Training, code: Path, cache: Path) -> Path:
+    """Build what the job's ``python`` asks for, unless ``cache`` has it; return its folder of programs.
+
+    It is built by uv from the package index, as on an instance, for the Python that runs here.
+    Raises ``LocalCloudError`` where that cannot be done.
+    """
+    assert training.python is not None
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    job = replace(training, python=replace(training.python, version=here))
+    folders = (cache / "environments", cache / "tools", cache / "downloads")
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    place = JobPython(cast("Host", _Here()), job, code, *folders)
+    try:
+        place.prepare()
+    except AgentError as error:
+        raise LocalCloudError(
+            f"the job's Python cannot be built: {error}; --python names an environment that is there"
+        ) from None
+    return Path(place.start([], {}, code).environment["VIRTUAL_ENV"]) / "bin"
+
+
+class _Here:
+    """Runs as ourselves, on this machine, what on an instance runs as the job's user."""
+
+    def run(self, argv: Sequence[str], stdin: str = "", environment: Mapping[str, str] | None = None) -> str:
+        """See ``Host``. Raises ``AgentError``."""
+        words = [word for word in argv if not word.startswith("--owner=")]
+        if words[0] == "runuser":
+            words = words[words.index("--") + 1 :]
+        if words[0] == "python3":
+            words[0] = sys.executable
+        # uv does not read what pip is configured with.
+        index = os.environ.get("PIP_INDEX_URL")
+        around = {**os.environ, **({"UV_DEFAULT_INDEX": index} if index else {})}
+        done = subprocess.run(  # noqa: S603
+            words,
+            input=stdin,
+            env={**around, **(environment or {})},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            said = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["no output"]
+            raise AgentError(f"{Path(words[0]).name}: exit {done.returncode}: {said[-1]}")
+        return done.stdout

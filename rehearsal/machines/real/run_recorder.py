@@ -1,0 +1,73 @@
+"""A worker's function with somebody who writes down each of its runs, before it begins.
+
+``spot-work rehearsal.machines.real.run_recorder:run --requests`` is the worker whose function ``FUNCTION``
+names.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from spot_work import Request
+
+FUNCTION: Final = "GPU_SPOT_WITNESSED"
+"""The environment variable with the function, ``module:function``, that gets values."""
+RECORD: Final = "GPU_SPOT_WITNESS"
+"""The one with the file to which runs are appended."""
+
+
+def run(given: Request | Sequence[Request]) -> Any:
+    """Write down what is run, and run it."""
+    if isinstance(given, Sequence):
+        write_down(given)
+        return _function()([request.value for request in given])
+    write_down([given])
+    return _function()(given.value)
+
+
+def write_down(requests: Sequence[Request]) -> None:
+    """Append a line for each request to ``RECORD``'s file, in one write: who is killed leaves it whole."""
+    lines = "".join(f"{request.id} {'again' if request.is_repeat else 'first'}\n" for request in requests)
+    record = os.open(os.environ[RECORD], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.write(record, lines.encode())
+    os.close(record)
+
+
+@functools.cache
+def _function() -> Callable[[Any], Any]:
+    module, _, name = os.environ[FUNCTION].partition(":")
+    return getattr(importlib.import_module(module), name)  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What a record comes to.
+
+    ``unmarked_duplicates`` are requests of which more than one run did not know that it might not be the
+    first, ``repeated`` the runs beyond each request's first, ``came_back`` the requests whose only run knew
+    that somebody had them before: they were handed back, or their worker was lost before it began.
+    """
+
+    unmarked_duplicates: int
+    repeated: int
+    came_back: int
+
+
+def read(*records: Path) -> Runs:
+    """Return what was written down in all of them; nothing where there is no record."""
+    runs = [line.split() for one in records if one.exists() for line in one.read_text().splitlines()]
+    firsts = Counter(identity for identity, mark in runs if mark == "first")
+    count = Counter(identity for identity, _ in runs)
+    return Runs(
+        unmarked_duplicates=sum(found > 1 for found in firsts.values()),
+        repeated=len(runs) - len(count),
+        came_back=sum(found == 1 and identity not in firsts for identity, found in count.items()),
+    )

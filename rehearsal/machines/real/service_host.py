@@ -1,0 +1,118 @@
+"""One instance of a service as a process of this machine: the agent's own supervisor, in real time.
+
+``python -m rehearsal.machines.real.service_host`` reads JSON lines: first a ``Told``, then notices
+(``{"kind": "spot", "seconds": 2.0, "drain": 0.5}``: it is taken in so many seconds, and takes no work so long
+before). The whole process is killed where a market takes an instance.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TextIO
+
+from contracts.agent.config import Service
+from userdata.agent.machine import log
+from userdata.agent.machine.clock import SystemClock
+from userdata.agent.machine.host import SystemHost
+from userdata.agent.work import notice
+from userdata.agent.work.heartbeat import Heart
+from userdata.agent.work.service.workers import Slot, Workers, ready_file
+
+_BEAT_EVERY: Final = 1.0
+
+
+@dataclass(frozen=True)
+class Told:
+    """What an instance is told at its boot: ``secrets`` are what no command line may show.
+
+    With ``image`` its workers are containers, named by their slots: where several instances are one machine
+    their numbers begin at ``first``.
+    """
+
+    command: list[str]
+    environment: dict[str, str]
+    secrets: dict[str, str]
+    slots: int
+    directory: str
+    image: str | None = None
+    first: int = 0
+
+
+class _NoRegistry:
+    """Stands for the worker registry: whoever started this looks at the workers' ready files itself."""
+
+    def beat(self, *told: object) -> frozenset[int]:
+        """Write nothing; nobody wishes a restart."""
+        return frozenset()
+
+    def leave(self, slot: int) -> None:
+        """Remove nothing."""
+
+
+class _NoPool:
+    """Stands for the metadata service: the instance is in service."""
+
+    def lifecycle_state(self) -> str:
+        """Return the state that Auto Scaling shows in the metadata."""
+        return "InService"
+
+
+def places(slots: int, first: int = 0) -> list[Slot]:
+    """Return the slots of an instance, all of them on its first GPU."""
+    return [Slot(first + number, 0) for number in range(slots)]
+
+
+def are_ready(directory: Path, slots: Sequence[Slot]) -> bool:
+    """Tell whether all workers of an instance have said that they are ready."""
+    return all(ready_file(slot, directory).exists() for slot in slots)
+
+
+def supervise(told: Told, notices: TextIO) -> None:
+    """Run the workers until a notice has drained them, or nobody is left to give one."""
+    directory = Path(told.directory)
+    service = Service(
+        image=told.image, command=tuple(told.command), environment=told.environment, says_ready=True
+    )
+    clock = SystemClock()
+    heart = Heart(_NoRegistry(), _NoPool(), clock, directory, _BEAT_EVERY)  # type: ignore[arg-type]
+    slots = places(told.slots, told.first)
+    workers = Workers(service, slots, heart, SystemHost(), clock, directory, secrets=lambda: told.secrets)
+    signal.signal(signal.SIGTERM, lambda *_: workers.stop())
+    threading.Thread(target=_listen, args=(notices, directory), daemon=True).start()
+    workers.run()
+
+
+def _listen(notices: Iterable[str], directory: Path) -> None:
+    """Do what the unit that watches for notices does: write each down, and signal us when it is time."""
+    for line in notices:
+        found = _read(json.loads(line))
+        notice.write(directory, found)
+        time.sleep(max(found.drain_at - time.time(), 0.0))
+        os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)  # whoever started us has gone
+
+
+def _read(body: Mapping[str, float | str]) -> notice.Notice:
+    now, seconds = time.time(), float(body["seconds"])
+    deadline = now + seconds
+    drain_at = max(now, deadline - float(body["drain"]))
+    return notice.Notice(str(body["kind"]), "terminate", f"{deadline}", deadline, drain_at, now)
+
+
+def main() -> int:
+    """Be an instance until its end."""
+    log.configure()
+    supervise(Told(**json.loads(sys.stdin.readline())), sys.stdin)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""From the journal, and from what hosts sent, to what became of their tenants: pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import Final
+
+from contracts import names
+from rehearsal.machines.journal import Entry, Kind
+from rehearsal.results.moves import Cause, Contents
+from rehearsal.results.tenancy import Away, Return, Use
+from userdata.agent.tenants.host.meter import PERIOD
+
+_CAUSES: Final[dict[Kind, Cause]] = {"notice": "notice", "gone": "loss", "released": "hand-over"}
+_NOTHING: Final = Contents(0, "")
+
+
+def returns(entries: Sequence[Entry]) -> tuple[Return, ...]:
+    """Return how tenants came from host to host, in order of time; a restart on one host is none."""
+    found = []
+    for tenant in sorted({entry.tenant for entry in entries if entry.tenant}):
+        ran = [entry for entry in entries if entry.tenant == tenant and entry.kind == "running"]
+        stays = [[*stay] for _, stay in groupby(ran, key=lambda entry: entry.instance)]
+        found += [_return(entries, old[-1], new[0]) for old, new in pairwise(stays)]
+    return tuple(sorted(found, key=lambda one: (one.ended, one.tenant)))
+
+
+def away(entries: Sequence[Entry], until: float, *, moving: bool) -> tuple[Away, ...]:
+    """Return the tenants whose container had ended, and ran nowhere ``until`` the end."""
+    last = {entry.tenant: entry for entry in entries if entry.tenant}
+    ended = sorted((name, one.at) for name, one in last.items() if one.kind == "stopped")
+    return tuple(Away(name, at, until, moving) for name, at in ended)
+
+
+def uses(lines: Iterable[str]) -> Iterator[Use]:
+    """Yield what hosts sent; what a host's first line tells of began a period before."""
+    last: dict[tuple[str, str], float] = {}
+    for told in map(json.loads, lines):
+        if names.METRIC_TENANT_CPU_SECONDS not in told:
+            continue
+        at, key = told["_aws"]["Timestamp"] / 1000, (told["instance"], told[names.TENANT])
+        begin = last.get(key, at - PERIOD)
+        last[key] = at
+        yield Use(
+            told[names.TENANT],
+            begin,
+            at,
+            told[names.METRIC_TENANT_CPU_SECONDS],
+            told[names.METRIC_TENANT_CPU_BORROWED],
+            told[names.METRIC_TENANT_CPU_LENT],
+        )
+
+
+def _return(entries: Sequence[Entry], old: Entry, new: Entry) -> Return:
+    begin, end = entries.index(old), entries.index(new)
+    between = entries[begin:end]
+    zones = {entry.volume: entry.zone for entry in entries if entry.kind == "created"}
+    stopped = [
+        e for e in between if e.kind == "stopped" and (e.tenant, e.instance) == (old.tenant, old.instance)
+    ]
+    left = [
+        e for e in between if e.kind == "unmounted" and (e.volume, e.instance) == (old.volume, old.instance)
+    ]
+    arrived = [
+        e for e in between if e.kind == "mounted" and (e.volume, e.instance) == (new.volume, new.instance)
+    ]
+    causes = [e.kind for e in between if e.instance == old.instance and e.kind in _CAUSES]
+    return Return(
+        old.tenant,
+        # Who is seen to be gone by the end of this alone has died without a word.
+        _CAUSES[causes[0]] if causes else "loss",
+        zones[old.volume],
+        zones[new.volume],
+        stopped[-1].at,
+        new.at,
+        (left[-1].contents if left else None) or _NOTHING,
+        (arrived[-1].contents if arrived else None) or _NOTHING,
+    )

@@ -1,0 +1,75 @@
+"""One simulated shared host: ``watch`` and ``landlord`` of the agent, as systemd would run them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from typing import Final, cast
+
+from infra.catalogue import host_shapes
+from rehearsal.machines.journal import Entry
+from rehearsal.machines.machine import SimulatedHost
+from rehearsal.machines.node import SimulatedNode
+from rehearsal.machines.scheduler import SimulatedTask
+from rehearsal.machines.tenants.kernel import Driver
+from rehearsal.machines.tenants.machine import TenantHost
+from userdata.agent import tasks
+
+_LIST: Final = "tenants.json"
+
+
+class HostNode(SimulatedNode):
+    """See ``SimulatedNode``; the machine is what a preview expects of its type."""
+
+    host_type: type[SimulatedHost] = TenantHost
+    _is_on = False
+    _listed: tuple[int, int] = (0, 0)
+
+    def end(self) -> None:
+        """See ``SimulatedNode``: containers die, too."""
+        if not self._is_on:
+            super().end()
+            return
+        self._scheduler.end(self._tasks)
+        self._machine.died()
+        self._journal.note(Entry(self._scheduler.now, "gone", self.id))
+
+    @property
+    def _machine(self) -> TenantHost:
+        return cast(TenantHost, self._host)
+
+    def _work(self, agent: tasks.Node) -> None:
+        shape = host_shapes.shape(agent.identity.instance_type)
+        self._machine.furnish(self._disk / "kernel", shape)
+        self._is_on = True
+        agent.kernel, agent.nvml = self._disk / "kernel", Driver(shape)
+        agent.send, agent.aside = self._usage.append, self._aside
+        self._unit(partial(tasks.landlord, agent))
+
+    def _aside(self, work: Callable[[], None]) -> None:
+        self._tasks = [task for task in self._tasks if not task.done]
+        self._tasks.append(self._start("aside", work))
+
+    def _quiet_until(self) -> float:
+        """Until when nothing is under way, and everybody on the list runs."""
+        if not self._is_on or self.ends or any(map(_is_aside, self._tasks)):
+            return 0.0
+        return self._machine.quiet_until if self._machine.serves(self._tenants()) else 0.0
+
+    def _unnoticed_until(self) -> float:
+        return 0.0
+
+    def _tenants(self) -> int:
+        """Return how many tenants the list has that the agent goes by; none is as good as a wrong number."""
+        path = self._run_directory / _LIST
+        if not path.exists():
+            return -1
+        changed = path.stat().st_mtime_ns
+        if self._listed[0] != changed:
+            self._listed = changed, len(json.loads(path.read_text())["tenants"])
+        return self._listed[1]
+
+
+def _is_aside(task: SimulatedTask) -> bool:
+    return task.name.startswith("aside") and not task.done

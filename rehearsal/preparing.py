@@ -1,0 +1,52 @@
+"""What comes before a rehearsal whose dataset is prepared: its group, played until the dataset is there."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from contracts import names
+from lambdas.core.model import Pool
+from market.replay.engine import Replay
+from market.replay.groups import GroupShape
+from market.replay.ledger import Span
+from market.rules import TICK_SECONDS, Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
+from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.fleets import CloudFleet
+from rehearsal.machines.group import Nodes
+
+_HOURS: Final = 6
+
+
+class _ThereError(Exception):
+    """The dataset is there."""
+
+
+def play(cloud: LocalCloud, nodes: Nodes, fleet: CloudFleet) -> None:
+    """Let a group prepare its dataset on spot that nobody takes: what it costs is a CPU instance's.
+
+    Raises ``LocalCloudError`` where it does not come to an end.
+    """
+    view, ssm = cloud.group(fleet.group), cloud.clients("ssm")
+    parameter = names.group_parameter(cloud.deployment.stack, view.name, names.PARAMETER_PREPARED)
+    zone = min(view.zones)
+    trace = PoolTrace(zone, float(TICK_SECONDS), (1,) * round(_HOURS * 3600 / TICK_SECONDS))
+    rules = Rules(warm_up_ticks=0)
+    shape = GroupShape((Pool(view.instance_types[0], zone),))
+    before = ssm.get_parameter(Name=parameter)["Parameter"]["Value"]
+
+    def watch(tick: int, span: Span) -> None:
+        there = ssm.get_parameter(Name=parameter)["Parameter"]["Value"] != before
+        if there and not cloud.alive(view.name):
+            raise _ThereError
+
+    try:
+        Replay(SpotMarket([trace], rules, 1), rules, fleet, shape, 1, start=cloud.clock.now).run(
+            on_tick=watch
+        )
+    except _ThereError:
+        nodes.begin()
+        return
+    raise LocalCloudError(f"group {view.name!r} has not prepared its dataset in {_HOURS} hours")

@@ -1,0 +1,306 @@
+"""A service whose own workers are run: on a real broker, in real time, while a market takes their instances.
+
+Each instance is a process: the agent's supervisor, its workers below it (`machines/real/service_host.py`).
+Simulated time passes ``PACE`` times as fast as real time, or more slowly where the machine is slow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from contracts.agent.config import Service
+from market.rules import TICK_SECONDS
+from market.supply.trace import PoolTrace
+from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.machines.real import load_client as asker
+from rehearsal.machines.real import run_recorder as witness
+from rehearsal.machines.real import service_host
+from rehearsal.machines.real.broker import RabbitServer
+from rehearsal.machines.real.commands import kill_all
+from rehearsal.results.serving import Sample, Served
+from userdata.agent.work.service import queue
+
+PACE: Final = 60.0
+"""A minute of the market in a second."""
+HOURS: Final = 1.25
+WARM_UP_TICKS: Final = 10
+NOTICE: Final = 0.6
+"""Of the losses so many are announced: both kinds are to be seen in a short time."""
+RATE: Final = 40.0
+"""Requests a (real) second."""
+_COMMAND: Final = "spot-work"
+_ENDS_IN: Final = 60.0
+"""Real seconds that a worker has in the end, on however slow a machine."""
+_FIRST, _EVERY, _CLOSED = 14, 18, 6
+"""The minute at which a zone closes first, the minutes between two closings, and how long each lasts."""
+_ALL_AT: Final = 2
+"""At this closing, counted from 0, all zones close: on-demand stands in."""
+
+
+def closing_in_turn(zones: tuple[str, ...], hours: float) -> tuple[PoolTrace, ...]:
+    """Return the market's script: every eighteen minutes a zone closes for six, and once all of them do."""
+    names = sorted(zones)
+    minutes = round(hours * 60)
+    open_ = {name: [1] * minutes for name in names}
+    for number, at in enumerate(range(_FIRST, minutes, _EVERY)):
+        closed = names if number == _ALL_AT else [names[number % len(names)]]
+        for name in closed:
+            for minute in range(at, min(at + _CLOSED, minutes)):
+                open_[name][minute] = 0
+    return tuple(PoolTrace(name, TICK_SECONDS, tuple(open_[name])) for name in names)
+
+
+def witnessed(command: tuple[str, ...]) -> tuple[list[str], str]:
+    """Return a worker's command with a witness in place of its function, and that function's name.
+
+    Raises ``LocalCloudError`` for a command that is not ``spot-work MODULE:FUNCTION …``.
+    """
+    if len(command) < 2 or command[0] != _COMMAND or ":" not in command[1] or "--requests" in command:
+        raise LocalCloudError(
+            f"command is {' '.join(command) or 'empty'}, allowed for workers that are really run: "
+            f"{_COMMAND} MODULE:FUNCTION …, a function of values"
+        )
+    return [command[0], f"{witness.__name__}:{witness.run.__name__}", *command[2:], "--requests"], command[1]
+
+
+@dataclass(slots=True)
+class _Host:
+    """An instance's process; ``at`` is when it begins (epoch seconds of the market)."""
+
+    at: float
+    slots: int
+    directory: Path
+    process: subprocess.Popen[str] | None = None
+    is_told: bool = False
+
+
+class RealService:
+    """The processes of a service: those of its instances and its client's, on one broker."""
+
+    def __init__(self, service: Service, code: Path, folder: Path, broker: RabbitServer) -> None:
+        assert service.queue is not None
+        command, function = witnessed(service.command)
+        self._folder = folder
+        self._command = service.command
+        self._record = folder / "runs"
+        self._status = folder / "asked"
+        self._told = service_host.Told(
+            command=command,
+            environment={
+                **service.environment,
+                witness.FUNCTION: function,
+                witness.RECORD: str(self._record),
+                # One thread for each worker's arithmetic: they share few cores.
+                "OPENBLAS_NUM_THREADS": "1",
+            },
+            secrets=queue.environment(service.queue, broker.url),
+            slots=0,
+            directory="",
+        )
+        here = str(Path(asker.__file__).parents[2])
+        paths = [here, *filter(None, [os.environ.get("PYTHONPATH")])]
+        self._environment = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ.get('PATH', os.defpath)}",
+            "PYTHONPATH": os.pathsep.join(paths),
+        }
+        self._code = code
+        self._hosts: dict[str, _Host] = {}
+        self._leaving: list[_Host] = []
+        self._booted = self._drained = self._overdue = self._killed = 0
+        self._samples: list[Sample] = []
+        self._start = self._now = 0.0
+        self._seen = time.perf_counter()
+        arguments = [service.queue.name, f"{RATE:g}", str(self._status)]
+        self._asker = self._spawn("asker", [asker.__name__, *arguments], self._told.secrets)
+
+    def begin(self, now: float) -> None:
+        """Let time count from ``now`` (epoch seconds of the market)."""
+        self._start = self._now = now
+        self._seen = time.perf_counter()
+
+    def advance(self, now: float) -> None:
+        """Wait until it is ``now`` in the market; start what begins then, and note how it stands."""
+        due = self._seen + (now - self._now) / PACE
+        time.sleep(max(due - time.perf_counter(), 0.0))
+        self._now, self._seen = now, time.perf_counter()
+        for instance, host in self._hosts.items():
+            if host.process is None and host.at <= now:
+                self._boot(instance, host)
+        self._leaving = [host for host in self._leaving if not self._has_left(host)]
+        if self._asker.poll() is not None:
+            raise LocalCloudError(f"the client has ended: {self._said('asker')}")
+        workers = sum(self._hosts[one].slots for one in self.working())
+        tick = round((now - self._start) / TICK_SECONDS)
+        self._samples.append(Sample(tick, asker.read(self._status).waiting, workers))
+
+    def launch(self, instance: str, slots: int, at: float) -> None:
+        """Take in an instance that begins ``at``."""
+        self._booted += 1  # an id comes again out of the warm pool
+        self._hosts[instance] = _Host(at, slots, self._folder / f"{instance}-{self._booted}")
+
+    def working(self) -> set[str]:
+        """Return the instances all of whose workers are ready, and were not told to go."""
+        return {
+            instance
+            for instance, host in self._hosts.items()
+            if host.process is not None
+            and host.process.poll() is None
+            and service_host.are_ready(host.directory, service_host.places(host.slots))
+        }
+
+    def notice(self, instance: str, kind: str, seconds: float, drain: float) -> None:
+        """Tell an instance that it ends in so many seconds of the market; its agent drains it in time."""
+        host = self._hosts[instance]
+        if host.process is None:
+            host.at = math.inf  # doomed before it has booted: it begins nothing
+        if host.process is None or host.is_told:
+            return
+        host.is_told = True
+        self._tell(host, {"kind": kind, "seconds": seconds / PACE, "drain": drain / PACE})
+
+    def release(self, instance: str, seconds: float) -> None:
+        """An instance leaves its group: its agent drains it within so many seconds of the market."""
+        if instance not in self._hosts:
+            return  # it was taken
+        self.notice(instance, "lifecycle", seconds, seconds)
+        self._leaving.append(self._hosts.pop(instance))
+
+    def end(self, instance: str) -> None:
+        """Take an instance away, with all that runs on it."""
+        host = self._hosts.pop(instance, None)
+        if host is None or host.process is None:
+            return
+        if host.process.poll() is None:
+            kill_all(host.process.pid)
+            self._overdue += host.slots * host.is_told
+            self._killed += host.slots * (not host.is_told)
+        else:
+            self._drained += host.slots
+        self._close(host)
+
+    def finish(self) -> Served:
+        """Wait until every request is answered or lost, drain all workers; say what came of it."""
+        self._asker.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._asker.wait(2 * asker.PATIENCE)
+        self._wait_for_leaving()
+        drained, overdue, killed = self._drained, self._overdue, self._killed
+        for instance in list(self._hosts):  # the end of the rehearsal is nobody's loss
+            self.release(instance, _ENDS_IN * PACE)
+        self._wait_for_leaving()
+        status, runs = asker.read(self._status), witness.read(self._record)
+        return Served(
+            command=self._command,
+            pace=PACE,
+            requests=status.requests,
+            answered=status.answered,
+            lost=status.requests - status.answered,
+            unmarked_duplicates=runs.unmarked_duplicates,
+            run_again=runs.repeated,
+            came_back=runs.came_back,
+            longest_wait=status.longest_wait,
+            mean_wait=status.waited / max(status.answered + status.lost, 1),
+            drained=drained,
+            overdue=overdue,
+            killed=killed,
+            samples=tuple(self._samples),
+        )
+
+    def _wait_for_leaving(self) -> None:
+        end = time.perf_counter() + _ENDS_IN
+        while self._leaving and time.perf_counter() < end:
+            self._leaving = [host for host in self._leaving if not self._has_left(host)]
+            time.sleep(0.02)
+
+    def close(self) -> None:
+        """Kill whatever still runs."""
+        for host in [*self._hosts.values(), *self._leaving]:
+            if host.process is not None and host.process.poll() is None:
+                kill_all(host.process.pid)
+            self._close(host)
+        if self._asker.poll() is None:
+            self._asker.kill()
+        self._asker.wait()
+
+    def _boot(self, instance: str, host: _Host) -> None:
+        host.directory.mkdir()
+        host.process = self._spawn("workers", [service_host.__name__], {})
+        self._tell(host, asdict(self._told) | {"slots": host.slots, "directory": str(host.directory)})
+
+    def _tell(self, host: _Host, line: object) -> None:
+        assert host.process is not None
+        assert host.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended, and the market will notice
+            host.process.stdin.write(f"{json.dumps(line)}\n")
+            host.process.stdin.flush()
+
+    def _has_left(self, host: _Host) -> bool:
+        if host.process is not None:
+            if host.process.poll() is None:
+                return False
+            self._drained += host.slots
+        self._close(host)
+        return True
+
+    def _close(self, host: _Host) -> None:
+        if host.process is not None:
+            host.process.wait()
+            with contextlib.suppress(BrokenPipeError):
+                if host.process.stdin is not None:
+                    host.process.stdin.close()
+        shutil.rmtree(host.directory, ignore_errors=True)
+
+    def _spawn(self, name: str, module: Sequence[str], more: Mapping[str, str]) -> subprocess.Popen[str]:
+        with self._log(name).open("ab") as output:
+            return subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", *module],
+                cwd=self._code,
+                env={**self._environment, **more},
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                text=True,
+                start_new_session=True,  # a Ctrl-C is ours, and we end them
+            )
+
+    def _log(self, name: str) -> Path:
+        return self._folder / f"{name}.log"
+
+    def _said(self, name: str) -> str:
+        lines = self._log(name).read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it said nothing"
+
+
+@contextlib.contextmanager
+def real_service(service: Service | None, code: Path) -> Iterator[RealService]:
+    """Start a broker and a client; the workers' code lies in the folder ``code``.
+
+    Raises ``LocalCloudError`` where no broker is installed, and for a service that reads no queue.
+    """
+    if service is None or service.queue is None:
+        raise LocalCloudError(
+            "the group reads no queue, allowed for workers that are really run: one that does"
+        )
+    with tempfile.TemporaryDirectory(prefix="gpu-spot-service-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary)
+        (folder / "broker").mkdir()
+        broker = RabbitServer(folder / "broker")
+        try:
+            broker.start()
+            with contextlib.closing(RealService(service, code, folder, broker)) as running:
+                yield running
+        finally:
+            broker.remove()

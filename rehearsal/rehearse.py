@@ -1,0 +1,282 @@
+"""A rehearsal: one group of a deployed stack, played from the first tick of a spot market to the last."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from contracts import names
+from gpu_spot.jobs.account import JobAccount
+from gpu_spot.jobs.reader import JobReader
+from lambdas.aws import settings
+from lambdas.aws.memory import MemoryStore
+from lambdas.aws.registry import RegistryReader
+from lambdas.aws.settings import GroupSettings
+from market.replay.engine import Replay
+from market.replay.groups import GroupShape
+from market.replay.ledger import Span
+from market.rules import HOSTILE, TICK_SECONDS, Rules
+from market.supply import model, placement
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
+from pulumi_on_moto.errors import LocalCloudError
+from rehearsal import preparing, real_service, tenancy
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.cloud.views import GroupView
+from rehearsal.fleets import CloudFleet, TrainingFleet
+from rehearsal.loaded_fleet import LoadedFleet
+from rehearsal.machines import boot, dataset
+from rehearsal.machines.group import Nodes, playing
+from rehearsal.machines.process import TrainingProfile
+from rehearsal.real_job import RealJob, Script, closing, real_job
+from rehearsal.real_service import RealService
+from rehearsal.results.run import Run, capacity_changes
+from rehearsal.served_fleet import ServedFleet
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is to be rehearsed: ``group`` (None: the stack's first), and the market.
+
+    ``traces`` are those of ``files`` (None: drawn from the fitted model for ``hours``), ``pool_size`` is what
+    a sample stands for, ``notice`` the share of losses that are announced. ``script`` is that of a training
+    job whose own command is to be run until it is done, in a market written for it; None: it is simulated.
+    ``workers`` is the folder with the code of a service whose own workers are to be run, likewise. ``load``:
+    the group is a service that scales, under a load.
+    """
+
+    group: str | None
+    hours: float
+    files: tuple[Path, ...]
+    traces: tuple[PoolTrace, ...] | None
+    pool_size: int | None
+    notice: float
+    seed: int
+    script: Script | None = None
+    workers: Path | None = None
+    load: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is played: the market with its source, and the group whose ``target`` is kept for ``ticks``."""
+
+    source: Literal["model", "script"] | tuple[str, ...]
+    market: SpotMarket
+    shape: GroupShape
+    target: int
+    ticks: int
+
+
+class Onlooker(Protocol):
+    """Who watches a rehearsal."""
+
+    def begin(self, scene: Scene) -> None:
+        """Everything is set up."""
+        ...
+
+    def see(self, tick: int, span: Span) -> None:
+        """``tick`` was played; ``span`` is what holds until the next that is."""
+        ...
+
+
+def rehearse(wishes: Wishes, cloud: LocalCloud, onlooker: Onlooker, started: float) -> Run:
+    """Replay a market against a group of ``cloud``; ``started`` is when the wall clock began to count.
+
+    Raises ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each.
+    """
+    view = _group(cloud, wishes.group)
+    stack = cloud.deployment.stack
+    group = settings.read(cloud.clients("ssm"), names.parameter_root(stack))[0][view.name]
+    cloud.fill_warm_pools()
+    rules = Rules(
+        seed=wishes.seed,
+        notice=wishes.notice,
+        warm_instances=len(cloud.warm(view.name)),
+        warm_reuse=cloud.takes_back(view.name),
+        drain_seconds=view.drain_seconds,
+        **({} if wishes.workers is None else {"warm_up_ticks": real_service.WARM_UP_TICKS}),
+        **HOSTILE,
+    )
+    scene = _scene(wishes, view, group, rules)
+    market, ticks = scene.market, scene.ticks
+    with (
+        _job(cloud, view, wishes.script) as job,
+        _nodes(cloud, view, rules, job) as nodes,
+        _workers(cloud, view, wishes.workers) as workers,
+    ):
+        start = cloud.clock.now
+        fleet = fleet_of(cloud, view, nodes, rules)
+        if workers is not None:
+            workers.begin(start)
+            fleet = ServedFleet.of(fleet, workers, rules)
+        loaded = LoadedFleet.of(fleet, rules, ticks) if wishes.load else None
+        fleet = loaded or fleet
+        replay = Replay(market, rules, fleet, scene.shape, scene.target, start=start)
+        onlooker.begin(scene)
+        ledger = replay.run(ticks, onlooker.see, job.is_over if job else lambda: False)
+        ticks = ledger.spans[-1].tick + ledger.spans[-1].ticks
+        if nodes is not None:
+            nodes.advance(start + ticks * TICK_SECONDS)
+        served = None if workers is None else workers.finish()
+        end, standby = start + ticks * TICK_SECONDS, ledger.standby_hours
+        load = None if loaded is None else loaded.account(end, standby)
+        shared = nodes if nodes is not None and nodes.is_shared else None
+        tenants = None if shared is None else tenancy.told(cloud, view, shared, ledger)
+        nodes = nodes if shared is None else None
+        travels = None if nodes is None else nodes.travels()
+        outcome = None if nodes is None or job is None else job.outcome(nodes)
+        account = None if nodes is None else _account(cloud, view.name)
+    return Run(
+        stack=stack,
+        group=view.name,
+        policy=group.policy.name,
+        target=scene.target,
+        start=start,
+        hours=ticks * TICK_SECONDS / 3600,
+        rules=rules,
+        market=scene.source,
+        pool_size=market.pool_size,
+        pools={name: str(pool) for name, pool in zip(market.names, scene.shape.pools, strict=True)},
+        capacities=capacity_changes(market, ticks),
+        ledger=ledger,
+        resources=tuple((r.type, r.name) for r in cloud.deployment.resources if not r.is_component),
+        decisions=tuple(fleet.decisions),
+        ticks_played=replay.played,
+        wall_seconds=time.perf_counter() - started,
+        travels=travels,
+        outcome=outcome,
+        job=account,
+        served=served,
+        load=load,
+        tenancy=tenants,
+    )
+
+
+def is_shared(cloud: LocalCloud, group: str | None) -> bool:
+    """Tell whether what ``group`` of ``Wishes`` says is a shared host."""
+    return boot.parse(cloud.boot_data(_group(cloud, group).name)).agent.shared_host is not None
+
+
+def _group(cloud: LocalCloud, name: str | None) -> GroupView:
+    if name is not None:
+        return cloud.group(name)
+    if not cloud.groups():
+        stack = cloud.deployment.stack
+        raise LocalCloudError(f"stack {stack!r} declares no capacity group, at least one is needed")
+    return next(view for view in cloud.groups() if not view.prepares)
+
+
+def _account(cloud: LocalCloud, job: str) -> JobAccount:
+    """Return what people are told of a job; the account is read as it is on AWS."""
+    region = cloud.clients.region
+    return JobReader(cloud.clients, cloud.deployment.stack, region, lambda: cloud.clock.now).shown(job)
+
+
+@contextlib.contextmanager
+def _job(cloud: LocalCloud, view: GroupView, script: Script | None) -> Iterator[RealJob | None]:
+    """Yield the job whose own command is run; None where it is simulated."""
+    agent = boot.parse(cloud.boot_data(view.name)).agent
+    for name in {view.name, view.prepared_by} - {""} if agent.training is not None else ():
+        volume = boot.parse(cloud.boot_data(name)).agent.volume
+        if volume is not None and volume.dataset:
+            dataset.stand_in(cloud.clients, volume.dataset)
+    if script is None:
+        yield None
+    elif agent.training is None:
+        raise LocalCloudError(f"group {view.name!r} is a service, only a training job can be really run")
+    else:
+        with real_job(script, cloud.clients, agent) as job:
+            yield job
+
+
+@contextlib.contextmanager
+def _workers(cloud: LocalCloud, view: GroupView, code: Path | None) -> Iterator[RealService | None]:
+    """Yield the service whose own workers are run; None where they are only counted."""
+    if code is None:
+        yield None
+        return
+    with real_service.real_service(boot.parse(cloud.boot_data(view.name)).agent.service, code) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def simulated(
+    cloud: LocalCloud, view: GroupView, rules: Rules, profile: TrainingProfile
+) -> Iterator[Nodes | None]:
+    """Yield nodes on which a group's job is simulated by ``profile``; None for a service."""
+    with _job(cloud, view, None) as job, _nodes(cloud, view, rules, job, profile) as nodes:
+        yield nodes
+
+
+@contextlib.contextmanager
+def _nodes(
+    cloud: LocalCloud,
+    view: GroupView,
+    rules: Rules,
+    job: RealJob | None,
+    profile: TrainingProfile | None = None,
+) -> Iterator[Nodes | None]:
+    """Yield nodes that run the agent, of a job or a shared host; a service's workers are only counted.
+
+    A dataset that the job waits for has been prepared on them.
+    """
+    agent = boot.parse(cloud.boot_data(view.name)).agent
+    is_shared = agent.shared_host is not None
+    if agent.training is None and not is_shared:
+        yield None
+        return
+    work = job.work if job else None
+    with playing(cloud.clients, cloud.clock, profile, work, is_shared=is_shared) as nodes:
+        if view.prepared_by:
+            preparing.play(cloud, nodes, fleet_of(cloud, cloud.group(view.prepared_by), nodes, rules))
+        yield nodes
+
+
+def fleet_of(cloud: LocalCloud, view: GroupView, nodes: Nodes | None, rules: Rules) -> CloudFleet:
+    """Return the fleet of a group; with ``nodes`` that of a job, whose agents run there."""
+    tables, dynamodb = cloud.deployment.outputs, cloud.clients("dynamodb")
+    store = MemoryStore(dynamodb, str(tables["memoryTable"]))
+    if nodes is None:
+        return CloudFleet(cloud, view.name, store)
+    return TrainingFleet(
+        cloud,
+        view.name,
+        store,
+        nodes=nodes,
+        registry=RegistryReader(dynamodb, str(tables["registryTable"])),
+        boots=rules.spot_cold_start,
+        warm_boots=rules.on_demand_cold_start,
+    )
+
+
+def _scene(wishes: Wishes, view: GroupView, group: GroupSettings, rules: Rules) -> Scene:
+    source: Literal["model", "script"] | tuple[str, ...]
+    if wishes.script is not None:
+        source, types = "script", view.sizes
+        traces = closing(view.zones)
+    elif wishes.workers is not None:
+        source, types = "script", view.sizes
+        traces = real_service.closing_in_turn(view.zones, wishes.hours)
+    elif wishes.traces is None:
+        source, types = "model", view.sizes
+        traces = model.draw(len(view.zones) * len(types), wishes.hours, wishes.seed)
+    else:
+        types = view.instance_types
+        source, traces = tuple(str(path) for path in wishes.files), wishes.traces
+    pools = placement.assign([t.name for t in traces], sorted(view.zones), types)
+    market = SpotMarket(traces, rules, wishes.pool_size)
+    ticks = market.ticks
+    if wishes.script is None:
+        ticks = min(ticks, round(wishes.hours * 3600 / TICK_SECONDS))
+    if ticks <= rules.warm_up_ticks:
+        raise LocalCloudError(
+            f"hours is {ticks / 60:g}, more than the first {rules.warm_up_ticks} minutes "
+            "(warm-up, not counted) are needed"
+        )
+    shape = GroupShape(pools, group.group.base, group.group.spot_percentage, weights=view.weights)
+    return Scene(source, market, shape, group.group.target, ticks)

@@ -1,0 +1,120 @@
+"""The picture of where a training job's data volume was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from gpu_spot.text import CAUSES, counted, duration
+from rehearsal.report.plotting import LOST, WIDE_LEFT, Data, Figure, filled, time_layout
+from rehearsal.results.moves import Cause, Move, Stay, Travels
+from rehearsal.results.run import Run
+
+_MARKS: Final[Mapping[Cause, tuple[str, str]]] = {
+    "notice": ("circle", LOST["announced"]),
+    "loss": ("x", LOST["unannounced"]),
+    "hand-over": ("diamond", "--on-demand"),
+}
+"""Symbol and colour of each cause."""
+
+
+def volume(run: Run, travels: Travels) -> Figure:
+    """Draw a lane for each zone: when the volume was there, and when training used it."""
+    zones = sorted({pool.partition("@")[2] for pool in run.pools.values()} | set(travels.zones))
+    rows = {zone: row for row, zone in enumerate(zones)}
+    in_use = sum(stay.end - stay.begin for stay in travels.stays if stay.in_use)
+    moves = travels.moves
+    told = (
+        f"{counted(len(moves), 'move')}, {sum(m.from_zone != m.to_zone for m in moves)} to another zone; "
+        f"in use {duration(in_use / 60)} of {duration(run.ticks)}."
+    )
+    layout = time_layout(run, 92 + 46 * len(rows), "", left=WIDE_LEFT)
+    layout |= {"hovermode": "closest", "barmode": "overlay"}
+    layout["yaxis"] |= {
+        "tickvals": list(rows.values()),
+        "ticktext": zones,
+        "range": [len(rows) - 0.5, -0.5],
+        "showgrid": False,
+    }
+    what = "data volume"
+    bars = (
+        "one EBS volume in its zone: solid while an instance had it mounted, pale while it was made, "
+        "moved or waited for"
+    )
+    if travels.is_on_file_system:
+        what, bars = "job", "an instance that had the checkpoints on EFS mounted, in its zone"
+    return Figure(
+        "volume",
+        f"Where the {what} was",
+        f"Each bar is {bars}. A line leads from the end of each instance to where training went on. {told}",
+        f"A lane for each zone with the times at which the {what} was there: {told}",
+        [
+            _bars([s for s in travels.stays if not s.in_use], rows, "Free or on its way", "--open"),
+            _bars([s for s in travels.stays if s.in_use], rows, "Mounted", "--ready"),
+            _paths(moves, rows),
+            *(_ends(moves, rows, cause) for cause in CAUSES),
+        ],
+        layout,
+        timeline=True,
+    )
+
+
+def _ms(at: float) -> int:
+    return round(1000 * at)
+
+
+def _bars(stays: Sequence[Stay], rows: dict[str, int], name: str, colour: str) -> Data:
+    return {
+        "type": "bar",
+        "name": name,
+        "orientation": "h",
+        "base": [_ms(stay.begin) for stay in stays],
+        "x": [_ms(stay.end) - _ms(stay.begin) for stay in stays],
+        "y": [rows[stay.zone] for stay in stays],
+        "width": 0.5,
+        "marker": filled(colour),
+        "text": [
+            f"{stay.volume} in {stay.zone}<br>{name.lower()} for {duration((stay.end - stay.begin) / 60)}"
+            for stay in stays
+        ],
+        "textposition": "none",
+        "hovertemplate": "%{text}<extra></extra>",
+    }
+
+
+def _paths(moves: Iterable[Move], rows: dict[str, int]) -> Data:
+    path: Data = {"x": [], "y": []}
+    for move in moves:
+        path["x"] += [_ms(move.lost), _ms(move.running), None]
+        path["y"] += [rows[move.from_zone], rows[move.to_zone], None]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "Move",
+        **path,
+        "line": {"width": 1.5, "color": "var(--ink)"},
+        "hoverinfo": "skip",
+    }
+
+
+def _ends(moves: Iterable[Move], rows: dict[str, int], cause: Cause) -> Data:
+    symbol, colour = _MARKS[cause]
+    shown = [move for move in moves if move.cause == cause]
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": CAUSES[cause].capitalize(),
+        "x": [_ms(move.lost) for move in shown],
+        "y": [rows[move.from_zone] for move in shown],
+        "text": [
+            f"{CAUSES[cause]}<br>training again in {move.to_zone} after {duration(move.seconds / 60)}"
+            for move in shown
+        ],
+        "marker": {
+            "symbol": symbol,
+            "size": 9,
+            "color": f"var({colour})",
+            "line": {"width": 1, "color": "var(--card)"},
+        },
+        "hovertemplate": "%{text}<extra></extra>",
+    }

@@ -1,0 +1,229 @@
+"""The page of a run: one HTML file that needs nothing else, no network and no server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from html import escape
+from importlib.resources import files
+from pathlib import PurePath
+from string import Template
+from typing import Any, Final
+
+from gpu_spot.status.decisions import DecisionLine
+from gpu_spot.text import clock, counted, duration, number, percent
+from market.rules import NOTICE_SECONDS, TICK_SECONDS
+from rehearsal.report import series, serving
+from rehearsal.report.figures import figures
+from rehearsal.report.jobs.moves_table import moves_table
+from rehearsal.report.jobs.timeline import job_timeline
+from rehearsal.report.load import words as load_words
+from rehearsal.report.plotting import Figure
+from rehearsal.report.summary import headline, source
+from rehearsal.report.tenants import words as tenant_words
+from rehearsal.report.tenants.table import tables
+from rehearsal.results.moves import PARTS
+from rehearsal.results.run import Run
+from rehearsal.results.summary import summarise
+
+DECISIONS: Final = 200
+"""The table never holds more."""
+
+_HALF_WIDTH: Final = frozenset({"interruptions", "interruptions-by-pool", "money", "share"})
+
+
+def render(run: Run) -> str:
+    """Return the page: HTML with its styles, its script, its data and plotly.js inside."""
+    summary = summarise(run)
+    drawn = figures(run)
+    shown = noteworthy(run)
+    acting = sum(bool(d.actions) for d in run.decisions)
+    limit = f"; shown are {len(shown)}, those around shortages before all" if len(shown) < acting else ""
+    kinds = summary["resource_types"]
+    return Template(_asset("page.html")).substitute(
+        title=escape(f"{run.stack}/{run.group}: {headline(summary)}"),
+        stack=escape(run.stack),
+        group=escape(run.group),
+        headline=escape(headline(summary)),
+        lead=escape(_lead(run, summary)),
+        tiles="\n".join(_tile(*tile) for tile in _tiles(summary)),
+        figures="\n".join(map(_figure, drawn)),
+        job="" if run.job is None else f"\n{job_timeline(run.job)}",
+        moves="" if run.travels is None else f"\n{moves_table(run.travels)}",
+        tenants="" if run.tenancy is None else f"\n{tables(run.tenancy)}",
+        decisions_caption=escape(
+            f"{counted(len(run.decisions), 'decision')}, {number(acting)} of them acted{limit}. "
+            "A click on a time zooms the timelines to it."
+        ),
+        decisions="\n".join(map(_row, shown)),
+        simulated=_definitions(_simulated(run, summary)),
+        resources_summary=escape(
+            f"{counted(summary['resources'], 'resource')} of {counted(len(kinds), 'type')}"
+        ),
+        resources="\n".join(
+            f"<tr><td>{escape(kind)}</td><td>{count}</td></tr>" for kind, count in kinds.items()
+        ),
+        reading=_definitions(_reading(run)),
+        summary=_embedded(summary),
+        data=_embedded([_drawing(figure) for figure in drawn]),
+        css=_asset("page.css"),
+        script=_asset("page.js"),
+        plotly=_plotly(),
+    )
+
+
+def noteworthy(run: Run, limit: int = DECISIONS) -> list[DecisionLine]:
+    """Return at most ``limit`` decisions that acted: those nearest to shortages, then the latest; by time."""
+    acting = [d for d in run.decisions if d.actions]
+    edge = 10 * TICK_SECONDS
+    moments = [(run.at(s.tick) - edge, run.at(s.tick + s.ticks) + edge) for s in series.shortages(run)]
+    pressing = {id(d) for d in acting if any(begin <= d.at <= end for begin, end in moments)}
+    chosen = sorted(acting, key=lambda d: (id(d) in pressing, d.at), reverse=True)[:limit]
+    return sorted(chosen, key=lambda d: d.at)
+
+
+def _lead(run: Run, summary: Mapping[str, Any]) -> str:
+    survived = counted(summary["interruptions"], "interruption")
+    return (
+        f"{duration(60 * run.hours)} of a spot market ({source(summary)}): {survived}, "
+        f"{counted(summary['launch_failures'], 'time')} out of spot, and "
+        f"{counted(summary['on_demand_starts'], 'on-demand start')} to bridge them."
+    )
+
+
+def _tiles(summary: Mapping[str, Any]) -> list[tuple[str, str, str, float, str]]:
+    """Return (key of the summary, title, value as shown, value, note)."""
+    cost, hours = summary["cost_vs_on_demand"], summary["hours"]
+    under_load = load_words.tiles(summary["load"]) if "load" in summary else []
+    saved = f"saves {percent(1 - cost)}" if cost < 1 else "saves nothing"
+    if standby := summary["warm_pool_cost"]:
+        saved += f"; the warm pool adds {percent(standby)}"
+    counts = {
+        "interruptions": (
+            "Interruptions survived",
+            f"{number(summary['announced'])} announced, {number(summary['unannounced'])} without notice",
+        ),
+        "launch_failures": ("Spot refused", f"against {counted(summary['spot_starts'], 'spot start')}"),
+        "on_demand_starts": (
+            "On-demand starts",
+            f"{percent(1 - summary['spot_share'])} of the paid instance time",
+        ),
+    }
+    return [
+        *under_load,
+        (
+            "availability",
+            "Availability",
+            percent(summary["availability"], 2),
+            summary["availability"],
+            f"whole target ready {percent(summary['full_fraction'], 2)} of the time",
+        ),
+        ("cost_vs_on_demand", "Cost vs on-demand", percent(cost), cost, saved),
+        *((key, title, number(summary[key]), summary[key], note) for key, (title, note) in counts.items()),
+        (
+            "hours",
+            "Simulated",
+            f"{number(hours)} h",
+            hours,
+            f"in {summary['wall_seconds']:.1f} s, {number(summary['ticks_played'])} of "
+            f"{number(summary['ticks'])} ticks played",
+        ),
+    ]
+
+
+def _simulated(run: Run, summary: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+    rules = run.rules
+    moves = "" if run.load is None else " at first, then the scaler's"
+    yield "Stack", f"{run.stack}, group {run.group}, target {run.target}{moves}"
+    yield "Policy", run.policy
+    if run.market == "model":
+        yield "Market", "drawn from a model that was fitted to real traces; give traces for a real one"
+    elif run.market == "script":
+        yield "Market", "written for this: the zones close one after the other"
+    else:
+        yield "Market", f"replayed from {', '.join(PurePath(path).name for path in run.market)}"
+    yield "Pools", ", ".join(run.pools.values())
+    yield "Pool size", f"{counted(run.pool_size, 'instance')} for each one in a sample"
+    yield "Time", f"{clock(run.at(0))} to {clock(run.at(run.ticks))} UTC, ticks of {TICK_SECONDS:g} s"
+    yield "Warm-up", f"the first {duration(rules.warm_up_ticks)} (shaded) are not counted"
+    yield "Notice", f"{percent(rules.notice, 0)} of the drops are announced {NOTICE_SECONDS:g} s ahead"
+    is_counted = run.travels is None and run.served is None and run.tenancy is None
+    ready = "until ready" if is_counted else "until the agent starts"
+    on_demand = rules.spot_cold_start if rules.warm_instances == 0 else rules.on_demand_cold_start
+    yield "Boot", f"spot {rules.spot_cold_start:g} s, on-demand {on_demand:g} s {ready}"
+    yield "Drain", f"an instance stops taking work {rules.drain_seconds:g} s before its end"
+    yield "Spot price", f"{percent(rules.spot_price, 0)} of on-demand"
+    if run.travels is not None:
+        yield "Agent", "the node agent's own code, from the boot data that the instance got"
+        yield "Training", "its process is simulated: it reads, saves and resumes, and computes nothing"
+        yield "EBS", "the times of volumes and snapshots are assumed, by the volume's size"
+    if run.served is not None:
+        yield from serving.simulated(run.served)
+    if run.load is not None:
+        yield from load_words.simulated(run.load)
+    if run.tenancy is not None:
+        yield from tenant_words.simulated(run.tenancy)
+    yield "Seed", str(summary["seed"])
+
+
+def _reading(run: Run) -> Iterable[tuple[str, str]]:
+    aim = str(run.target) if run.load is None else "target"
+    yield "Availability", f"the mean over all minutes of min(ready workers, {aim}) ÷ {aim}"
+    yield "Cost", f"what was paid ÷ the price of {aim} on-demand instances all the time"
+    yield "Ready", "the worker on the instance sends heartbeats; a booting instance is paid but not ready"
+    yield "Interruption", "AWS takes a spot instance, announced by the two-minute notice or not"
+    yield "Spot refused", "the times at which no pool had room for what was asked"
+    if run.travels is not None:
+        yield from ((f"Move: {part}", text) for part, text in PARTS.items())
+        return
+    if run.tenancy is not None:
+        yield from tenant_words.reading()
+    yield "On-demand start", "an instance of the fallback group, started to bridge missing spot"
+    yield "On-demand supply", "on-demand launches always succeed here; AWS can run out of them, too"
+
+
+def _tile(key: str, title: str, shown: str, value: float, note: str) -> str:
+    return (
+        f'    <div class="tile"><h2>{escape(title)}</h2>'
+        f'<data id="total-{key}" value="{value!r}">{escape(shown)}</data><p>{escape(note)}</p></div>'
+    )
+
+
+def _figure(figure: Figure) -> str:
+    width = "" if figure.id in _HALF_WIDTH else ' class="wide"'
+    return (
+        f'    <figure id="{figure.id}"{width}>\n'
+        f"      <figcaption><h2>{escape(figure.title)}</h2><p>{escape(figure.caption)}</p></figcaption>\n"
+        f'      <div class="plot" role="img" aria-label="{escape(figure.alt)}" '
+        f'style="min-height:{figure.layout["height"]}px"></div>\n'
+        "    </figure>"
+    )
+
+
+def _drawing(figure: Figure) -> dict[str, Any]:
+    chosen = {"id", "timeline", "data", "layout"}
+    return {key: value for key, value in asdict(figure).items() if key in chosen}
+
+
+def _row(decision: DecisionLine) -> str:
+    actions = "".join(f"<li>{escape(action)}</li>" for action in decision.actions)
+    time = f'<button class="time" value="{round(1000 * decision.at)}">{clock(decision.at)}</button>'
+    return f"          <tr><td>{time}</td><td><ul>{actions}</ul></td><td>{escape(decision.reason)}</td></tr>"
+
+
+def _definitions(pairs: Iterable[tuple[str, str]]) -> str:
+    return "\n".join(f"        <dt>{escape(term)}</dt><dd>{escape(text)}</dd>" for term, text in pairs)
+
+
+def _embedded(value: Any) -> str:
+    """Return JSON that cannot end the script element it stands in."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).replace("<", "\\u003c")
+
+
+def _asset(name: str) -> str:
+    return (files("rehearsal.report") / name).read_text(encoding="utf-8").rstrip("\n")
+
+
+def _plotly() -> str:
+    return (files("plotly") / "package_data" / "plotly.min.js").read_text(encoding="utf-8")

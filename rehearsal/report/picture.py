@@ -1,0 +1,97 @@
+"""A small SVG of the main pictures, for a README: self-contained, light and dark, without a script."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from html import escape
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from string import Template
+from typing import Final
+
+from gpu_spot.text import duration
+from rehearsal.report import series
+from rehearsal.report.series import TimelineStep
+from rehearsal.report.summary import headline
+from rehearsal.results.run import Run
+from rehearsal.results.summary import summarise
+
+LEFT: Final = 44
+RIGHT: Final = 944
+CAPACITY: Final = (104.0, 252.0)
+READY: Final = (304.0, 402.0)
+"""Top and bottom of the two plots in the picture's own units."""
+
+LIMIT: Final = 1200
+"""More steps than pixels help nobody."""
+
+_DAYS: Final = (1, 2, 3, 7, 14)
+
+
+def write_plot(run: Run, path: Path) -> None:
+    """Write capacity and ready workers against the target as SVG to ``path``."""
+    path.write_text(plot(run), encoding="utf-8")
+
+
+def plot(run: Run) -> str:
+    """Return capacity and ready workers against the target as SVG."""
+    line = series.steps(run, limit=LIMIT)
+    high = max(run.target, *(step.spot + step.on_demand for step in line))
+    most = max(run.target, *(step.ready for step in line))
+    capacity, ready = _Scale(run, high, *CAPACITY), _Scale(run, most, *READY)
+    head = headline(summarise(run))
+    return Template((files("rehearsal.report") / "picture.svg.tmpl").read_text(encoding="utf-8")).substitute(
+        title=escape(head),
+        subtitle=escape(f"{run.stack} / {run.group}, {duration(60 * run.hours)} of a spot market"),
+        grid="\n".join([*capacity.grid(), *ready.grid()]),
+        on_demand=capacity.area(line, [s.on_demand for s in line]),
+        capacity=capacity.area(line, [s.spot + s.on_demand for s in line]),
+        ready=ready.area(line, [s.ready for s in line]),
+        shortages="".join(ready.stem(s) for s in series.worst(series.shortages(run))),
+        targets="".join(f"M{LEFT} {scale.y(run.target)}H{RIGHT}" for scale in (capacity, ready)),
+        days="\n".join(_days(run, capacity)),
+    )
+
+
+class _Scale:
+    """One plot: ticks to x, instances to y."""
+
+    def __init__(self, run: Run, most: float, top: float, bottom: float) -> None:
+        self.ticks, self.most, self.top, self.bottom = run.ticks, most, top, bottom
+        self.target = run.target
+
+    def x(self, tick: float) -> float:
+        return round(LEFT + (RIGHT - LEFT) * tick / self.ticks, 1)
+
+    def y(self, value: float) -> float:
+        return round(self.bottom - (self.bottom - self.top) * value / self.most, 1)
+
+    def area(self, line: Sequence[TimelineStep], values: Sequence[float]) -> str:
+        """Return the path of a stepped area that stands on zero."""
+        path = [f"M{LEFT} {self.y(0)}"]
+        for (step, value), (following, _) in pairwise(zip(line, values, strict=True)):
+            path.append(f"L{self.x(step.tick)} {self.y(value)}H{self.x(following.tick)}")
+        return "".join(path) + f"V{self.y(0)}Z"
+
+    def stem(self, shortage: series.Shortage) -> str:
+        """Return the path of a shortage: from the target down to what was left."""
+        return f"M{self.x(shortage.tick)} {self.y(self.target)}V{self.y(shortage.lowest)}"
+
+    def grid(self) -> Iterable[str]:
+        """Yield a line and a label for zero, the target and its multiples."""
+        for value in range(0, math.floor(self.most) + 1, self.target):
+            y = self.y(value)
+            yield f'  <path class="rule" d="M{LEFT} {y}H{RIGHT}"/>'
+            yield f'  <text x="{LEFT - 8}" y="{y + 4}" class="label" text-anchor="end">{value}</text>'
+
+
+def _days(run: Run, scale: _Scale) -> Iterable[str]:
+    """Yield a label at the beginning of days (UTC), at most about ten; hours where no day begins."""
+    every = next((days for days in _DAYS if run.ticks / (1440 * days) <= 10), 28) * 1440
+    first = -int(run.start // 60) % 1440
+    for tick in range(first, run.ticks, every):
+        day = datetime.fromtimestamp(run.at(tick), UTC)
+        yield f'  <text x="{scale.x(tick)}" y="{READY[1] + 20}" class="label">{day:%b} {day.day}</text>'

@@ -1,0 +1,248 @@
+"""What the pictures show, as plain numbers over ticks (minutes). Pure; bounded however long the run was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final
+
+from market.replay.ledger import Happening, Span
+from rehearsal.results.run import Run
+
+STEPS: Final = 2500
+"""Above as many different spans, a timeline shows averages over equal stretches instead of every change."""
+
+STRETCHES: Final = 1200
+BINS: Final = 60
+SHORTAGES: Final = 400
+
+_BIN_TICKS: Final = tuple(60 * hours for hours in (1, 2, 3, 6, 12, 24, 48, 168))
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineStep:
+    """From ``tick`` to the next step: mean instances ready, paid on spot, paid on-demand and aimed at."""
+
+    tick: int
+    ready: float
+    spot: float
+    on_demand: float
+    target: float
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """``ticks`` ticks in which fewer than the target were ready; ``lost`` worker-ticks, ``lowest`` ready."""
+
+    tick: int
+    ticks: int
+    lowest: int
+    lost: int
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Money:
+    """Paid from the end of the warm-up until ``tick``, in on-demand instance-hours."""
+
+    tick: int
+    spot: float
+    on_demand: float
+    all_on_demand: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Instances that the market took, in a stretch of time or in a pool."""
+
+    announced: int = 0
+    unannounced: int = 0
+
+    def __add__(self, loss: Happening) -> Lost:
+        told = loss.kind == "announced"
+        return Lost(self.announced + loss.count * told, self.unannounced + loss.count * (not told))
+
+
+def stretch(run: Run, limit: int = STEPS) -> int:
+    """Return over how many ticks ``steps`` averages; 1: it shows every change."""
+    return 1 if len(_distinct(run.ledger.spans)) <= limit else math.ceil(run.ticks / STRETCHES)
+
+
+def steps(run: Run, limit: int = STEPS) -> list[TimelineStep]:
+    """Return the timeline of a run, closed by a step at its end."""
+    spans, width = _distinct(run.ledger.spans), stretch(run, limit)
+    if width == 1:
+        found = [TimelineStep(s.tick, s.ready, s.spot, s.on_demand, s.target) for s in spans]
+    else:
+        found = [_mean(part) for _, part in _buckets(spans, width)]
+    return [*found, replace(found[-1], tick=run.ticks)]
+
+
+def shortages(run: Run) -> list[Shortage]:
+    """Return every stretch after the warm-up in which workers were missing, in order of time."""
+    causes: dict[int, list[str]] = {}
+    for loss in losses(run):
+        causes.setdefault(loss.tick, []).append(_cause(loss, run))
+    found: list[Shortage] = []
+    for span in run.ledger.since_warm_up():
+        missing = span.target - span.ready
+        if missing <= 0:
+            continue
+        last = found[-1] if found else None
+        if last is not None and last.tick + last.ticks == span.tick:
+            found[-1] = replace(
+                last,
+                ticks=last.ticks + span.ticks,
+                lowest=min(last.lowest, span.ready),
+                lost=last.lost + missing * span.ticks,
+            )
+        else:
+            cause = ", ".join(causes.get(span.tick, ()))
+            found.append(Shortage(span.tick, span.ticks, span.ready, missing * span.ticks, cause))
+    return found
+
+
+def worst(found: Sequence[Shortage]) -> list[Shortage]:
+    """Return at most ``SHORTAGES`` of them, those that cost most, in order of time."""
+    return sorted(sorted(found, key=lambda s: -s.lost)[:SHORTAGES], key=lambda s: s.tick)
+
+
+def money(run: Run) -> list[Money]:
+    """Return the account as it grows, from zero at the end of the warm-up."""
+    warm_up = min(run.ledger.warm_up, run.ticks)
+    width = max(1, math.ceil(run.ticks / STRETCHES))
+    account = [Money(warm_up, 0.0, 0.0, 0.0)]
+    for _, part in _buckets(list(run.ledger.since_warm_up()), width):
+        last, end = account[-1], part[-1].tick + part[-1].ticks
+        account.append(
+            Money(
+                end,
+                last.spot + sum((s.cost - s.on_demand) * s.ticks for s in part) / 60,
+                last.on_demand + sum(s.on_demand * s.ticks for s in part) / 60,
+                last.all_on_demand + sum(s.target * s.ticks for s in part) / 60,
+            )
+        )
+    return account
+
+
+def bin_ticks(run: Run) -> int:
+    """Return the round length of time by which bars are made, so that there are at most ``BINS``."""
+    return next((width for width in _BIN_TICKS if run.ticks / width <= BINS), _BIN_TICKS[-1])
+
+
+def spending(run: Run) -> list[tuple[int, int, float, float]]:
+    """Return (tick, ticks, spot, on-demand) by bin: what was paid as fractions of all on-demand."""
+    found = []
+    for _, part in _buckets(list(run.ledger.since_warm_up()), bin_ticks(run)):
+        length = sum(s.ticks for s in part)
+        whole = max(1, sum(s.target * s.ticks for s in part))
+        spot = sum((s.cost - s.on_demand) * s.ticks for s in part) / whole
+        found.append((part[0].tick, length, spot, sum(s.on_demand * s.ticks for s in part) / whole))
+    return found
+
+
+def losses(run: Run) -> list[Happening]:
+    """Return what the market took after the warm-up, apart by kind: ``announced`` and ``unannounced``."""
+    told: dict[tuple[int, str], int] = {}
+    found: list[Happening] = []
+    for happening in run.ledger.happenings:
+        if happening.tick < run.ledger.warm_up:
+            continue
+        place = happening.tick, happening.where
+        if happening.kind == "interruption":
+            told[place] = told.get(place, 0) + happening.count
+        elif happening.kind == "unannounced":
+            told[place] = told.get(place, 0) - happening.count
+            found.append(happening)
+    found.extend(Happening(tick, "announced", count, where) for (tick, where), count in told.items() if count)
+    return sorted(found, key=lambda h: h.tick)
+
+
+def lost_over_time(run: Run) -> dict[int, Lost]:
+    """Return by bin (its first tick) how many instances the market took."""
+    width = bin_ticks(run)
+    found = dict.fromkeys(range(0, run.ticks, width), Lost())
+    for loss in losses(run):
+        found[loss.tick // width * width] += loss
+    return found
+
+
+def lost_by_pool(run: Run) -> dict[str, Lost]:
+    """Return by trace how many instances the market took."""
+    found = dict.fromkeys(run.pools, Lost())
+    for loss in losses(run):
+        found[loss.where] += loss
+    return found
+
+
+def capacity_grid(run: Run) -> tuple[list[int], list[list[float]]]:
+    """Return edges in ticks and, pool by pool, the mean capacity between each two of them."""
+    moments = {tick for changes in run.capacities.values() for tick, _ in changes if tick < run.ticks}
+    edges = sorted({0, *moments, run.ticks})
+    if len(edges) > STEPS:
+        edges = [*range(0, run.ticks, math.ceil(run.ticks / STRETCHES)), run.ticks]
+    return edges, [_means(run.capacities[name], edges) for name in run.pools]
+
+
+def _means(changes: Sequence[tuple[int, int]], edges: Sequence[int]) -> list[float]:
+    means, index = [], 0
+    for left, right in pairwise(edges):
+        total, tick = 0, left
+        while tick < right:
+            while index + 1 < len(changes) and changes[index + 1][0] <= tick:
+                index += 1
+            until = min(right, changes[index + 1][0]) if index + 1 < len(changes) else right
+            total += changes[index][1] * (until - tick)
+            tick = until
+        means.append(total / (right - left))
+    return means
+
+
+def _distinct(spans: Iterable[Span]) -> list[Span]:
+    """Join neighbours between which nothing that is shown changed."""
+    joined: list[Span] = []
+    for span in spans:
+        last = joined[-1] if joined else None
+        if last and _shown(last) == _shown(span):
+            joined[-1] = replace(last, ticks=last.ticks + span.ticks)
+        else:
+            joined.append(span)
+    return joined
+
+
+def _shown(span: Span) -> tuple[int, int, int, int]:
+    return span.ready, span.spot, span.on_demand, span.target
+
+
+def _buckets(spans: Sequence[Span], width: int) -> Iterator[tuple[int, list[Span]]]:
+    """Cut spans at every multiple of ``width`` and yield those of each stretch together."""
+    current, part = -1, list[Span]()
+    for span in spans:
+        tick, end = span.tick, span.tick + span.ticks
+        while tick < end:
+            bucket = tick // width
+            if bucket != current and part:
+                yield current, part
+                part = []
+            current = bucket
+            until = min(end, (bucket + 1) * width)
+            part.append(replace(span, tick=tick, ticks=until - tick))
+            tick = until
+    if part:
+        yield current, part
+
+
+def _mean(part: Sequence[Span]) -> TimelineStep:
+    length = sum(s.ticks for s in part)
+    ready, spot, on_demand, target = (
+        round(sum(getattr(s, name) * s.ticks for s in part) / length, 3)
+        for name in ("ready", "spot", "on_demand", "target")
+    )
+    return TimelineStep(part[0].tick, ready, spot, on_demand, target)
+
+
+def _cause(loss: Happening, run: Run) -> str:
+    how = "on notice" if loss.kind == "announced" else "without notice"
+    return f"{loss.count} taken {how} in {run.pools[loss.where]}"

@@ -1,0 +1,91 @@
+"""The tables of a shared host on the page: its tenants, and how each came from host to host."""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import groupby
+
+from gpu_spot.text import CAUSES, clock, counted, span
+from rehearsal.results.tenancy import PlayedTenant, Return, TenancyAccount
+
+
+def tables(tenancy: TenancyAccount) -> str:
+    """Return the section of the page."""
+    tenants = "\n".join(_tenant(tenancy, one) for one in tenancy.tenants)
+    losses = "\n".join(
+        _loss(list(together)) for _, together in groupby(tenancy.returns, key=lambda one: one.ended)
+    )
+    heads = "".join(
+        f'<th scope="col" class="n">{name}</th>'
+        for name in ("used", "borrowed", "lent", "without", "USD declared", "USD used")
+    )
+    return f"""  <section class="card" id="tenants">
+    <h2>Tenants</h2>
+    <p class="caption">{escape(_caption(tenancy))}</p>
+    <div class="scroll" tabindex="0" role="region" aria-label="Tenants">
+      <table class="moves">
+        <thead><tr><th scope="col">Tenant</th><th scope="col">Has</th>{heads}</tr></thead>
+        <tbody>
+{tenants}
+        </tbody>
+      </table>
+    </div>
+  </section>
+  <section class="card" id="returns">
+    <h2>When the host was lost</h2>
+    <p class="caption">Minutes and seconds from the end of each tenant's container until it ran on the next \
+host, and whether its volume held there what it held here.</p>
+    <div class="scroll" tabindex="0" role="region" aria-label="When the host was lost">
+      <table class="moves">
+        <thead><tr><th scope="col">Left (UTC)</th><th scope="col">From → to</th>\
+<th scope="col">Served again after</th><th scope="col">Content</th></tr></thead>
+        <tbody>
+{losses}
+        </tbody>
+      </table>
+    </div>
+  </section>"""
+
+
+def _caption(tenancy: TenancyAccount) -> str:
+    said = "".join(
+        f" When the run ended, {one.tenant} {'moved' if one.moving else 'had been without a host'} for "
+        f"{span(one.seconds)}."
+        for one in tenancy.away
+    )
+    return (
+        "CPU hours and the time without a host of the whole run; US dollars of the time after the warm-up, "
+        f"as the share of the on-demand price is.{said}"
+    )
+
+
+def _tenant(tenancy: TenancyAccount, one: PlayedTenant) -> str:
+    used, borrowed, lent = (f"{seconds / 3600:.1f} h" for seconds in tenancy.seconds(one.name))
+    money = tenancy.money().get(one.name)
+    usd = ("–", "–") if money is None else (f"{money.by_declared:.2f}", f"{money.by_used:.2f}")
+    values = (used, borrowed, lent, span(tenancy.outage(one.name)), *usd)
+    labels = ("used", "borrowed", "lent", "without", "USD declared", "USD used")
+    cells = "".join(
+        f'<td class="n" data-label="{label}">{value}</td>'
+        for label, value in zip(labels, values, strict=True)
+    )
+    mode = "pinned" if one.pinned else "shared"
+    return (
+        f"          <tr><td>{escape(one.name)}<small>{one.appetite}</small></td>"
+        f"<td>{one.cpus} CPUs, {mode}<small>{one.memory_gib} GiB, GPUs: {escape(one.gpus)}, "
+        f"volume {one.data_gib} GiB</small></td>{cells}</tr>"
+    )
+
+
+def _loss(together: list[Return]) -> str:
+    first = together[0]
+    time = f'<button class="time" value="{round(1000 * first.ended)}">{clock(first.ended)}</button>'
+    zones = "; ".join(sorted({f"{one.from_zone} → {one.to_zone}" for one in together}))
+    served = ", ".join(f"{one.tenant} {span(one.seconds)}" for one in together)
+    broken = [one.tenant for one in together if not one.intact]
+    content = f"DIFFERENT: {', '.join(broken)}" if broken else f"equal, {counted(len(together), 'volume')}"
+    digests = ", ".join(one.after.digest[:8] for one in together)
+    return (
+        f"          <tr><td>{time}<small>{CAUSES[first.cause]}</small></td><td>{escape(zones)}</td>"
+        f"<td>{escape(served)}</td><td>{escape(content)}<small>{digests}</small></td></tr>"
+    )

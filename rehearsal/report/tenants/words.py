@@ -1,0 +1,66 @@
+"""A shared host's run in words: headline, rows of the terminal, terms of the page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gpu_spot.text import counted, number, percent, span
+from rehearsal.results.tenancy import TenancyAccount
+
+
+def headline(shared: Mapping[str, Any], summary: Mapping[str, Any]) -> str:
+    """Return what it comes to, in one line; ``shared`` is its part of ``summary.json``."""
+    return (
+        f"{counted(len(shared['tenants']), 'tenant')} on one host, served "
+        f"{percent(summary['availability'], 2)} of the time, "
+        f"for {percent(summary['cost_vs_on_demand'])} of the on-demand price"
+    )
+
+
+def rows(shared: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
+    """Return name, value and note of each tenant, and of the returns."""
+    returns = shared["returns"]
+    broken = sum(not one["equal"] for one in returns)
+    content = f"CONTENT DIFFERS in {broken}" if broken else "same content each time"
+    away = sum(one["from"] != one["to"] for one in returns)
+    yield "returns", number(len(returns)), f"of a tenant to another host, {away} to another zone; {content}"
+    for name, told in (("moving", True), ("without a host", False)):
+        if found := [one for one in shared["away"] if one["moving"] is told]:
+            names = ", ".join(f"{one['tenant']} for {span(one['seconds'])}" for one in found)
+            yield name, number(len(found)), f"when the run ended: {names}"
+    for name, one in shared["tenants"].items():
+        usd = f"; {one['usd_by_declared']:.2f} USD by its CPUs" if "usd_by_declared" in one else ""
+        yield (
+            name,
+            f"{one['cpu_seconds'] / 3600:.0f} CPU h",
+            f"{one['borrowed'] / 3600:.0f} h of it borrowed, {one['lent'] / 3600:.0f} h lent; "
+            f"{span(one['seconds_without'])} without a host{usd}",
+        )
+
+
+def simulated(tenancy: TenancyAccount) -> Iterable[tuple[str, str]]:
+    """Return what was real and what was not, as the page says it."""
+    yield "Agent", "the landlord's own code, with the deployed list of tenants, boot data and volumes"
+    yield (
+        "Tenants",
+        "containers are simulated: each wants CPUs by a made-up appetite, and writes to its volume",
+    )
+    yield (
+        "CPUs",
+        "dealt out by the containers' weights as the kernel does; used, borrowed and lent by the meter",
+    )
+    yield "EBS", "the times of volumes and snapshots are assumed, by the volume's size"
+    if tenancy.hour_price is not None:
+        yield "Machine", f"{tenancy.hour_price:g} USD an hour on-demand, the cheapest of its types"
+
+
+def reading() -> Iterable[tuple[str, str]]:
+    """Return what the words mean."""
+    yield "Borrowed", "CPU time beyond a tenant's own CPUs, which others left idle"
+    yield "Lent", "CPU time of a tenant's own that others used; pinned CPUs are not lent"
+    yield (
+        "Without",
+        "from the end of the container on one host until it ran on the next, or until the run ended",
+    )
+    yield "USD", "the machine's bill: by declared CPUs, and by CPU time used. What is fair is yours to say"

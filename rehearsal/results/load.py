@@ -1,0 +1,33 @@
+"""What came of a load on a service, as ``summary.json`` holds it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from market.load.account import LoadAccount
+
+
+def to_json(load: LoadAccount, warm_up: int) -> dict[str, Any]:
+    """Return it as JSON values: seconds, US dollars; workers and rates without the warm-up's minutes."""
+    counted = load.minutes[min(warm_up, len(load.minutes) - 1) :]
+    ready = [one.ready for one in counted]
+    return {
+        "wait_seconds": load.allowed,
+        "requests": load.requests,
+        "p50_wait_seconds": load.half,
+        "p99_wait_seconds": load.most,
+        "longest_wait_seconds": load.longest,
+        "late": round(load.late, 5),
+        "peak_rate": round(max(one.arriving for one in counted), 3),
+        "mean_ready": round(sum(ready) / len(ready), 2),
+        "least_ready": min(ready),
+        "most_ready": max(ready),
+        "bill": round(load.paid, 2),
+        "peak": {
+            "instance_type": load.peak.instance_type,
+            "count": load.peak.count,
+            "hourly": load.peak.hourly,
+        },
+        "on_demand_for_peak": round(load.on_demand, 2),
+        "bill_vs_peak": round(load.paid / load.on_demand, 4),
+    }

@@ -1,0 +1,73 @@
+"""The figures of a run: what ``summary.json`` holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from rehearsal.results import load, serving, tenancy
+from rehearsal.results.moves import JobEnding, to_json
+from rehearsal.results.run import Run
+
+
+def summarise(run: Run) -> dict[str, Any]:
+    """Return the figures of ``run``, ready for JSON.
+
+    Counts and shares leave the warm-up out, as the ledger does. ``availability``, ``full_fraction``,
+    ``cost_vs_on_demand``, ``spot_share`` (of paid instance time) and ``wasted_fraction`` are fractions of 1,
+    and so is ``warm_pool_cost``, which comes on top of the cost. ``launch_failures`` are the times at which
+    the market began to refuse a side. A training job's run has ``moves``, too, and ``job`` where its own
+    command was run; ``service`` is there where a service's own workers were, ``load`` where there was one:
+    the shares are of what the scaler asked for, minute by minute. ``shared_host`` is there for one.
+    """
+    ledger, counts = run.ledger, run.ledger.counts
+    spot = sum(span.spot * span.ticks for span in ledger.since_warm_up())
+    paid = spot + sum(span.on_demand * span.ticks for span in ledger.since_warm_up())
+    interruptions, unannounced = counts.get("interruption", 0), counts.get("unannounced", 0)
+    return {
+        "stack": run.stack,
+        "group": run.group,
+        "policy": run.policy,
+        "target": run.target,
+        "hours": run.hours,
+        "market": run.market if isinstance(run.market, str) else list(run.market),
+        "pools": len(run.pools),
+        "pool_size": run.pool_size,
+        "seed": run.seed,
+        "resources": len(run.resources),
+        "resource_types": dict(sorted(Counter(kind for kind, _ in run.resources).items())),
+        "availability": ledger.availability,
+        "full_fraction": ledger.full_fraction,
+        "cost_vs_on_demand": ledger.cost,
+        "warm_pool_cost": ledger.standby_cost,
+        "spot_share": spot / paid if paid else 0.0,
+        "wasted_fraction": ledger.wasted_fraction,
+        "interruptions": interruptions,
+        "announced": interruptions - unannounced,
+        "unannounced": unannounced,
+        "notices": counts.get("notice", 0),
+        "launch_failures": counts.get("refusal", 0),
+        "spot_starts": counts.get("launch-spot", 0),
+        "on_demand_starts": counts.get("launch-on-demand", 0),
+        "releases": counts.get("release", 0),
+        "decisions": len(run.decisions),
+        "ticks": run.ticks,
+        "ticks_played": run.ticks_played,
+        "wall_seconds": round(run.wall_seconds, 3),
+        **({} if run.travels is None else {"moves": [to_json(move) for move in run.travels.moves]}),
+        **({} if run.outcome is None else {"job": _job(run.outcome)}),
+        **({} if run.served is None else {"service": serving.to_json(run.served)}),
+        **({} if run.load is None else {"load": load.to_json(run.load, run.ledger.warm_up)}),
+        **({} if run.tenancy is None else {"shared_host": tenancy.to_json(run.tenancy)}),
+    }
+
+
+def _job(outcome: JobEnding) -> dict[str, Any]:
+    return {
+        "state": outcome.state,
+        "repository": outcome.repository,
+        "revision": outcome.revision,
+        "command": list(outcome.command),
+        "results": dict(outcome.results),
+        "intact": outcome.intact,
+    }

@@ -1,0 +1,176 @@
+"""What became of a shared host's tenants: who had what, who used what, and when each served again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rehearsal.results.moves import Cause, Contents
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedTenant:
+    """What one tenant has by the list; ``gpus`` in words, sizes in GiB, ``appetite`` as it was played."""
+
+    name: str
+    cpus: int
+    pinned: bool
+    memory_gib: int
+    gpus: str
+    data_gib: int
+    appetite: str
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """CPU seconds of a tenant from ``begin`` to ``end`` (epoch seconds), as its host reported them."""
+
+    tenant: str
+    begin: float
+    end: float
+    used: float
+    borrowed: float
+    lent: float
+
+
+@dataclass(frozen=True, slots=True)
+class Return:
+    """How a tenant came from one host to the next.
+
+    Its container ``ended`` there and ``served`` again here (epoch seconds); ``before`` and ``after`` are the
+    contents of its volume at the last unmounting and at the next mounting.
+    """
+
+    tenant: str
+    cause: Cause
+    from_zone: str
+    to_zone: str
+    ended: float
+    served: float
+    before: Contents
+    after: Contents
+
+    @property
+    def seconds(self) -> float:
+        """How long it did not serve."""
+        return self.served - self.ended
+
+    @property
+    def intact(self) -> bool:
+        """Whether what was mounted is what was unmounted."""
+        return self.before == self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Away:
+    """A tenant that did not serve when the run ended, ``until`` then; its container ``ended`` before.
+
+    ``moving``: a host for it was there or booting.
+    """
+
+    tenant: str
+    ended: float
+    until: float
+    moving: bool
+
+    @property
+    def seconds(self) -> float:
+        """How long it had not served."""
+        return self.until - self.ended
+
+
+@dataclass(frozen=True, slots=True)
+class TenantBill:
+    """A tenant's part of what the machine cost, in US dollars: by declared CPUs and by CPU seconds used."""
+
+    by_declared: float
+    by_used: float
+
+
+@dataclass(frozen=True, slots=True)
+class TenancyAccount:
+    """All of it; ``hour_price`` is US dollars an hour of the machine on-demand, None where nobody knows."""
+
+    tenants: Sequence[PlayedTenant]
+    uses: Sequence[Use]
+    returns: Sequence[Return]
+    away: Sequence[Away]
+    hour_price: float | None
+    machine_hours: float
+    """What was paid for the machine, in hours of on-demand."""
+
+    @property
+    def intact(self) -> bool:
+        """Whether every volume came over as it was."""
+        return all(one.intact for one in self.returns)
+
+    def seconds(self, tenant: str) -> tuple[float, float, float]:
+        """Return the CPU seconds that a tenant used, borrowed and lent."""
+        mine = [one for one in self.uses if one.tenant == tenant]
+        return sum(u.used for u in mine), sum(u.borrowed for u in mine), sum(u.lent for u in mine)
+
+    def outage(self, tenant: str) -> float:
+        """Return for how many seconds a tenant did not serve after it once had, in all."""
+        absences: list[Return | Away] = [*self.returns, *self.away]
+        return sum((one.seconds for one in absences if one.tenant == tenant), 0.0)
+
+    def money(self) -> Mapping[str, TenantBill]:
+        """Return each tenant's part; nothing where there is no price."""
+        if self.hour_price is None:
+            return {}
+        paid = self.hour_price * self.machine_hours
+        cpus = sum(one.cpus for one in self.tenants)
+        used = {one.name: self.seconds(one.name)[0] for one in self.tenants}
+        all_used = sum(used.values()) or 1.0
+        return {
+            one.name: TenantBill(paid * one.cpus / cpus, paid * used[one.name] / all_used)
+            for one in self.tenants
+        }
+
+
+def to_json(tenancy: TenancyAccount) -> dict[str, Any]:
+    """Return it as JSON values: CPU seconds, US dollars, epoch seconds."""
+    money = tenancy.money()
+    tenants = {}
+    for one in tenancy.tenants:
+        used, borrowed, lent = tenancy.seconds(one.name)
+        tenants[one.name] = {
+            "cpus": one.cpus,
+            "cpu_mode": "pinned" if one.pinned else "shared",
+            "memory_gib": one.memory_gib,
+            "gpus": one.gpus,
+            "data_gib": one.data_gib,
+            "cpu_seconds": round(used, 1),
+            "borrowed": round(borrowed, 1),
+            "lent": round(lent, 1),
+            "seconds_without": tenancy.outage(one.name),
+            **(
+                {"usd_by_declared": money[one.name].by_declared, "usd_by_used": money[one.name].by_used}
+                if money
+                else {}
+            ),
+        }
+    return {
+        "tenants": tenants,
+        "returns": [
+            {
+                "tenant": one.tenant,
+                "cause": one.cause,
+                "from": one.from_zone,
+                "to": one.to_zone,
+                "ended": one.ended,
+                "served": one.served,
+                "files": one.after.files,
+                "before": one.before.digest,
+                "after": one.after.digest,
+                "equal": one.intact,
+            }
+            for one in tenancy.returns
+        ],
+        "away": [
+            {"tenant": one.tenant, "ended": one.ended, "seconds": one.seconds, "moving": one.moving}
+            for one in tenancy.away
+        ],
+        "intact": tenancy.intact,
+    }

@@ -1,0 +1,82 @@
+"""The fleet of a service whose own workers are run: they say themselves when they are ready."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from lambdas.core.model import Market, Pool, Side
+from market.replay.fleet import Orders
+from market.rules import NOTICE_SECONDS, TICK_SECONDS, Rules
+from rehearsal.fleets import CloudFleet
+from rehearsal.real_service import RealService
+
+
+@dataclass(slots=True)
+class ServedFleet(CloudFleet):
+    """See ``CloudFleet``.
+
+    An agent starts workers ``boots`` seconds after a launch, ``warm_boots`` after that of a warm instance.
+    """
+
+    # A dataclass with slots is made anew, so that `super()` would look for the class that it was.
+
+    service: RealService = field(kw_only=True)
+    boots: float = field(kw_only=True)
+    warm_boots: float = field(kw_only=True)
+
+    @classmethod
+    def of(cls, fleet: CloudFleet, service: RealService, rules: Rules) -> Self:
+        """Return the fleet of the same group, with real workers."""
+        return cls(
+            fleet.cloud,
+            fleet.group,
+            fleet.store,
+            service=service,
+            boots=rules.spot_cold_start,
+            warm_boots=rules.on_demand_cold_start,
+        )
+
+    def tick(self, now: float) -> None:
+        """See ``Fleet``: first the real time until then passes."""
+        self.service.advance(now)
+        CloudFleet.tick(self, now)
+
+    def launched(self, pool: Pool, market: Market, side: Side, *, warm: bool) -> str:
+        """See ``Fleet``."""
+        instance_id = CloudFleet.launched(self, pool, market, side, warm=warm)
+        slots = self.cloud.group(self.group).slots.get(pool.instance_type, 1)
+        self.service.launch(instance_id, slots, self._now + (self.warm_boots if warm else self.boots))
+        return instance_id
+
+    def working(self) -> set[str]:
+        """See ``SelfReporting``."""
+        found = self.service.working() & self._alive
+        self._working = dict.fromkeys(sorted(found))
+        return found
+
+    def noticed(self, instance_ids: Iterable[str], deadline: float) -> None:
+        """See ``Fleet``."""
+        doomed = list(instance_ids)
+        CloudFleet.noticed(self, doomed, deadline)
+        drain = self.cloud.group(self.group).drain_seconds
+        for instance_id in doomed:
+            self.service.notice(instance_id, "spot", deadline - self._now, drain)
+
+    def look(self) -> Orders:
+        """See ``Fleet``; every tick is played, for real workers become ready when they do."""
+        return replace(CloudFleet.look(self), wake_at=self._now + TICK_SECONDS)
+
+    def died(self, instance_ids: Iterable[str]) -> None:
+        """See ``Fleet``."""
+        gone = list(instance_ids)
+        for instance_id in gone:
+            self.service.end(instance_id)
+        CloudFleet.died(self, gone)
+
+    def _forget(self, instance_ids: Iterable[str]) -> None:
+        gone = list(instance_ids)
+        CloudFleet._forget(self, gone)
+        for instance_id in gone:
+            self.service.release(instance_id, NOTICE_SECONDS)

@@ -1,0 +1,69 @@
+"""A rehearsed shared host: its list of tenants, and what is told of them in the end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from infra.catalogue import on_demand_prices
+from market.replay.ledger import Ledger
+from market.rules import TICK_SECONDS
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.cloud.views import GroupView
+from rehearsal.machines import boot
+from rehearsal.machines.group import Nodes
+from rehearsal.machines.tenants import account
+from rehearsal.machines.tenants.machine import patterns
+from rehearsal.results import tenancy
+from rehearsal.results.tenancy import TenancyAccount
+from userdata.agent.tenants import codec
+from userdata.agent.tenants.model import Tenant
+
+HOURS: Final = 10.0
+"""Simulated hours of a rehearsal where none are asked for: moves are played by the second."""
+
+
+def told(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> TenancyAccount:
+    """Return what became of the tenants.
+
+    The machine's price is the lowest on-demand price of its types, which the ledger's hours are of.
+    """
+    tenants = listed(cloud, view.name)
+    own = {one.name: one.cpus for one in tenants}
+    appetites = patterns([*own], own, [one.name for one in tenants if one.cpu_mode == "pinned"])
+    prices = [on_demand_prices.price(kind, cloud.clients.region) for kind in view.instance_types]
+    known = [price for price in prices if price is not None]
+    away = account.away(nodes.journal.entries, cloud.clock.now, moving=nodes.has_successor)
+    minutes = sum(span.ticks for span in ledger.since_warm_up())
+    return TenancyAccount(
+        tenants=tuple(
+            tenancy.PlayedTenant(
+                one.name,
+                one.cpus,
+                one.cpu_mode == "pinned",
+                one.memory_gib,
+                _gpus(one),
+                one.data_gib,
+                appetites[one.name],
+            )
+            for one in tenants
+        ),
+        uses=tuple(account.uses(nodes.usage)),
+        returns=account.returns(nodes.journal.entries),
+        away=tuple(one for one in away if one.tenant in own),
+        hour_price=min(known, default=None),
+        machine_hours=ledger.cost * minutes * TICK_SECONDS / 3600,
+    )
+
+
+def listed(cloud: LocalCloud, group: str) -> tuple[Tenant, ...]:
+    """Return a host's list as it lies in S3 now."""
+    host = boot.parse(cloud.boot_data(group)).agent.shared_host
+    assert host is not None
+    body = cloud.clients("s3").get_object(Bucket=host.bucket, Key=codec.key_of(group))["Body"]
+    return codec.decode(body.read().decode())
+
+
+def _gpus(one: Tenant) -> str:
+    if one.gpu_ids:
+        return ", ".join(f"GPU {number}" for number in one.gpu_ids)
+    return one.mig or (str(one.gpus) if one.gpus else "none")

@@ -1,0 +1,69 @@
+"""A job's command with nobody to interrupt it: what it comes to, and how long it takes."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from contracts.agent.config import Training
+from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.machines.real import commands as real
+
+
+@dataclass(frozen=True, slots=True)
+class Undisturbed:
+    """``results`` are the files among the artifacts with their SHA-256, ``seconds`` what the steps took."""
+
+    results: Mapping[str, str]
+    seconds: float
+
+
+def undisturbed(
+    training: Training, source: Path, folder: Path, environment: Mapping[str, str]
+) -> Undisturbed:
+    """Run the command once, in ``source``, and wait for its end; what it writes goes below ``folder``.
+
+    ``environment`` is what it finds beside the places for that.
+    Raises ``LocalCloudError`` with its last line where it fails.
+    """
+    places = {"CHECKPOINTS": "checkpoints", "ARTIFACTS": "artifacts", "SCRATCH": "scratch"}
+    files = {"DONE": "done", "TELL": "tell", "NOTICE": "notice"}
+    for name in places.values():
+        (folder / name).mkdir(parents=True)
+    places_here = {f"GPU_SPOT_{name}": str(folder / place) for name, place in (places | files).items()}
+    said, began = folder / "output", time.perf_counter()
+    first = None
+    with said.open("wb") as output:
+        process = subprocess.Popen(  # noqa: S603
+            list(training.command),
+            cwd=source,
+            env={**environment, **places_here},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        while process.poll() is None:
+            if first is None and real.begins_at(said, folder / "tell") is not None:
+                first = time.perf_counter()
+            time.sleep(0.02)
+    finally:
+        real.kill_all(process.pid)
+        process.wait()
+    if process.returncode:
+        last = said.read_text(errors="replace").splitlines()[-1:] or ["no output"]
+        raise LocalCloudError(f"{' '.join(training.command)}: exit {process.returncode}: {last[0]}")
+    return Undisturbed(digests(folder / "artifacts"), time.perf_counter() - (first or began))
+
+
+def digests(folder: Path) -> Mapping[str, str]:
+    """Return the SHA-256 of each file below a folder, by its path in it."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }

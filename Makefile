@@ -27,7 +27,7 @@ USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.
 BENCHES := $(subst _,-,$(notdir $(basename $(wildcard bench/*.py))))
 FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 
-.PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-real lint types format system-packages system-packages-real bench fit site lock clean distclean
+.PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-real lint types format system-packages system-packages-real bench fit declared site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -103,6 +103,9 @@ bench-%: setup
 
 fit: setup ## fit anew what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
 	@for script in $(FITS); do $(BIN)/python -m bench.fit.$$script; done
+
+declared: setup ## what all sample stacks declare otherwise than at a commit (ARGS=COMMIT, default HEAD)
+	@$(BIN)/python tests/infra/compare.py $(ARGS)
 
 site: setup ## the documentation as a site, strictly: out/site/html/index.html
 	@$(BIN)/python -m docs.site $(ARGS)

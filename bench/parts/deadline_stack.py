@@ -39,7 +39,7 @@ from rehearsal.machines.group import Nodes, playing
 from rehearsal.machines.pace import Hindrance, Speed
 from rehearsal.machines.process import TrainingProfile
 
-ROOT: Final = Path(__file__).parents[1]
+ROOT: Final = Path(__file__).parents[2]
 ZONE, TYPE = "us-west-2a", "g6.xlarge"
 HOURS: Final = 6.0
 STEP_SECONDS: Final = 30.0

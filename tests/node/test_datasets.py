@@ -13,6 +13,7 @@ import boto3
 import pytest
 
 from contracts.agent.config import Dataset
+from contracts.codec import ContractError
 from tests import models
 from tests.node import configs
 from tests.node.clocks import FakeClock
@@ -21,7 +22,7 @@ from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
 from userdata.agent import cli
 from userdata.agent.aws.imds import Metadata
-from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError
+from userdata.agent.machine.errors import AgentError, RefusedError
 from userdata.agent.storage.datasets import Attached, attached, mount_all
 from userdata.agent.tasks.examination import examine
 
@@ -143,7 +144,7 @@ FILES = {"fileSystem": "fs-1", "accessPoint": "fsap-1", "path": "/data/shared/fi
     ],
 )
 def test_places_that_collide_or_belong_to_others_are_refused(body: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ContractError) as caught:
         configs.load(body)
     assert says in str(caught.value)
 

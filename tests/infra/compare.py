@@ -2,8 +2,8 @@
 
     make declared ARGS=COMMIT
 
-Each stack's program runs under the SDK's mocks, with known and with unknown outputs. What follows from the bytes
-of an archive (its hash) counts as equal, and the order of declarations does not count.
+Each stack's program runs under the SDK's mocks, with known and with unknown outputs. What follows from the
+bytes of an archive (its hash) counts as equal, and the order of declarations does not count.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import base64
 import binascii
+import contextlib
 import difflib
 import json
 import re
@@ -27,7 +28,7 @@ BASE64 = re.compile(r"[A-Za-z0-9+/=\n]{200,}")
 
 
 def normal(value: Any, root: Path) -> Any:
-    """Leave out of inputs what every change of a source changes: hashes, an archive's files, where it lies."""
+    """Leave out what every change of a source changes: hashes, an archive's files, where it lies."""
     if isinstance(value, dict):
         return {key: normal(item, root) for key, item in value.items()}
     if isinstance(value, list):
@@ -37,10 +38,8 @@ def normal(value: Any, root: Path) -> Any:
     if not isinstance(value, str):
         return value
     if BASE64.fullmatch(value):
-        try:
+        with contextlib.suppress(binascii.Error, UnicodeDecodeError):
             value = base64.b64decode(value, validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            pass
     return HASH.sub("<hash>", value.replace(str(root), "<root>"))
 
 
@@ -52,7 +51,7 @@ def dump(root: Path, stack: str, mode: str) -> None:
     told = program.declared(mode, stack, root / f"Pulumi.{stack}.yaml")
     for part in ("declared", "lookups"):
         told[part].sort(key=lambda one: json.dumps(one, sort_keys=True))
-    print(json.dumps(normal(told, root), indent=1, sort_keys=True))
+    sys.stdout.write(json.dumps(normal(told, root), indent=1, sort_keys=True))
 
 
 def declared(root: Path, stack: str, mode: str) -> list[str]:
@@ -90,7 +89,7 @@ def main() -> int:
                     differ, equal = differ + bool(lines), equal + (not lines)
         finally:
             subprocess.run([*git, "remove", "--force", str(before)], check=True)
-    print(f"{equal} equal, {differ} different (each stack with known and with unknown outputs)")
+    sys.stdout.write(f"{equal} equal, {differ} different (each stack with known and with unknown outputs)\n")
     return 1 if differ else 0
 
 

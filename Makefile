@@ -27,7 +27,7 @@ USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.
 BENCHES := $(subst _,-,$(notdir $(basename $(wildcard bench/*.py))))
 FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 
-.PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-real lint types format system-packages system-packages-real bench fit declared site lock clean distclean
+.PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-traces test-real lint types format system-packages system-packages-real bench fit declared site lock clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z%-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,10 @@ test: setup system-packages lint ## lint, types, then all tests that need Python
 
 alone: setup # pulumi_on_moto's own tests, where nothing else of the repository can be imported
 	@$(BIN)/python -I -S pulumi_on_moto/tests/alone.py
+
+test-traces: setup system-packages ## the tests that replay a market, on real spot traces (GPU_SPOT_TRACES=…)
+	@test -n "$${GPU_SPOT_TRACES:-}" || { echo "make test-traces needs GPU_SPOT_TRACES, the folder of real spot traces" >&2; exit 2; }
+	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m traces $(ARGS)
 
 test-real: setup system-packages-real ## what needs real frameworks, a broker, containers or the package index
 	@$(PYTEST) --durations 20 tests/real $(ARGS)

@@ -49,10 +49,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test its tier, and its file its turn."""
+    """Give each test its tier and, where it replays a market, the mark `traces`; and its file its turn."""
     for item in items:
         for name in tiers.marks(item.path):
             item.add_marker(name)
+        if "traces" in getattr(item, "fixturenames", ()):
+            item.add_marker("traces")
     items.sort(key=lambda item: tiers.turn(item.path))
 
 

@@ -19,6 +19,8 @@ def test_nobody_is_cheapest_as_published_and_nobody_cuts_a_boot_short(
     assert len(rows) == len(rebalance.WORLDS) * len(rebalance.OWNERS)
     nobody, aws = rows["as published", "nobody"], rows["as published", "AWS"]
     assert nobody["cost"] < aws["cost"]
-    assert nobody["availability"] > 0.999
+    assert nobody["availability"] >= aws["availability"]
+    # The model's pools lose their capacity more than three times as often as those of the first scenario.
+    assert nobody["availability"] > (0.999 if traces else 0.998)
     assert max(row["let_go_booting_per_day"] for row in rows.values()) == 0
     assert not (tmp_path / "docs").exists()  # a reduced count is not published

@@ -24,7 +24,7 @@ def write(path: Path, data: Any, gap: float = 60) -> Path:
 
 
 @pytest.fixture
-def traces(tmp_path: Path) -> Path:
+def recorded(tmp_path: Path) -> Path:
     folder = tmp_path / "traces"
     folder.mkdir()
     for pool in draw(2, 48, 3):
@@ -36,9 +36,9 @@ def replay(*arguments: str | Path) -> int:
     return main(["replay", *map(str, arguments)])
 
 
-def test_all_policies_in_json(traces: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_policies_in_json(recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "new" / "out.json"
-    assert replay("--trace", traces, "--target", "4", "--policy", "all", "--json", out) == 0
+    assert replay("--trace", recorded, "--target", "4", "--policy", "all", "--json", out) == 0
     outcomes = json.loads(out.read_text())
     assert all(set(outcome) == KEYS for outcome in outcomes)
     assert {o["pools"] for o in outcomes} == {2}
@@ -54,11 +54,11 @@ def test_all_policies_in_json(traces: Path, tmp_path: Path, capsys: pytest.Captu
     assert all(name in table for name in by_name)
 
 
-def test_the_same_seed_gives_the_same_figures(traces: Path, tmp_path: Path) -> None:
+def test_the_same_seed_gives_the_same_figures(recorded: Path, tmp_path: Path) -> None:
     found = []
     for seed in ("1", "1", "2"):
         out = tmp_path / "out.json"
-        replay("--trace", traces, "--target", "4", "--notice", "0.5", "--seed", seed, "--json", out)
+        replay("--trace", recorded, "--target", "4", "--notice", "0.5", "--seed", seed, "--json", out)
         (outcome,) = json.loads(out.read_text())
         outcome.pop("seconds")
         found.append(outcome)
@@ -66,10 +66,10 @@ def test_the_same_seed_gives_the_same_figures(traces: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("ending", "begins"), [("svg", "<svg"), ("html", "<!doctype html>")])
-def test_a_plot_goes_by_its_ending(traces: Path, tmp_path: Path, ending: str, begins: str) -> None:
+def test_a_plot_goes_by_its_ending(recorded: Path, tmp_path: Path, ending: str, begins: str) -> None:
     out = tmp_path / f"plot.{ending}"
     policies = "ready-handover,expected-cost@3,expected-cost@300"
-    assert replay("--trace", traces, "--target", "2", "--policy", policies, "--plot", out) == 0
+    assert replay("--trace", recorded, "--target", "2", "--policy", policies, "--plot", out) == 0
     text = out.read_text()
     assert text.startswith(begins)
     assert "ready-handover" in text
@@ -90,9 +90,9 @@ def test_a_plot_goes_by_its_ending(traces: Path, tmp_path: Path, ending: str, be
     ],
 )
 def test_a_wrong_option_is_one_line(
-    traces: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    recorded: Path, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert replay("--trace", traces, *arguments) == 1
+    assert replay("--trace", recorded, *arguments) == 1
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1

@@ -13,6 +13,8 @@ from functools import cache
 from multiprocessing.context import ForkServerContext
 from typing import ParamSpec, TypeVar
 
+from tests.waiting import PATIENCE
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -27,4 +29,4 @@ def _forking() -> ForkServerContext:
 def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a module's function in a fresh process and return its result; what it raises is raised here."""
     with ProcessPoolExecutor(1, mp_context=_forking()) as pool:
-        return pool.submit(function, *args, **kwargs).result(timeout=240)
+        return pool.submit(function, *args, **kwargs).result(timeout=PATIENCE)

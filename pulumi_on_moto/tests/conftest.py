@@ -53,7 +53,7 @@ def python() -> Callable[..., str]:
         command = [sys.executable, "-I", "-S", "-c", prelude + code, *map(str, arguments)]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")}
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=120, check=False, env=environment
+            command, capture_output=True, text=True, timeout=600, check=False, env=environment
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

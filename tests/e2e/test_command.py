@@ -20,6 +20,7 @@ from gpu_spot import cli
 from gpu_spot.commands.project import of_service
 from tests.apart import apart
 from tests.docs.keys import documented
+from tests.waiting import PATIENCE
 
 COMMAND = Path(sys.executable).with_name("gpu-spot")
 REPOSITORY = Path(__file__).parents[2]
@@ -44,7 +45,7 @@ def gpu_spot(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.Compl
         cwd=cwd,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -128,7 +129,7 @@ def test_keep_leaves_a_cloud_that_the_aws_tools_can_look_into(tmp_path: Path) ->
             assert 2 in desired_capacities(endpoint)
         finally:
             process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE) == 0
 
 
 TERMINATED = """
@@ -170,7 +171,7 @@ def desired_capacities(endpoint: str) -> list[int]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     found: list[int] = json.loads(seen.stdout)
     return found

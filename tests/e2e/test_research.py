@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.test_command import REPOSITORY, gpu_spot, told
+from tests.waiting import PATIENCE
 
 
 def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
@@ -84,7 +85,7 @@ def test_the_shipped_job_runs_from_clone_to_done_through_its_losses(tmp_path: Pa
         cwd=REPOSITORY,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.returncode == 0, done.stderr

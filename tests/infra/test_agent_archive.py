@@ -29,7 +29,7 @@ from pulumi_on_moto.running.server import serve
 from tests.infra.declared import ROOT, shipped
 from tests.node import configs
 from tests.node.registry_table import registry
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 AGENT = Path(userdata.agent.__file__).parent
 
@@ -46,7 +46,7 @@ def python(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run as the units do: no packages of the system (-S), nothing in the environment but the archive."""
     environment = {"PYTHONPATH": str(home), "PATH": os.defpath, "AWS_EC2_METADATA_DISABLED": "true"}
     command = [sys.executable, "-S", *arguments]
-    return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=60)
+    return subprocess.run(command, env=environment, cwd="/", capture_output=True, text=True, timeout=PATIENCE)
 
 
 def copied(folder: Path) -> None:
@@ -149,7 +149,9 @@ def started(program: Path, stack: str) -> subprocess.CompletedProcess[str]:
     (program / "__init__.py").touch()
     (program / "program").mkdir()
     (program / "program" / "stack.py").write_text(stack)
-    return subprocess.run([sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        [sys.executable, program], cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE
+    )
 
 
 def test_a_copied_checkout_runs_its_own_code(tmp_path: Path) -> None:
@@ -235,7 +237,7 @@ def test_on_a_host_of_ones_own_it_works_reports_hears_a_wish_and_drains(
             every=0.2,
         )
         agent.terminate()
-        assert agent.wait(60) == 0
+        assert agent.wait(PATIENCE) == 0
         assert client.scan(TableName="registry", ConsistentRead=True)["Count"] == 0
     finally:
         agent.kill()

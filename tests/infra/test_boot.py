@@ -24,6 +24,7 @@ from tests.infra.booting import Machine
 from tests.infra.declared import STACKS, shipped
 from tests.node import configs
 from tests.node.metadata import MetadataServer
+from tests.waiting import PATIENCE
 from userdata.agent import cli
 from userdata.agent.work.process import GIVE_BACK_SECONDS, STOP_SECONDS
 from userdata.render import LIMIT_BYTES, SCRIPT, BootSettings, render, units
@@ -67,7 +68,7 @@ def test_cloud_init_accepts_all_of_it_and_it_is_far_below_the_limit(
         paths[-1].write_text(text, "utf-8")
     for path in paths[:1] + paths[-1:]:
         command = [program, "schema", "-c", path]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -95,7 +96,7 @@ def test_the_most_that_a_stack_file_can_say_stays_below_the_limit(tmp_path: Path
 
 def test_bash_and_shellcheck_accept_the_script(require_program: Callable[..., str]) -> None:
     for command in (["bash", "-n"], [require_program("shellcheck")]):
-        done = subprocess.run([*command, SCRIPT], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([*command, SCRIPT], capture_output=True, text=True, timeout=PATIENCE)
         assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -169,7 +170,7 @@ def test_the_agent_that_was_unpacked_reads_the_configuration_that_was_written(ma
     command += ["--config", str(machine.root / "etc/gpu-spot/agent.json"), "hook", "launch", "CONTINUE"]
     machine.metadata.documents.clear()
     path = {"PYTHONPATH": str(machine.root / "opt/gpu-spot/agent"), "PATH": os.defpath}
-    done = subprocess.run(command, env=path, cwd="/", capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=path, cwd="/", capture_output=True, text=True, timeout=PATIENCE)
     # Every part was imported and understood: what is missing is the group, which the metadata do not name.
     assert done.returncode == 1
     assert "lifecycle hook instance-prepared: the instance is in no Auto Scaling group" in done.stderr
@@ -313,7 +314,7 @@ def test_systemd_accepts_the_units(tmp_path: Path, require_program: Callable[...
         paths.append(tmp_path / unit.name)
         paths[-1].write_text(text.replace("/opt/gpu-spot/python", sys.executable), "utf-8")
     command = [program, "verify", "--man=no", *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert [line for line in done.stderr.splitlines() if "gpu-spot" in line] == []
     assert done.returncode == 0, done.stderr
 

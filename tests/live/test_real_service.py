@@ -18,7 +18,7 @@ from rehearsal.machines.real import run_recorder as witness
 from rehearsal.machines.real.commands import kill_all
 from rehearsal.real_service import HOURS, closing_in_turn, witnessed
 from spot_work import Request
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = """
@@ -84,7 +84,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 def test_a_notice_drains_the_workers_and_ends_the_instance(host: Host) -> None:
     host.tell({"kind": "spot", "seconds": 60.0, "drain": 60.0})
-    assert host.process.wait(60) == 0
+    assert host.process.wait(PATIENCE) == 0
     assert (host.place / "ended").read_text() == "amqp://here"
     told = json.loads((host.directory / "notice.json").read_text())
     assert told["kind"] == "spot"
@@ -101,7 +101,7 @@ def test_nothing_is_drained_before_its_time(host: Host) -> None:
 def test_workers_drain_where_nobody_speaks_to_their_instance_any_more(host: Host) -> None:
     assert host.process.stdin is not None
     host.process.stdin.close()
-    assert host.process.wait(60) == 0
+    assert host.process.wait(PATIENCE) == 0
     assert (host.place / "ended").exists()
 
 

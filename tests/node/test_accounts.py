@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
 from userdata.agent.machine import accounts
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
@@ -70,7 +71,7 @@ def in_a_network_of_its_own(tools: Path | None) -> str:
     if tools:
         environment["PATH"] = str(tools)
     command = ["/usr/bin/unshare", "--net", sys.executable, "-c", ASKS]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from tests.node.clocks import FakeClock
 from tests.node.crash import Region
 from tests.node.world import WorldEbs, WorldLease
 from tests.node.world_host import WorldHost
+from tests.waiting import PATIENCE, until
 from userdata.agent.machine import freeze
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
@@ -151,12 +151,12 @@ def test_nothing_is_begun_once_it_is_closed_and_what_is_under_way_is_waited_for(
     def hold(instance: str, operation: str) -> None:
         if operation == "create_snapshot":
             begun.set()
-            over.wait(30)
+            over.wait(PATIENCE)
 
     training.world.before = hold
     training.ahead._aside = lambda work: threading.Thread(target=work, daemon=True).start()
     training.ahead.look()
-    assert begun.wait(30)
+    assert begun.wait(PATIENCE)
     threading.Timer(0.2, over.set).start()
     training.ahead.close()
     assert over.is_set()
@@ -190,10 +190,7 @@ def test_it_thaws_after_the_body_and_after_an_error_in_it(fsfreeze: Callable[[],
 
 def test_it_thaws_in_time_though_the_body_hangs(fsfreeze: Callable[[], list[str]]) -> None:
     with freeze.frozen(SystemHost().run, PLACE, longest=1):
-        end = time.monotonic() + 60
-        while "--unfreeze" not in fsfreeze():
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: "--unfreeze" in fsfreeze())
 
 
 def test_it_thaws_though_the_agent_is_killed(fsfreeze: Callable[[], list[str]]) -> None:
@@ -203,12 +200,9 @@ def test_it_thaws_though_the_agent_is_killed(fsfreeze: Callable[[], list[str]]) 
         "with freeze.frozen(host.SystemHost().run, pathlib.Path('/dltraining'), longest=1000):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], check=False, timeout=PATIENCE)
     assert done.returncode == -signal.SIGKILL
-    end = time.monotonic() + 60
-    while "--unfreeze" not in fsfreeze():
-        assert time.monotonic() < end, "it stays frozen"
-        time.sleep(0.05)
+    until(lambda: "--unfreeze" in fsfreeze())
 
 
 def test_the_root_file_system_is_never_frozen(fsfreeze: Callable[[], list[str]], tmp_path: Path) -> None:
@@ -243,7 +237,7 @@ def test_a_real_file_system_stands_still_and_goes_on(tmp_path: Path) -> None:
             writer = subprocess.Popen(["sh", "-c", f"echo 1 > {place}/file"])
             with pytest.raises(subprocess.TimeoutExpired):
                 writer.wait(0.5)
-        assert writer.wait(60) == 0
+        assert writer.wait(PATIENCE) == 0
         assert (place / "file").read_text() == "1\n"
     finally:
         host.unmount(place)

@@ -13,6 +13,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from tests import models
+from tests.waiting import PATIENCE
 from userdata.agent.aws import clients
 from userdata.agent.machine.clock import SystemClock
 from userdata.agent.machine.errors import LeaseLostError
@@ -149,7 +150,7 @@ def test_a_checkpoint_starts_an_upload_and_no_other_look_does(bench: Bench) -> N
     def settle() -> None:
         for thread in threading.enumerate():
             if thread.name == "artifacts":
-                thread.join(60)
+                thread.join(PATIENCE)
 
     bench.write(a="1")
     artifacts.offer(0.0)
@@ -187,7 +188,7 @@ def test_there_is_an_end_to_it(bench: Bench) -> None:
 
     def hang(**_: Any) -> None:
         hangs.set()
-        goes_on.wait(60)
+        goes_on.wait(PATIENCE)
 
     bench.client.meta.events.register("before-call.s3.PutObject", hang)
     bench.write(a="1")
@@ -210,7 +211,7 @@ def test_what_the_lease_says_ends_it(bench: Bench) -> None:
         raise LeaseLostError("taken over")
 
     goes_on = threading.Event()
-    bench.client.meta.events.register("before-call.s3.PutObject", lambda **_: goes_on.wait(60) and None)
+    bench.client.meta.events.register("before-call.s3.PutObject", lambda **_: goes_on.wait(PATIENCE) and None)
     with pytest.raises(LeaseLostError):
         bench.artifacts().deliver(lambda: float("inf"), lost)
     goes_on.set()

@@ -17,6 +17,7 @@ from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
+from tests.waiting import PATIENCE, until
 from userdata.agent import cli
 from userdata.agent.aws import hooks
 from userdata.agent.aws.imds import IDENTITY, LIFECYCLE_STATE, Metadata
@@ -76,14 +77,11 @@ def test_a_running_watch_writes_the_notice_and_ends_on_sigterm(
         metadata_server.documents["/latest/meta-data/spot/instance-action"] = json.dumps(
             {"action": "terminate", "time": deadline}
         )
-        end = time.monotonic() + 10
-        while not (tmp_path / "notice.json").exists():
-            assert process.poll() is None
-            assert time.monotonic() < end, "no notice file"
-            time.sleep(0.02)
+        until(lambda: (tmp_path / "notice.json").exists() or process.poll() is not None)
+        assert process.poll() is None
     finally:
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == -signal.SIGTERM
     assert json.loads((tmp_path / "notice.json").read_text())["action"] == "terminate"
     assert all(json.loads(line)["event"] for line in errors.splitlines())

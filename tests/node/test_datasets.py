@@ -20,6 +20,7 @@ from tests.node.clocks import FakeClock
 from tests.node.jobs import IMAGE
 from tests.node.metadata import MetadataServer
 from tests.node.units import UnitHost
+from tests.waiting import PATIENCE
 from userdata.agent import cli
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.machine.errors import AgentError, RefusedError
@@ -236,7 +237,7 @@ def test_a_snapshot_of_a_volume_in_use_is_read_whole_and_not_written(kind: str, 
     probe = subprocess.run([*command[:4], "mount", "-t", "tmpfs", "none", tmp_path], capture_output=True)
     if probe.returncode:
         pytest.skip("no mounts permitted here: the checks above ran against the double only")
-    done = subprocess.run([*command, tmp_path, kind], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([*command, tmp_path, kind], capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "read": "data",

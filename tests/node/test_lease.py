@@ -14,6 +14,7 @@ from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.job_table import Attributes, JobTable, no_answer
 from tests.node.metadata import MetadataServer
+from tests.waiting import PATIENCE
 from userdata.agent.lease.fence import fenced
 from userdata.agent.lease.holder import Tenure
 from userdata.agent.lease.renewal import STOP_AFTER, Keeper
@@ -140,7 +141,7 @@ def test_the_fence_strikes_once_the_work_outlives_its_lease_and_not_before(clock
     with fenced(lambda: end, clock, struck.set, 0.001):
         assert not struck.wait(0.05)
         clock.advance(10)
-        assert struck.wait(60)
+        assert struck.wait(PATIENCE)
     again = threading.Event()
     with fenced(lambda: clock.monotonic() + 1, clock, again.set, 0.001):
         pass

@@ -14,6 +14,7 @@ from typing import Final
 import pytest
 
 from tests.node.clocks import FakeClock
+from tests.waiting import PATIENCE
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work import process
@@ -79,8 +80,8 @@ class Start:
         return all((self.place / name).exists() for name in names)
 
     def until(self, true: Callable[[], bool], step: float = 0.0) -> None:
-        """Poll for at most 30 real seconds; each poll takes ``step`` simulated ones."""
-        end = time.monotonic() + 30
+        """Poll until it is so; each poll takes ``step`` simulated ones."""
+        end = time.monotonic() + PATIENCE
         while not true():
             assert time.monotonic() < end, sorted(path.name for path in self.place.iterdir())
             self.job.poll()

@@ -18,6 +18,7 @@ from contracts.agent.config import Service
 from contracts.registry import worker_report as pulses
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
+from tests.waiting import PATIENCE
 from userdata.agent.machine.background import Aside, Beside
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.metrics.gpus import Gpus
@@ -221,7 +222,7 @@ def test_a_driver_that_hangs_keeps_nobody_waiting(bench: Bench) -> None:
     looks = Gpus(bench.nvml, 2).look
 
     def look() -> Any:
-        hangs.wait(60)
+        hangs.wait(PATIENCE)
         return looks()
 
     def aside(work: Callable[[], None]) -> None:

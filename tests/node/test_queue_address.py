@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from contracts.agent.config import Queue
-from tests.node.workbench import Bench, until
+from tests.node.workbench import Bench
+from tests.waiting import until
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.service import queue

@@ -12,6 +12,7 @@ import pytest
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
+from tests.waiting import PATIENCE
 from userdata.agent.work import worker_report_file as tell
 from userdata.agent.work.failures.faults import Examination
 from userdata.agent.work.failures.inspection import Glance
@@ -56,19 +57,31 @@ def test_with_nought_minutes_nothing_hangs() -> None:
 
 
 def hasten(bench: Bench, seconds: float, up: str = "up") -> None:
-    """Let simulated time pass quickly once the process is up; it then has real time, too."""
+    """Let simulated time stand still until the process is up, then pass quickly; it has real time, too."""
 
-    def pass_time(_: float) -> None:
+    def pass_time(slept: float) -> None:
         time.sleep(0.002)
         if (bench.tmp / up).exists():
             bench.clock.advance(seconds)
+        elif bench.processes[-1].poll() is None:
+            bench.clock.advance(-slept)
 
     bench.clock.on_sleep = pass_time
 
 
 def test_a_job_that_hangs_is_told_to_save_and_counted_and_rings(bench: Bench) -> None:
-    command = "trap 'touch $GPU_SPOT_CHECKPOINTS/saved-$RANDOM; exit 0' TERM; touch up; sleep 600 & wait"
+    command = (
+        "trap 'rm up; touch $GPU_SPOT_CHECKPOINTS/saved-$RANDOM; exit 0' TERM; touch up; sleep 600 & wait"
+    )
     hasten(bench, 60.0)
+    pass_time = bench.clock.on_sleep
+
+    def save_in_real_time(seconds: float) -> None:
+        if bench.rung.count("JobStalls") == len(bench.starts):
+            bench.processes[-1].wait(PATIENCE)
+        pass_time(seconds)
+
+    bench.clock.on_sleep = save_in_real_time
     begun = bench.clock.monotonic()
     assert bench.trainer(command, restarts=1, stalled_after_minutes=60).run() == "failed"
     # It saved each time it was told; that it did is no progress, or it would hang for ever.
@@ -129,7 +142,7 @@ def test_a_job_that_lives_is_left_alone(bench: Bench, alive: str) -> None:
         # A quarter of an hour passes for each sign that the process shows, not faster.
         if alive != "gpu":
             before = seen[1]
-            limit = time.monotonic() + 20
+            limit = time.monotonic() + PATIENCE
             while seen[1] == before and time.monotonic() < limit:
                 time.sleep(0.002)
                 newest = max((p.stat().st_mtime_ns for p in bench.checkpoints.iterdir()), default=0)

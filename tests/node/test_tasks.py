@@ -17,6 +17,7 @@ from tests.node.clocks import FakeClock
 from tests.node.jobs import REGION, job, node, volumes
 from tests.node.metadata import MetadataServer
 from tests.node.units import DiskHost, UnitHost
+from tests.waiting import PATIENCE
 from userdata.agent import tasks
 from userdata.agent.aws import clients
 from userdata.agent.aws.imds import GROUP_TAG, IDENTITY, LIFECYCLE_STATE
@@ -202,7 +203,7 @@ def test_a_launch_waits_for_a_pull_that_takes_longer_than_its_hook(
     def pull(argv: Any, stdin: str = "") -> str:
         if argv[1] == "run":
             return "GPU 0: a double"
-        long_enough.append(group.extended_often.wait(60))
+        long_enough.append(group.extended_often.wait(PATIENCE))
         return ""
 
     monkeypatch.setattr(host, "run", pull)
@@ -227,7 +228,7 @@ def test_a_pull_without_end_is_given_up(
     with made.holding("prepared"):
         for thread in threading.enumerate():  # unless it has ended before
             if thread.name == "holds prepared":
-                thread.join(60)
+                thread.join(PATIENCE)
         assert "holds prepared" not in {thread.name for thread in threading.enumerate()}
     assert len(group.extended) == tasks.node.HOLDS
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from contracts.agent.config import Service
-from tests.node.workbench import Bench, until
+from tests.node.workbench import Bench
+from tests.waiting import until
 from userdata.agent.aws.imds import LIFECYCLE_STATE
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.machine.host import SystemHost

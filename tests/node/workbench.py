@@ -5,23 +5,19 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from contracts.agent.config import Service
 from tests.node.beats import BeatList
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from tests.waiting import until as wait_until
 from userdata.agent.aws.imds import Metadata
 from userdata.agent.machine.background import Aside
 from userdata.agent.machine.host import SystemHost
 from userdata.agent.work.heartbeat import Heart
 from userdata.agent.work.service.pulses import Pulses
 from userdata.agent.work.service.workers import Slot, Workers
-
-until: Final = partial(wait_until, seconds=10.0)
 
 
 class Bench:

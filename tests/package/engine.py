@@ -21,6 +21,7 @@ from pulumi.runtime.proto import (
 )
 
 from tests.infra.program import ROOT, Recorder
+from tests.waiting import PATIENCE
 
 REGION = {"aws:index/getRegion:getRegion": {"region": "us-west-2", "id": "us-west-2"}}
 PROVIDER = "urn:pulumi:dev::pages::pulumi:providers:aws::west::0c0ffee0"
@@ -109,7 +110,7 @@ class Plugin:
             inputs=given,
             **more,
         )
-        return dict(self._provider.Construct(request, timeout=120).state)
+        return dict(self._provider.Construct(request, timeout=PATIENCE).state)
 
 
 @contextmanager

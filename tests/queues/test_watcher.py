@@ -30,6 +30,7 @@ from lambdas.aws.queues.watcher import QueueOutcome, QueueWatcher, build
 from lambdas.handlers import queues as entry
 from tests import models
 from tests.queues.test_management_api import BUSY, STARTED
+from tests.waiting import PATIENCE
 
 SECRET = "queues/ocr"
 TABLE = "registry"
@@ -215,7 +216,7 @@ def test_a_broker_that_hangs_or_drips_takes_no_more_than_its_share(place: Place,
     free = threading.Event()
 
     def hang(to: BaseHTTPRequestHandler) -> None:
-        free.wait(30)
+        free.wait(PATIENCE)
 
     def drip(to: BaseHTTPRequestHandler) -> None:
         to.send_response(200)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.waiting import PATIENCE
+
 _FLAGS: Final = (
     "--headless",
     "--no-sandbox",
@@ -47,6 +49,8 @@ class Browser:
             f"--user-data-dir={self.profile}",
             f"--window-size={width},{height}",
         ]
-        done = subprocess.run([*command, *flags, page.as_uri()], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [*command, *flags, page.as_uri()], capture_output=True, text=True, timeout=PATIENCE
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout

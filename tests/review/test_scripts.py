@@ -16,6 +16,7 @@ import yaml
 
 from tests.infra.declared import ROOT
 from tests.review.making import FORECAST, GOLDEN, MADE
+from tests.waiting import PATIENCE
 
 SCRIPTS = ROOT / ".github" / "scripts"
 
@@ -54,7 +55,7 @@ def here(tmp_path: Path, require_program: Callable[..., str], monkeypatch: pytes
 def script(name: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     known = {"REPOSITORY": "us/stacks", "NUMBER": "7", **environment}
     command = [f".github/scripts/{name}", *arguments]
-    return subprocess.run(command, env=os.environ | known, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env=os.environ | known, capture_output=True, text=True, timeout=PATIENCE)
 
 
 def engine(here: Path, told: str, *events: object, status: int = 0) -> None:

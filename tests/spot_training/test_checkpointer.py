@@ -24,6 +24,7 @@ from spot_training import (
     SpotTrainingError,
 )
 from tests.spot_training.disk import STALE, Clock, Disk, Gone, content, dying_at, let_go, read, refusing
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -401,9 +402,9 @@ class Thread:
 
     def gather(self, text: str) -> Sequence[str]:
         self._told[self.rank] = text
-        self._meet.wait(60)
+        self._meet.wait(PATIENCE)
         every = list(self._told)
-        self._meet.wait(60)
+        self._meet.wait(PATIENCE)
         return every
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from spot_training import Notice
 from spot_training.metadata import ask
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 
 @pytest.fixture(autouse=True)
@@ -107,7 +107,7 @@ def test_the_metadata_service_is_asked_where_there_is_no_agent() -> None:
         return answer
 
     notice = Notice(environment={}, metadata=metadata)
-    assert asked.wait(60)
+    assert asked.wait(PATIENCE)
     until(lambda: notice.told)
     assert notice.deadline == 1505722920.0
     notice.close()

@@ -30,7 +30,7 @@ from spot_work.sqs.in_flight import Shelf
 from spot_work.sqs.source import SqsSource
 from tests.spot_work.hostile_sqs import ACCOUNT, REGION, HostileSqs
 from tests.spot_work.test_message import NOW, VALUES
-from tests.waiting import until
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not match an error shape:UserWarning")
 
@@ -91,13 +91,13 @@ def test_a_drained_worker_hands_back_what_it_has_not_begun(
 
     def slow(value: int) -> int:
         begun.set()
-        go.wait(60)
+        go.wait(PATIENCE)
         return -value
 
     first = at_work(slow)
     with Client(sqs.url, "ocr") as client:
         asked = [client.submit(number, 60.0) for number in range(4)]
-        assert begun.wait(60)
+        assert begun.wait(PATIENCE)
         first.drain()
         go.set()
         at_work(abs)

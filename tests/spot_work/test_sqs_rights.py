@@ -19,6 +19,7 @@ from spot_work.sqs import answers, source
 from spot_work.sqs.post import SqsPost
 from spot_work.sqs.source import SqsSource
 from tests.spot_work.hostile_sqs import ACCOUNT, REGION, HostileSqs
+from tests.waiting import PATIENCE
 
 ARNS = SqsArns("queue", "dead", "answers")
 
@@ -60,7 +61,7 @@ def test_worker_and_client_need_all_that_they_may_do_and_no_more(monkeypatch: py
         thread = threading.Thread(target=worker.run)
         thread.start()
         _ask(post, pending, "r1", done)
-        assert done.wait(60)
+        assert done.wait(PATIENCE)
         url = sqs.client().get_queue_url(QueueName="ocr")["QueueUrl"]
         sqs.client().send_message(QueueUrl=url, MessageBody="bad")  # nobody waits: it is buried
         until = threading.Event()
@@ -71,7 +72,7 @@ def test_worker_and_client_need_all_that_they_may_do_and_no_more(monkeypatch: py
         ):
             assert not until.wait(0.05)
         worker.drain()
-        thread.join(60)
+        thread.join(PATIENCE)
         post.close()
     scope = Scope("dev", REGION, ACCOUNT, "aws")
     assert working.made == granted(queue_statements.sqs_worker(ARNS))

@@ -103,7 +103,7 @@ bench: $(BENCHES:%=bench-%) ## every benchmark; one of them: make bench-NAME →
 bench-%: setup
 	@test -f bench/$(subst -,_,$*).py || { echo "no benchmark $*; there are: $(or $(BENCHES),none)" >&2; exit 2; }
 	@mkdir -p out/bench
-	$(BIN)/python -m bench.$(subst -,_,$*) --out out/bench/$*.json $(ARGS)
+	@$(BIN)/python -m bench.$(subst -,_,$*) --out out/bench/$*.json $(ARGS)
 
 fit: setup ## fit anew what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
 	@for script in $(FITS); do $(BIN)/python -m bench.fit.$$script; done

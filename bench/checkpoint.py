@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from bench import _needs
 from tests.real.environments import environment, variables
 
 REAL: Final = Path(__file__).parents[1] / "tests" / "real"
@@ -128,6 +129,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def wanted(name: str) -> bool:
         return given.only is None or any(name.startswith(one) for one in given.only)
 
+    needed = {part.framework for part in PARTS if wanted(part.name)}
+    _needs.frameworks(sorted(needed | ({"keras", "torch"} if wanted("overhead") else set())))
     rounds: list[dict[str, Any]] = []
     cost: dict[str, Any] = {}
     for part in PARTS:

@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from bench import _needs
 from bench.fit.deadline import DOWN_EDGES, SPOT_PRICES, TABLE, UP_EDGES, fingerprint, read_traces, table
 from bench.parts import deadline_doubts, deadline_stack, deadline_stalls, page
 from bench.parts.cells import cells as worlds_of
@@ -202,16 +203,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.starts < 1:
         parser.error(f"--starts is {options.starts}, at least 1 is needed")
-    began, root = time.monotonic(), os.environ.get("GPU_SPOT_TRACES")
-    if root and not Path(root).is_dir():
-        parser.error(f"GPU_SPOT_TRACES is {root!r}, a folder is needed")
+    began, root = time.monotonic(), _needs.traces_or_model()
     traces = (
-        read_traces(Path(root))
+        read_traces(root)
         if root
         else {f"{name}/{name}-{seed}": draw(name, seed) for name in DRAWN for seed in (1, 2)}
     )
     if not traces:
-        parser.error(f"GPU_SPOT_TRACES is {root!r}, a folder with .json traces is needed")
+        parser.error(f"GPU_SPOT_TRACES is {str(root)!r}, a folder with .json traces is needed")
     worlds = worlds_of(deadline_doubts.AXES, deadline_doubts.TOGETHER)[: options.cells]
     prices = SPOT_PRICES if any("spot price" in world for world in worlds) else (SPOT_PRICE,)
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:

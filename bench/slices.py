@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from bench import _needs
 from bench.parts import slices_containers
 from infra.catalogue import host_shapes
 from tests.tenants import laws
@@ -115,7 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plans", type=int, default=PLANS)
     parser.add_argument("--without-containers", action="store_true", help="only plan")
     options = parser.parse_args(arguments)
-    result = plans(options.plans) | ({} if options.without_containers else slices_containers.measure())
+from bench import _needs
+from bench.parts import slices_containers
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=2))

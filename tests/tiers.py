@@ -128,6 +128,7 @@ _MARKS_OF: Final = {
     "tenants/test_volumes.py": "adapter",
     "test_apart.py": "program",
     "test_arrows.py": "pure",
+    "test_benches.py": "adapter long",
     "docs": "adapter",
     "test_map.py": "pure",
     "test_repository.py": "adapter",

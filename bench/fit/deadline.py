@@ -38,6 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bench import _needs
 from lambdas.core import deadline
 from market.deadline.pool import PoolRuns
 from market.supply.trace import PoolTrace, load
@@ -229,16 +230,12 @@ def fingerprint(trace: PoolTrace) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fit on every trace below GPU_SPOT_TRACES; return 1 where the shipped table differs, 2 without any."""
+    """Fit on every trace below GPU_SPOT_TRACES; return 1 where the shipped table differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--table", type=Path, default=TABLE, help="the shipped table")
     parser.add_argument("--write", action="store_true", help="ship the fitted table")
     options = parser.parse_args(arguments)
-    root = os.environ.get("GPU_SPOT_TRACES")
-    if not root or not Path(root).is_dir():
-        print(f"GPU_SPOT_TRACES is {root!r}, the folder of the traces to fit on is needed", file=sys.stderr)
-        return 2
-    traces = read_traces(Path(root))
+    traces = read_traces(_needs.traces_to_fit_on())
     pools = [PoolRuns.of_trace(trace) for trace in traces.values()]
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:
         raw = table(pools, tuple(STEPS), solve_all=executor.map)

@@ -7,10 +7,9 @@ Only the printed numbers go into ``gpu_spot/forecast/ranges.py``.
 
 from __future__ import annotations
 
-import os
 from dataclasses import astuple
-from pathlib import Path
 
+from bench import _needs
 from bench.forecast import fit, measured
 from bench.parts.scenarios import real
 from gpu_spot.forecast.ranges import FITTED
@@ -18,10 +17,8 @@ from gpu_spot.forecast.ranges import FITTED
 
 def main() -> None:
     """Fit, print, and end with an error where what is shipped is another."""
-    root = os.environ.get("GPU_SPOT_TRACES")
-    if not root:
-        raise SystemExit("GPU_SPOT_TRACES is not set, it must name the folder of the traces")
-    found = fit(measured(real(Path(root)))[0])
+    root = _needs.traces_to_fit_on()
+    found = fit(measured(real(root))[0])
     print(f"fitted {found}\nshipped {FITTED}")
     if any(abs(a - b) > 0.01 * b for a, b in zip(astuple(found), astuple(FITTED), strict=True)):
         raise SystemExit("FITTED in gpu_spot/forecast/ranges.py is not what the traces say")

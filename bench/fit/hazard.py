@@ -11,10 +11,9 @@ What is shipped is the fit to all, the age to ten minutes; a difference is an er
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
-from pathlib import Path
 
+from bench import _needs
 from bench.fit.market import Region, regions, runs
 from lambdas.core.capacity.history import OFFSET, SCALE, UNKNOWN_AGE
 
@@ -45,10 +44,8 @@ def fit(markets: Sequence[Region]) -> tuple[float, float, float]:
 
 def main() -> None:
     """Print the fit for each region, for all others, and for all."""
-    root = os.environ.get("GPU_SPOT_TRACES")
-    if not root:
-        raise SystemExit("GPU_SPOT_TRACES is not set, it must name the folder of the traces")
-    markets = regions(Path(root))
+    root = _needs.traces_to_fit_on()
+    markets = regions(root)
     print(f"{'':34}{'scale':>8}{'offset':>8}{'unknown age':>13}")
     for region in markets:
         others = [other for other in markets if other is not region]

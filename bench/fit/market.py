@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import statistics
 from bisect import bisect_right
 from collections import defaultdict
@@ -19,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
+from bench import _needs
 from market.supply.model import AGE_BANDS, FITTED, Parameters, draw
 from market.supply.trace import PoolTrace, load
 
@@ -186,10 +186,8 @@ def main() -> None:
     """Fit where asked, then compare on seeds that the fit did not see."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fit", action="store_true", help="fit anew instead of comparing what is committed")
-    root = os.environ.get("GPU_SPOT_TRACES")
-    if not root:
-        raise SystemExit("GPU_SPOT_TRACES is not set, it must name the folder of the traces")
-    markets, parameters = regions(Path(root)), FITTED
+    root = _needs.traces_to_fit_on()
+    markets, parameters = regions(root), FITTED
     wanted = moments(markets)
     if parser.parse_args().fit:
         parameters = second_step(first_step(markets), wanted)

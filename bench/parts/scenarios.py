@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from bench import _needs
 from market.supply.model import draw
 from market.supply.trace import PoolTrace, load
 
@@ -67,10 +67,8 @@ def parser(doc: str | None, name: str, seeds: int) -> argparse.ArgumentParser:
 
 def chosen(most: int | None, days: float = 30) -> tuple[Source, list[Scenario]]:
     """Return what is replayed, and where it is from: the traces where their folder is named, and say so."""
-    root = os.environ.get("GPU_SPOT_TRACES")
-    told = "the traces in GPU_SPOT_TRACES" if root else "the fitted model: GPU_SPOT_TRACES is not set"
-    print(f"replaying {told}", flush=True)
-    return "traces" if root else "model", (real(Path(root)) if root else modelled(days))[:most]
+    root = _needs.traces_or_model()
+    return "traces" if root else "model", (real(root) if root else modelled(days))[:most]
 
 
 def _files(folder: Path, pattern: str) -> Iterable[Path]:

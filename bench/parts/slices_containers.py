@@ -10,7 +10,9 @@ from tests.real import containers as real
 from tests.real.breaches import breaches, plant, unenforced
 from tests.real.lending import lending
 from tests.real.tenants import ADDRESS, SharedHost, shared_host, tenant, until
+from tests.real.tenants import PROGRAMS as OF_A_HOST
 
+PROGRAMS: Final = (*real.DOCKER, *OF_A_HOST)
 _WAKES: Final = 5
 _BUSY_SECONDS: Final = 5.0
 

@@ -189,7 +189,9 @@ def test_a_difference_is_one_line_that_names_the_place():
 
 def test_without_traces_the_fit_says_what_it_needs(monkeypatch, capsys):
     monkeypatch.delenv("GPU_SPOT_TRACES", raising=False)
-    assert main([]) == 2
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
     assert (
         capsys.readouterr().err == "GPU_SPOT_TRACES is None, the folder of the traces to fit on is needed\n"
     )

@@ -31,6 +31,8 @@ INTERPRETER: Final = Path(sys.executable).resolve()
 METADATA: Final = "169.254.169.254"
 CDI: Final = Path("/var/run/cdi/gpu-spot-test.json")
 GPU: Final = Path("/dev/gpu-spot-test0")
+DOCKER: Final = ("dockerd", "docker", "ip", "iptables", "unshare", "nsenter", "busybox")
+PODMAN: Final = ("podman", "runc", "busybox", "catatonit")
 _APPLETS: Final = "sh id sleep timeout cat ls touch test df dd env grep stat mkdir rm kill wc date pwd echo"
 
 
@@ -156,7 +158,7 @@ def _metadata(place: Path, daemon: int) -> subprocess.Popen[bytes]:
 @contextlib.contextmanager
 def docker(place: Path) -> Iterator[DockerHost]:
     """Run a daemon; ``DOCKER_HOST`` leads to it."""
-    needed("dockerd", "docker", "ip", "iptables", "unshare", "nsenter", "busybox")
+    needed(*DOCKER)
     socket, log = place / "docker.sock", place / "docker.log"
     paths = f"--data-root {place}/data --exec-root {place}/exec -H unix://{socket} -p {place}/docker.pid"
     script = f"ip link set lo up; exec dockerd {paths} --ip6tables=false"
@@ -209,7 +211,7 @@ exec podman --root {place}/store --runroot {place}/running \\
 @contextlib.contextmanager
 def podman(place: Path) -> Iterator[SystemHost]:
     """Let ``docker`` be podman, which knows CDI, with one device of ours and a double of ``nvidia-smi``."""
-    needed("podman", "runc", "busybox", "catatonit")
+    needed(*PODMAN)
     tools = place / "bin"
     tools.mkdir()
     (tools / "docker").write_text(_SHIM.format(place=place))

@@ -17,6 +17,10 @@ LOCKS = Path(__file__).parent / "locks"
 WHOLE = ".whole"
 
 
+class NotInstalledError(Exception):
+    """An environment could not be installed; the text says which, and the end of what was said."""
+
+
 def environment(name: str) -> Path:
     """Return the ``bin`` of the environment that ``locks/NAME.txt`` describes, for this Python.
 
@@ -31,13 +35,20 @@ def environment(name: str) -> Path:
         if not (folder / WHOLE).exists():
             for old in folder.parent.glob(f"{name}-*"):
                 shutil.rmtree(old)
-            subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+            _install(lock, sys.executable, "-m", "venv", folder)
             pip = [folder / "bin" / "pip", "install", "--quiet", "--disable-pip-version-check"]
             # Without bytecode: what is imported writes its own, and most of it never is.
             options = ["--no-compile", "--no-cache-dir", "--no-deps", "--require-hashes"]
-            subprocess.run([*pip, *options, "-r", lock], check=True)
+            _install(lock, *pip, *options, "-r", lock)
             (folder / WHOLE).touch()
     return folder / "bin"
+
+
+def _install(lock: Path, *command: str | Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        said = " ".join(done.stderr.split())[-500:]
+        raise NotInstalledError(f"{lock.name} needs a package index and cannot be installed: {said}")
 
 
 def variables(place: Path) -> dict[str, str]:

@@ -24,6 +24,8 @@ from userdata.agent.tenants.host.shares import Shares
 from userdata.agent.tenants.host.supervisor import Landlord, Means
 from userdata.agent.tenants.model import HostShape, NumaNode, Tenant
 
+PROGRAMS = ("nft", "mkfs.ext4", "setpriv", "busybox")
+"""What a shared host needs beside Docker."""
 ADDRESS = "10.77.0.1"
 """The host's own, private address in its network namespace."""
 SERVICE = 9000
@@ -230,7 +232,7 @@ def until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> fl
 @contextlib.contextmanager
 def shared_host(place: Path) -> Iterator[SharedHost]:
     """A daemon in a network namespace, a double of the metadata service, a service, the three tenants."""
-    real.needed("nft", "mkfs.ext4", "setpriv", "busybox")
+    real.needed(*PROGRAMS)
     with real.docker(place) as host:
         inside = host.inside
         subprocess.run([*inside, "ip", "addr", "add", f"{ADDRESS}/32", "dev", "lo"], check=True)

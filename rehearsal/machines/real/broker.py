@@ -27,7 +27,7 @@ def free_port() -> int:
 
 def installed() -> Path:
     """Return the program of the server; raise `LocalCloudError` where it is not installed."""
-    if not _SERVER.exists():
+    if not _SERVER.exists() or shutil.which("epmd") is None:  # Erlang's, which it runs on
         raise LocalCloudError(
             f"no RabbitMQ server at {_SERVER}, allowed: the one of Debian and Ubuntu "
             "(apt-get install rabbitmq-server)"

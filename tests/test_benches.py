@@ -1,0 +1,99 @@
+"""Where a benchmark lacks something, its first line says what, and no traceback follows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bench import checkpoint
+from tests.real import environments
+from tests.waiting import PATIENCE
+
+ROOT: Final = Path(__file__).parents[1]
+TRACES: Final = "GPU_SPOT_TRACES is None, the folder of the traces to fit on is needed"
+BROKER: Final = "no RabbitMQ server at "
+ENDS: Final = {
+    "fit_deadline": TRACES,
+    "fit_forecast": TRACES,
+    "fit_hazard": TRACES,
+    "fit_market": TRACES,
+    "service": BROKER,
+}
+"""What ends with code 2 where neither traces nor programs are at hand, and the line that it ends with."""
+MODEL: Final = "replaying the fitted model: GPU_SPOT_TRACES is not set"
+CONTAINERS: Final = "containers are left out: "
+GOES_ON: Final = {
+    "capacity": MODEL,
+    "deadline": MODEL,
+    "doubt": MODEL,
+    "forecast": MODEL,
+    "kubernetes": CONTAINERS,
+    "rebalance": MODEL,
+    "scaling": MODEL,
+    "slices": CONTAINERS,
+    "warm_pool": MODEL,
+}
+"""What does a part or something else there, and the line that says so."""
+NEEDS_NOTHING: Final = {"checker", "deploy", "health", "node", "research", "service_sqs", "walk"}
+
+
+def started(name: str, folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", f"bench.{name}", *arguments],
+        cwd=ROOT,
+        env={"PATH": str(folder), "HOME": str(folder), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_of_every_benchmark_it_is_known_what_it_needs() -> None:
+    names = {path.stem for path in (ROOT / "bench").glob("[!_]*.py")}
+    assert names == {*ENDS, *GOES_ON, *NEEDS_NOTHING, "checkpoint"}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_without_what_it_needs_it_ends_with_code_2(name: str, tmp_path: Path) -> None:
+    process = started(name, tmp_path)
+    said, _ = process.communicate(timeout=PATIENCE)
+    [line] = said.splitlines()
+    assert line.startswith(ENDS[name])
+    assert process.returncode == 2
+
+
+@pytest.mark.parametrize("name", GOES_ON)
+def test_what_it_leaves_out_or_replaces_stands_first(name: str, tmp_path: Path) -> None:
+    process = started(name, tmp_path, "--out", str(tmp_path / "out.json"))
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline().startswith(GOES_ON[name])
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+@pytest.mark.parametrize("name", ["deadline", "rebalance"])
+def test_a_folder_of_traces_that_is_not_there_is_no_model(name: str, tmp_path: Path) -> None:
+    process = started(name, tmp_path, GPU_SPOT_TRACES="nowhere")
+    said, _ = process.communicate(timeout=PATIENCE)
+    assert said == "GPU_SPOT_TRACES is 'nowhere', a folder is needed (unset it to replay the fitted model)\n"
+    assert process.returncode == 2
+
+
+def test_without_a_package_index_there_is_no_framework(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(environments, "ROOT", tmp_path)
+    monkeypatch.setattr(sys, "executable", "false")
+    with pytest.raises(SystemExit) as ended:
+        checkpoint.main(["--only", "torch"])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("torch.txt needs a package index and cannot be installed")

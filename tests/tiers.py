@@ -17,6 +17,7 @@ _MARKS_OF: Final = {
     "aws_check": "adapter",
     "aws_check/test_rehearsal.py": "adapter long",
     "commands": "adapter",
+    "commands/test_json.py": "program",
     "core": "pure",
     "deadline": "pure",
     "deadline/test_bench.py": "pure long",

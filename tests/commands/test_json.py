@@ -9,23 +9,28 @@ import pytest
 
 from gpu_spot.cli import main
 from tests.docs.keys import documented
-from tests.review.making import MADE
+from tests.review.making import made
 
-FILES = (
-    *("--preview", str(MADE / "other-types-of-a-fleet" / "fleet.json")),
-    *("--events", str(MADE / "other-types-of-a-fleet" / "fleet.jsonl")),
-)
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[str, ...]:
+    """The options with the engine's files."""
+    fleet = made("other-types-of-a-fleet")["fleet"]
+    digest, events = tmp_path / "fleet.json", tmp_path / "fleet.jsonl"
+    digest.write_text(fleet.digest, "utf-8")
+    events.write_text(fleet.events, "utf-8")
+    return ("--preview", str(digest), "--events", str(events))
 
 
 def test_a_review_is_one_document_and_the_comment_goes_to_its_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, files: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     forecast = tmp_path / "fleet.md"
     forecast.write_text("# Forecast\n\nThe month costs $9 more.\n")
     more = ["--forecast", str(forecast), "--commit", "c0ffee", "--expect-no-changes"]
-    assert main(["review", *FILES, *more]) == 3
+    assert main(["review", *files, *more]) == 3
     comment = capsys.readouterr().out
-    assert main(["review", *FILES, *more, "--json", "--out", str(tmp_path / "comment.md")]) == 3
+    assert main(["review", *files, *more, "--json", "--out", str(tmp_path / "comment.md")]) == 3
     told = json.loads(capsys.readouterr().out)
     assert (tmp_path / "comment.md").read_text("utf-8") == comment
     assert told.keys() == documented("review")
@@ -39,7 +44,7 @@ def test_a_review_is_one_document_and_the_comment_goes_to_its_file(
         assert effect["words"] in comment
 
 
-def test_what_nobody_judged_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["review", *FILES[:2], "--json"]) == 0
+def test_what_nobody_judged_is_not_known(files: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["review", *files[:2], "--json"]) == 0
     [fleet] = json.loads(capsys.readouterr().out)["environments"]
     assert (fleet["policies"], fleet["cost"]) == (None, None)

@@ -4,7 +4,7 @@ They are made, not recorded: no engine runs here. The form is that of ``PreviewD
 ``gpu_spot/review/preview.py``); which inputs force a replacement is the table of
 ``tests/infra/test_replacements.py``. Of what is unchanged only parameters are kept, of a state its inputs.
 
-``python -m tests.review.making`` writes ``made/`` and the golden comments anew; look at their difference.
+``python -m tests.review.making`` writes the golden comments anew; look at their difference.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,6 @@ from tests.policy.cases import FACTS
 from tests.review.requests import ERRORS, REQUESTS, Edit
 
 HERE = Path(__file__).parent
-MADE = HERE / "made"
 GOLDEN = HERE / "golden"
 FORECAST = """**$2,316 a month** ($2,040 to $2,710), +$412 a month
 
@@ -39,8 +40,17 @@ FORECAST = """**$2,316 a month** ($2,040 to $2,710), +$412 a month
 """Stands in for what ``gpu-spot forecast`` says; the figures are nobody's."""
 
 
+@dataclass(frozen=True)
+class Made:
+    """What the engine says of one environment: the digest that it prints, and its log of policy events."""
+
+    digest: str
+    events: str
+
+
+@cache
 def declared(environment: str, edit: Edit | None) -> Run:
-    """Run the program of a shipped environment, edited."""
+    """Run the program of a shipped environment, edited; once, whoever asks."""
     with tempfile.TemporaryDirectory() as folder:
         file = ROOT / f"Pulumi.{environment}.yaml"
         return run("known", variant(Path(folder), edit, file) if edit else file, environment)
@@ -152,28 +162,29 @@ def events(environment: str, after: Run) -> str:
     )
 
 
-def make() -> None:
-    """Write digest and policy events of each environment that a pull request changes, and its comment."""
-    GOLDEN.mkdir(exist_ok=True)
-    for request, edits in REQUESTS.items():
-        folder = MADE / request
-        folder.mkdir(parents=True, exist_ok=True)
-        for environment, edit in edits.items():
-            before, after = declared(environment, None), declared(environment, edit)
-            told = _whole(digest(environment, before, after, ERRORS.get((request, environment), "")))
-            (folder / f"{environment}.json").write_text(json.dumps(told, indent=1) + "\n", "utf-8")
-            (folder / f"{environment}.jsonl").write_text(events(environment, after), "utf-8")
+@cache
+def made(request: str) -> Mapping[str, Made]:
+    """Return what the engine says of each environment that a pull request changes."""
+    found = {}
+    for environment, edit in REQUESTS[request].items():
+        before, after = declared(environment, None), declared(environment, edit)
+        steps = digest(environment, before, after, ERRORS.get((request, environment), ""))
+        found[environment] = Made(json.dumps(_whole(steps)), events(environment, after))
+    return found
+
+
+def write_golden() -> None:
+    """Write the comment on each pull request."""
     for request in REQUESTS:
         (GOLDEN / f"{request}.md").write_text(commented(request), "utf-8")
 
 
 def commented(request: str) -> str:
     """Return the comment on a pull request, as the workflow has it made."""
-    previews = []
-    for environment in REQUESTS[request]:
-        file = MADE / request / f"{environment}.json"
-        found = preview.complaints(file.with_suffix(".jsonl").read_text("utf-8"))
-        previews.append(preview.read(environment, file.read_text("utf-8"), found))
+    previews = [
+        preview.read(environment, one.digest, preview.complaints(one.events))
+        for environment, one in made(request).items()
+    ]
     forecasts = dict.fromkeys(REQUESTS[request], FORECAST)
     return comment(judged(previews, forecasts), "https://ci.example.org/run/1", "c0ffee" * 6)
 
@@ -188,4 +199,4 @@ def _whole(value: Any) -> Any:
 
 
 if __name__ == "__main__":
-    make()
+    write_golden()

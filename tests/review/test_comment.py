@@ -1,4 +1,4 @@
-"""The comment: golden on the made pull requests, never too long, and safe from what it quotes."""
+"""The comment: never too long, and safe from what it quotes; on made pull requests: test_made.py."""
 
 from __future__ import annotations
 
@@ -11,16 +11,7 @@ from markdown_it import MarkdownIt
 from gpu_spot.review.comment import LIMIT, MARKER, comment
 from gpu_spot.review.judged import judged
 from gpu_spot.review.preview import Complaint, EngineStep, Preview, complaints, read
-from tests.review.making import GOLDEN, commented
-from tests.review.requests import REQUESTS
-
-
-@pytest.mark.parametrize("request_name", REQUESTS)
-def test_the_comment_on_a_made_pull_request(request_name: str) -> None:
-    text = commented(request_name)
-    assert text == (GOLDEN / f"{request_name}.md").read_text("utf-8")
-    assert text.startswith(MARKER)
-    assert len(text) <= 65_536
+from tests.review.making import GOLDEN
 
 
 def test_who_ends_stands_first() -> None:

@@ -1,23 +1,17 @@
-"""The made digests are what the program of today declares: a sample is made anew."""
+"""The comment on pull requests whose previews are made from what the program declares: golden."""
 
 from __future__ import annotations
 
-import json
+import pytest
 
-from gpu_spot.review import preview
-from tests.review.making import MADE, declared, digest
+from gpu_spot.review.comment import MARKER
+from tests.review.making import GOLDEN, commented
 from tests.review.requests import REQUESTS
 
 
-def told(found: preview.Preview) -> list[tuple[object, ...]]:
-    return sorted((one.op, one.type, one.name, one.changed, one.forcing) for one in found.changes)
-
-
-def test_a_digest_made_anew_has_the_same_steps_and_differences() -> None:
-    edit = REQUESTS["other-types-of-a-fleet"]["fleet"]
-    anew = preview.read(
-        "fleet", json.dumps(digest("fleet", declared("fleet", None), declared("fleet", edit)))
-    )
-    kept = preview.read("fleet", (MADE / "other-types-of-a-fleet" / "fleet.json").read_text("utf-8"))
-    # The program registers side by side, so the order of steps is nobody's.
-    assert told(anew) == told(kept)
+@pytest.mark.parametrize("request_name", REQUESTS)
+def test_the_comment_on_a_made_pull_request(request_name: str) -> None:
+    text = commented(request_name)
+    assert text == (GOLDEN / f"{request_name}.md").read_text("utf-8")
+    assert text.startswith(MARKER)
+    assert len(text) <= 65_536

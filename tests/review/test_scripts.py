@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from tests.infra.declared import ROOT
-from tests.review.making import FORECAST, GOLDEN, MADE
+from tests.review.making import FORECAST, GOLDEN, made
 from tests.waiting import PATIENCE
 
 SCRIPTS = ROOT / ".github" / "scripts"
@@ -155,10 +155,10 @@ def command(here: Path, forecast: str, status: int = 0) -> str:
     return str(path)
 
 
+@pytest.mark.long
 def test_from_the_engine_to_the_comment(here: Path) -> None:
-    made = MADE / "other-types-of-a-fleet" / "fleet.json"
-    log = [json.loads(line) for line in made.with_suffix(".jsonl").read_text("utf-8").splitlines()]
-    engine(here, made.read_text("utf-8"), *log)
+    fleet = made("other-types-of-a-fleet")["fleet"]
+    engine(here, fleet.digest, *map(json.loads, fleet.events.splitlines()))
     base(here, "fleet")
     known = {"GPU_SPOT": command(here, FORECAST), "PYTHONPATH": str(ROOT)}
     assert script("preview", "fleet").returncode == 0

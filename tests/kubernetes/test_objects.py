@@ -24,6 +24,17 @@ def test_all_objects_are_valid(name: str, version: str) -> None:
     assert not [told for each in variants()[name] if (told := refusal(each, version))]
 
 
+def test_a_pod_of_a_job_has_ended_before_its_successor_is_made() -> None:
+    jobs = [each for _, each in ALL if each["kind"] == "Job"]
+    runtimes = [each for _, each in ALL if each["kind"] == "TrainingRuntime"]
+    specs = [job["spec"] for job in jobs]
+    for runtime in runtimes:
+        specs += [one["template"]["spec"] for one in runtime["spec"]["template"]["spec"]["replicatedJobs"]]
+    assert jobs
+    assert runtimes
+    assert {spec["podReplacementPolicy"] for spec in specs} == {"Failed"}
+
+
 def places(told: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Every object in an object that is not a mapping of the user's own keys."""
     free = ("labels", "annotations", "limits", "parameters", "data", "tags", "nodeSelector", "matchLabels")

@@ -18,6 +18,7 @@ from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from userdata.agent.machine import log
 from userdata.agent.machine.host import SystemHost
+from userdata.agent.metrics import emf
 from userdata.agent.metrics.collect import Collector
 from userdata.agent.metrics.emf import Sink
 from userdata.agent.metrics.gpus import Gpus, count_on_bus
@@ -227,6 +228,14 @@ def test_looks_become_lines_that_cloudwatch_reads(
             assert metric["Name"] in text
         for name in text["_aws"]["CloudWatchMetrics"][0]["Dimensions"][0]:
             assert isinstance(text[name], str)
+
+
+def test_a_line_has_the_newest_hundred_values_of_a_metric() -> None:
+    """More the format does not take: "Embedded metric format specification", Target members."""
+    taken = tuple(float(n) for n in range(150))
+    metrics = [emf.Metric("Use", "Percent", taken)]
+    written = json.loads(emf.line(1.0, "log", "stream", {"stack": "dev"}, metrics, {}))
+    assert written["Use"] == list(taken[50:])
 
 
 def test_free_space_is_the_volumes_and_never_the_root_disks(tmp_path: Path) -> None:

@@ -57,6 +57,16 @@ def test_a_shortage_that_deepens_is_one_shortage_with_the_cause_of_its_beginning
     assert series.shortages(made) == [series.Shortage(tick=5, ticks=3, lowest=1, lost=5, cause=cause)]
 
 
+def test_the_lowest_of_a_shortage_is_not_its_last(run: Run) -> None:
+    ledger = Ledger(run.target, warm_up=0)
+    for tick, ticks, ready in ((0, 5, 4), (5, 1, 3), (6, 1, 0), (7, 1, 2), (8, 4, 4)):
+        ledger.add(
+            Span(tick, ticks, run.target, ready, spot=4, on_demand=0, cost=1.2, refused=False), useless=0
+        )
+    [shortage] = series.shortages(replace(run, ledger=ledger, hours=0.2))
+    assert (shortage.tick, shortage.ticks, shortage.lowest) == (5, 3, 0)
+
+
 def test_only_the_worst_shortages_are_marked() -> None:
     found = [series.Shortage(tick, 1, 0, tick % 7, "") for tick in range(0, 3 * series.SHORTAGES, 2)]
     marked = series.worst(found)

@@ -64,6 +64,8 @@ class Service:
     memory: HealthMemory = field(default_factory=HealthMemory)
     wanted: WorkerRelease = OLD
     row: WorkerReleases = field(default_factory=lambda: WorkerReleases(OLD))
+    failing: dict[str, float] = field(default_factory=dict)
+    """The share of its requests that a release fails, by version."""
     hangs: set[str] = field(default_factory=set)
     """Whose workers end nothing, whatever they run; while no request waits that is no finding."""
     booting: list[float] = field(default_factory=list)
@@ -172,8 +174,8 @@ class Service:
         told = Pulse(one.runs.version, at=at, done=done, rate=self.each, gpu_use=70.0, starts=one.starts)
         if fault == "finishes nothing" or one.id in self.hangs:
             told = replace(told, done=0, rate=0.0)
-        if fault == "fails all":
-            told = replace(told, failed=done)
+        share = 1.0 if fault == "fails all" else self.failing.get(one.runs.version, 0.0)
+        told = replace(told, failed=int(share * told.done))
         if one.asked is None and fault != "never ready" and not (fault == "crashes" and one.starts % 4 < 2):
             rows = [
                 Worker("ocr", one.id, slot, one.since, at, "ready", pulse=told)

@@ -194,6 +194,21 @@ def test_a_release_that_fails_the_few_requests_it_had_has_not_proved_itself() ->
     service.until(lambda: service.memory.rollout.refused == NEW.version, 200)
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "is_refused"),
+    [(0.0, 0.55, True), (0.2, 0.55, True), (0.3, 0.55, False), (0.0, 0.45, False)],
+)
+def test_a_release_that_fails_most_requests_is_bad_unless_half_as_many_failed_before(
+    before: float, now: float, is_refused: bool
+) -> None:
+    service = Service(4, 6)
+    service.failing = {OLD.version: before, NEW.version: now}
+    service.wanted = NEW
+    service.until(lambda: NEW in [one.runs for one in service.instances.values()], 40)
+    service.play(3)  # one instance tries it, the others still have the old one
+    assert (service.memory.rollout.refused == NEW.version) is is_refused
+
+
 @pytest.mark.parametrize("fault", ["well", "fails all"])
 def test_what_nobody_asked_anything_is_everywhere_and_can_still_go_back(fault: Fault) -> None:
     service = Service(2, 4, waiting=0, each=0.0)

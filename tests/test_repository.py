@@ -142,6 +142,15 @@ def test_what_both_distributions_need_they_need_alike() -> None:
     assert not {name: specifiers for name, specifiers in asked.items() if len(specifiers) > 1}
 
 
+def test_there_is_no_wheel_of_what_works_from_a_checkout_only() -> None:
+    done = subprocess.run(
+        [sys.executable, "setup.py", "--quiet", "bdist_wheel"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: there is no wheel of gpu-spot, it is used from a checkout")
+    assert not (ROOT / "build").exists()
+
+
 def test_the_installed_command_is_this_tree() -> None:
     [script] = distribution("gpu-spot").entry_points.select(group="console_scripts", name="gpu-spot")
     assert script.value == PYPROJECT["project"]["scripts"]["gpu-spot"]

@@ -68,13 +68,19 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return made
 
 
-def installed(folder: Path, wheel: Path, *beside: str) -> Path:
-    """Return the Python of a new environment with a wheel, what that needs, and nothing of the checkout."""
+def environment_with(folder: Path, *asked: object) -> Path:
+    """Return the Python of a new environment, with what pip is asked for and what that needs."""
     (folder / "constraints.txt").write_text(constraints(), "utf-8")
     venv.create(folder / "venv", with_pip=True)
     python = folder / "venv/bin/python"
     install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    run(python, *install, "--constraint", folder / "constraints.txt", wheel, *beside, cwd=folder)
+    run(python, *install, "--constraint", folder / "constraints.txt", *asked, cwd=folder)
+    return python
+
+
+def installed(folder: Path, wheel: Path, *beside: str) -> Path:
+    """Return the Python of a new environment with a wheel, what that needs, and nothing of the checkout."""
+    python = environment_with(folder, wheel, *beside)
     package = wheel.name.partition("-")[0]
     where = run(python, "-I", "-c", f"import {package}; print({package}.__file__)", cwd=folder)
     assert Path(where.strip()).is_relative_to(folder / "venv")
@@ -118,3 +124,14 @@ def test_a_caller_with_the_wheel_alone_gets_an_error_in_time(wheels: dict[str, P
     python = installed(tmp_path, wheels["spot_work"])
     assert run(python, "-I", "-c", ASKS, cwd=tmp_path).split() == ["expired", "True"]
     assert "MODULE:FUNCTION" in run(python.with_name("spot-work"), "--help", cwd=tmp_path)
+
+
+def test_the_programs_of_a_checkout_are_imported_where_it_is_installed_in_place(tmp_path: Path) -> None:
+    """As the template's requirements.txt does; into an environment with what pyproject.toml names alone."""
+    left_out = ("*.egg-info", "build", "__pycache__", "out", ".*", *DISTRIBUTIONS)
+    checkout = tmp_path / "gpu-spot"
+    shutil.copytree(ROOT, checkout, ignore=shutil.ignore_patterns(*left_out))
+    python = environment_with(tmp_path, "--editable", checkout)
+    for module in ("infra.package.components", "policy.judge", "userdata.agent.cli", "contracts.names"):
+        where = run(python, "-I", "-c", f"import {module} as it; print(it.__file__)", cwd=tmp_path)
+        assert Path(where.strip()).is_relative_to(checkout)

@@ -97,7 +97,7 @@ def test_it_saves_at_sigterm_and_goes_on_to_the_same_bits(tmp_path: Path) -> Non
     (tmp_path / "whole").mkdir()
     arguments = ["--steps", "400", "--checkpoint-every", "50"]
     assert ended(started(tmp_path / "whole", whole, *arguments), whole) == 0
-    slow = [*arguments, "--step-seconds", "0.005"]
+    slow = [*arguments, "--step-seconds", "0.02"]
     first = started(tmp_path, clock, *slow)
     while first.step < 75:
         clock.now += 10

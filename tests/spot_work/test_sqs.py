@@ -61,7 +61,7 @@ def at_work(sqs: HostileSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     for worker, _ in begun:
         worker.drain()
     for _, thread in begun:
-        thread.join(60)
+        thread.join(PATIENCE)
 
 
 def test_everybody_gets_an_answer_and_whoever_runs_again_knows(
@@ -76,7 +76,7 @@ def test_everybody_gets_an_answer_and_whoever_runs_again_knows(
     for _ in range(2):
         at_work(double, requests=True)
     with Client(sqs.url, "ocr") as client:
-        asked = [client.submit(number, 60.0) for number in range(60)]
+        asked = [client.submit(number, PATIENCE) for number in range(60)]
         assert [one.result() for one in asked] == [2 * number for number in range(60)]
     assert max(firsts.values()) == 1
     assert sqs.queues() == {"ocr", "ocr-dead"}  # the client has left nothing behind
@@ -96,7 +96,7 @@ def test_a_drained_worker_hands_back_what_it_has_not_begun(
 
     first = at_work(slow)
     with Client(sqs.url, "ocr") as client:
-        asked = [client.submit(number, 60.0) for number in range(4)]
+        asked = [client.submit(number, PATIENCE) for number in range(4)]
         assert begun.wait(PATIENCE)
         first.drain()
         go.set()
@@ -165,7 +165,7 @@ def test_a_client_whose_queue_of_answers_is_gone_asks_again(
     sqs: HostileSqs, at_work: Callable[..., Worker]
 ) -> None:
     with Client(sqs.url, "ocr") as client:
-        asked = client.submit(7, 60.0)
+        asked = client.submit(7, PATIENCE)
         until(lambda: sqs.texts("ocr"))
         [lost] = sqs.queues() - {"ocr", "ocr-dead"}
         sqs.share = 0.0
@@ -180,7 +180,7 @@ def test_a_client_that_ends_removes_its_queue_in_three_tries(
 ) -> None:
     sqs.share = 0.0
     with Client(sqs.url, "ocr") as client:
-        client.submit(7, 60.0)
+        client.submit(7, PATIENCE)
         until(lambda: sqs.texts("ocr"))
         sqs.refuse("delete_queue", refused)
     assert len(sqs.queues()) == 2 + left
@@ -192,7 +192,7 @@ def test_a_queue_whose_removal_was_not_heard_of_is_not_left_behind(
 ) -> None:
     sqs.share = 0.0
     with Client(sqs.url, "ocr") as client:
-        client.submit(7, 60.0)
+        client.submit(7, PATIENCE)
         until(lambda: sqs.texts("ocr"))
         sqs.carry_out_unheard("delete_queue")
     assert sqs.queues() == {"ocr", "ocr-dead"}

@@ -74,7 +74,7 @@ test: setup system-packages lint ## lint, types, then all tests that need Python
 alone: setup # pulumi_on_moto's own tests, where nothing else of the repository can be imported
 	@$(BIN)/python -I -S pulumi_on_moto/tests/alone.py
 
-test-traces: setup system-packages ## the tests that replay a market, on real spot traces (GPU_SPOT_TRACES=…)
+test-traces: setup ## the tests that replay a market, on real spot traces (GPU_SPOT_TRACES=…)
 	@test -n "$${GPU_SPOT_TRACES:-}" || { echo "make test-traces needs GPU_SPOT_TRACES, the folder of real spot traces" >&2; exit 2; }
 	@HYPOTHESIS_PROFILE=ci $(PYTEST) --durations 20 -m traces $(ARGS)
 

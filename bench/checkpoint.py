@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import _needs
+from bench.parts import needs
 from tests.real.environments import environment, variables
 
 REAL: Final = Path(__file__).parents[1] / "tests" / "real"
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return given.only is None or any(name.startswith(one) for one in given.only)
 
     needed = {part.framework for part in PARTS if wanted(part.name)}
-    _needs.frameworks(sorted(needed | ({"keras", "torch"} if wanted("overhead") else set())))
+    needs.frameworks(sorted(needed | ({"keras", "torch"} if wanted("overhead") else set())))
     rounds: list[dict[str, Any]] = []
     cost: dict[str, Any] = {}
     for part in PARTS:

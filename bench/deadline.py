@@ -1,8 +1,8 @@
 """Training jobs under a deadline: every policy against the clairvoyant bound (``python -m bench.deadline``).
 
 Single zones, compute 24 and 48 h, change-over 6 and 20 min, deadline ÷ compute 1.15 to 2, spread starts.
-First in the friendly world, where all is as told, then in the worlds of ``_deadline_doubts``, then some jobs
-through the deployed controller (``_deadline_stack``).
+First in the friendly world, where all is as told, then in the worlds of ``parts.deadline_doubts``, then some
+jobs through the deployed controller (``parts.deadline_stack``).
 Traces come from the folder that GPU_SPOT_TRACES names; where it is not set, pools are drawn from the
 fitted hazards. No pool is judged by a table that was fitted on it: the product's is used where it has not
 seen the trace, else one fitted on the traces of the other folders.
@@ -26,9 +26,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bench import _needs
 from bench.fit.deadline import DOWN_EDGES, SPOT_PRICES, TABLE, UP_EDGES, fingerprint, read_traces, table
-from bench.parts import deadline_doubts, deadline_stack, deadline_stalls, page
+from bench.parts import deadline_doubts, deadline_stack, deadline_stalls, needs, page
 from bench.parts.cells import cells as worlds_of
 from bench.parts.deadline_jobs import RATIOS, SPOT_PRICE, Task
 from market.deadline.measure import Sum, measure, starts_in
@@ -203,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.starts < 1:
         parser.error(f"--starts is {options.starts}, at least 1 is needed")
-    began, root = time.monotonic(), _needs.traces_or_model()
+    began, root = time.monotonic(), needs.traces_or_model()
     traces = (
         read_traces(root)
         if root

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Any, get_args
 
-from bench import _needs
+from bench.parts import needs
 from infra.kubernetes.place import Object
 from infra.schema import Kubernetes
 from tests.kubernetes.entries import variants
@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=RUNS, help="how many Jobs are played")
     given = parser.parse_args()
-    _needs.containers_or_none(*containers.DOCKER)
+    needs.containers_or_none(*containers.DOCKER)
     result = {**validated(), **resumed(given.runs)}
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(result, indent=2) + "\n", "utf-8")

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 import pika
 
-from bench import _needs
+from bench.parts import needs
 from bench.parts.page import replace_part
 from rehearsal.machines.real.broker import RabbitServer
 from spot_work import Client, Queue
@@ -216,8 +216,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="N")
     parser.add_argument("--docs", type=Path, default=Path("docs"))
     options = parser.parse_args(arguments)
-    _needs.rabbitmq()
-    _needs.containers_or_none(*containers.PODMAN)
+    needs.rabbitmq()
+    needs.containers_or_none(*containers.PODMAN)
     with tempfile.TemporaryDirectory() as name:
         (folder := Path(name) / "broker").mkdir()
         broker = RabbitServer(folder)

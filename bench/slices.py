@@ -19,8 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from bench import _needs
-from bench.parts import slices_containers
+from bench.parts import needs, slices_containers
 from infra.catalogue import host_shapes
 from tests.tenants import laws
 from tests.tenants.hosts import tenant
@@ -116,8 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--plans", type=int, default=PLANS)
     parser.add_argument("--without-containers", action="store_true", help="only plan")
     options = parser.parse_args(arguments)
-from bench import _needs
-from bench.parts import slices_containers
+    if not options.without_containers:
+        needs.containers_or_none(*slices_containers.PROGRAMS)
+    result = plans(options.plans) | ({} if options.without_containers else slices_containers.measure())
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     print(json.dumps(result, indent=2))

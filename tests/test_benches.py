@@ -19,10 +19,10 @@ ROOT: Final = Path(__file__).parents[1]
 TRACES: Final = "GPU_SPOT_TRACES is None, the folder of the traces to fit on is needed"
 BROKER: Final = "no RabbitMQ server at "
 ENDS: Final = {
-    "fit_deadline": TRACES,
-    "fit_forecast": TRACES,
-    "fit_hazard": TRACES,
-    "fit_market": TRACES,
+    "fit.deadline": TRACES,
+    "fit.forecast": TRACES,
+    "fit.hazard": TRACES,
+    "fit.market": TRACES,
     "service": BROKER,
 }
 """What ends with code 2 where neither traces nor programs are at hand, and the line that it ends with."""
@@ -56,7 +56,8 @@ def started(name: str, folder: Path, *arguments: str, **variables: str) -> subpr
 
 
 def test_of_every_benchmark_it_is_known_what_it_needs() -> None:
-    names = {path.stem for path in (ROOT / "bench").glob("[!_]*.py")}
+    names = {path.stem for path in (ROOT / "bench").glob("*.py")}
+    names |= {f"fit.{path.stem}" for path in (ROOT / "bench" / "fit").glob("*.py")}
     assert names == {*ENDS, *GOES_ON, *NEEDS_NOTHING, "checkpoint"}
 
 

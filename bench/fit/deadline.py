@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench import _needs
+from bench.parts import needs
 from lambdas.core import deadline
 from market.deadline.pool import PoolRuns
 from market.supply.trace import PoolTrace, load
@@ -235,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--table", type=Path, default=TABLE, help="the shipped table")
     parser.add_argument("--write", action="store_true", help="ship the fitted table")
     options = parser.parse_args(arguments)
-    traces = read_traces(_needs.traces_to_fit_on())
+    traces = read_traces(needs.traces_to_fit_on())
     pools = [PoolRuns.of_trace(trace) for trace in traces.values()]
     with ProcessPoolExecutor(max_workers=os.cpu_count()) as executor:
         raw = table(pools, tuple(STEPS), solve_all=executor.map)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import astuple
 
-from bench import _needs
 from bench.forecast import fit, measured
+from bench.parts import needs
 from bench.parts.scenarios import real
 from gpu_spot.forecast.ranges import FITTED
 
 
 def main() -> None:
     """Fit, print, and end with an error where what is shipped is another."""
-    root = _needs.traces_to_fit_on()
+    root = needs.traces_to_fit_on()
     found = fit(measured(real(root))[0])
     print(f"fitted {found}\nshipped {FITTED}")
     if any(abs(a - b) > 0.01 * b for a, b in zip(astuple(found), astuple(FITTED), strict=True)):

@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from bench import _needs
 from bench.fit.market import Region, regions, runs
+from bench.parts import needs
 from lambdas.core.capacity.history import OFFSET, SCALE, UNKNOWN_AGE
 
 _OFFSETS = (1.0, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0)
@@ -44,7 +44,7 @@ def fit(markets: Sequence[Region]) -> tuple[float, float, float]:
 
 def main() -> None:
     """Print the fit for each region, for all others, and for all."""
-    root = _needs.traces_to_fit_on()
+    root = needs.traces_to_fit_on()
     markets = regions(root)
     print(f"{'':34}{'scale':>8}{'offset':>8}{'unknown age':>13}")
     for region in markets:

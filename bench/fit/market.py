@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
-from bench import _needs
+from bench.parts import needs
 from market.supply.model import AGE_BANDS, FITTED, Parameters, draw
 from market.supply.trace import PoolTrace, load
 
@@ -186,7 +186,7 @@ def main() -> None:
     """Fit where asked, then compare on seeds that the fit did not see."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fit", action="store_true", help="fit anew instead of comparing what is committed")
-    root = _needs.traces_to_fit_on()
+    root = needs.traces_to_fit_on()
     markets, parameters = regions(root), FITTED
     wanted = moments(markets)
     if parser.parse_args().fit:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from bench import _needs
+from bench.parts import needs
 from market.supply.model import draw
 from market.supply.trace import PoolTrace, load
 
@@ -67,7 +67,7 @@ def parser(doc: str | None, name: str, seeds: int) -> argparse.ArgumentParser:
 
 def chosen(most: int | None, days: float = 30) -> tuple[Source, list[Scenario]]:
     """Return what is replayed, and where it is from: the traces where their folder is named, and say so."""
-    root = _needs.traces_or_model()
+    root = needs.traces_or_model()
     return "traces" if root else "model", (real(root) if root else modelled(days))[:most]
 
 

@@ -6,12 +6,13 @@ provider's modules alone take longer to import than a program takes to run.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing.context import ForkServerContext
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from tests.waiting import PATIENCE
 
@@ -30,3 +31,12 @@ def apart(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Run a module's function in a fresh process and return its result; what it raises is raised here."""
     with ProcessPoolExecutor(1, mp_context=_forking()) as pool:
         return pool.submit(function, *args, **kwargs).result(timeout=PATIENCE)
+
+
+def in_json(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Any:
+    """The same for a function whose result is asked as JSON's values: lists alone, and keys that are text."""
+    return json.loads(apart(_dumped, function, *args, **kwargs))
+
+
+def _dumped(function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
+    return json.dumps(function(*args, **kwargs))

@@ -1,12 +1,7 @@
-"""Deploy the dev stack with four services of different capacity; print the types each side may launch.
-
-A script, because a process holds one deployment.
-"""
+"""The dev stack with four services of different capacity: the types each side may launch."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +41,7 @@ def overrides(clients: AwsClients) -> dict[str, Any]:
     }
 
 
-def main() -> None:
+def seen() -> dict[str, Any]:
     services = [{"name": name, "capacity": capacity} for name, capacity in SERVICES.items()]
     with sandbox("us-west-2") as clients:
         deployment = deploy(clients, load(ROOT, "dev", {"services": services}))
@@ -55,7 +50,7 @@ def main() -> None:
         targets = {
             one["SpotFleetRequestId"]: one["SpotFleetRequestConfig"]["TargetCapacity"] for one in described
         }
-        seen = {
+        return {
             "groups": overrides(clients),
             "fleets": {fleet.name: targets[fleet.id] for fleet in fleets},
             "images": sorted(
@@ -66,8 +61,3 @@ def main() -> None:
                 if "images" in version["LaunchTemplateName"]
             ),
         }
-    sys.stdout.write(json.dumps(seen))
-
-
-if __name__ == "__main__":
-    main()

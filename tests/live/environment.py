@@ -1,12 +1,8 @@
-"""Deploy one of the environments that ship and print as JSON what plain boto3 then sees of it.
-
-Usage: environment.py STACK. A script, because a process holds one deployment.
-"""
+"""One of the environments that ship, deployed: what plain boto3 then sees of it."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -115,11 +111,11 @@ def storage(clients: AwsClients, deployment: Deployment) -> dict[str, Any]:
     return seen
 
 
-def main(stack: str) -> None:
+def seen(stack: str) -> dict[str, Any]:
     with sandbox("us-west-2") as clients:
         deployment = deploy(clients, load(ROOT, stack))
         made = [resource for resource in deployment.resources if not resource.is_component]
-        seen = {
+        return {
             "types": Counter(resource.type for resource in made),
             "no_effect": sorted({f"{r.type}: {key}" for r in made for key in r.no_effect}),
             "groups": deployment.outputs["groups"],
@@ -128,8 +124,3 @@ def main(stack: str) -> None:
             "storage": storage(clients, deployment),
             "fleets": fleet(clients),
         }
-    sys.stdout.write(json.dumps(seen))
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,17 +1,10 @@
-"""Play experiments that share a group of two instances, one of which is lost, and print as JSON what came.
-
-A script, because a process holds one deployment.
-"""
+"""Experiments that share a group of two instances, one of which is lost, played to their end."""
 
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from contracts import names
 from market.replay.ledger import Span
@@ -38,7 +31,7 @@ def looked(world: World, *words: str) -> Any:
     return json.loads(told(world, *words, "--json", stack="research-efs"))
 
 
-def main() -> None:
+def played() -> dict[str, Any]:
     """Let all of them come to their end."""
     profile = TrainingProfile(steps=STEPS, checkpoint_steps=1)
     with (
@@ -64,23 +57,14 @@ def main() -> None:
         lost = sorted(item["job"]["S"] for item in items if int(item.get("token", {"N": "0"})["N"]) > 1)
         shown = [looked(world, "show", name) for name in lost if "#" not in name]
         finished = names.group_parameter("research-efs", "resnet", names.PARAMETER_FINISHED)
-        json.dump(
-            {
-                "group": listed[0],
-                "states": [one["state"] for one in listed[1:]],
-                "endings": [[stay["ending"] for stay in one["timeline"]] for one in shown],
-                "first_steps": sorted(
-                    entry.step for entry in nodes.journal.entries if entry.kind == "running"
-                ),
-                "twice": dict(twice),
-                "phases": phases,
-                "most": max(alive),
-                "alive": alive[-1],
-                "finished": world.clients("ssm").get_parameter(Name=finished)["Parameter"]["Value"],
-            },
-            sys.stdout,
-        )
-
-
-if __name__ == "__main__":
-    main()
+        return {
+            "group": listed[0],
+            "states": [one["state"] for one in listed[1:]],
+            "endings": [[stay["ending"] for stay in one["timeline"]] for one in shown],
+            "first_steps": sorted(entry.step for entry in nodes.journal.entries if entry.kind == "running"),
+            "twice": dict(twice),
+            "phases": phases,
+            "most": max(alive),
+            "alive": alive[-1],
+            "finished": world.clients("ssm").get_parameter(Name=finished)["Parameter"]["Value"],
+        }

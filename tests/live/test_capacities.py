@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.live.apart import printed_by
+from tests.apart import in_json
+from tests.live import capacities
 
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    return printed_by("capacities.py")
+    return in_json(capacities.seen)
 
 
 def test_a_type_with_an_image_of_its_own_starts_from_a_template_of_its_own(seen: dict[str, Any]) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.live.apart import printed_by
+from tests.apart import in_json
+from tests.live import environment
 
 AWS = "com.amazonaws.us-west-2"
 STACKS = ("dev", "fleet", "prod")
@@ -15,7 +16,7 @@ STACKS = ("dev", "fleet", "prod")
 
 @cache
 def seen(stack: str) -> dict[str, Any]:
-    return printed_by("environment.py", stack)
+    return in_json(environment.seen, stack)
 
 
 @pytest.mark.parametrize("stack", STACKS)

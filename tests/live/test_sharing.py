@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.live.apart import printed_by
+from tests.apart import in_json
+from tests.live import sharing
 
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    return printed_by("sharing.py")
+    return in_json(sharing.played)
 
 
 def test_all_come_to_their_end_and_the_group_goes(seen: dict[str, Any]) -> None:

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.live.apart import printed_by
+from tests.apart import in_json
+from tests.live import training
 
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    return printed_by("training.py")
+    return in_json(training.seen)
 
 
 def test_it_is_a_group_beside_the_services(seen: dict[str, Any]) -> None:

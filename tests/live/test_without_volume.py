@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from tests.live.apart import printed_by
+from bench.research import day
+from tests.apart import in_json
+
+
+def three_hours() -> dict[str, Any]:
+    return asdict(day("research-efs", 1, 3.0))
 
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, Any]:
-    return printed_by("without_volume.py")
+    return in_json(three_hours)
 
 
 def test_it_moves_with_its_checkpoints_whole_and_waits_for_no_volume(seen: dict[str, Any]) -> None:

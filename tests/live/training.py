@@ -1,15 +1,12 @@
-"""Deploy dev with a training job more and print as JSON what plain boto3 then sees of it.
-
-A script, because a process holds one deployment.
-"""
+"""The dev stack with a training job more, deployed: what plain boto3 then sees of it."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
-import sys
 from pathlib import Path
+from typing import Any
 
 from pulumi_on_moto import deploy, load
 from pulumi_on_moto.sandbox import sandbox
@@ -26,7 +23,7 @@ JOB = {
 }
 
 
-def main() -> None:
+def seen() -> dict[str, Any]:
     with sandbox("us-west-2") as clients:
         deployment = deploy(clients, load(ROOT, "dev", {"training": [JOB]}))
         ec2, s3 = clients("ec2"), clients("s3")
@@ -45,19 +42,12 @@ def main() -> None:
         body = s3.get_object(Bucket=told["AGENT_BUCKET"], Key=told["AGENT_KEY"])["Body"].read()
         table = clients("dynamodb").describe_table(TableName=deployment.outputs["jobTable"])["Table"]
         root = "/gpu-spot/dev/groups/resnet"
-        json.dump(
-            {
-                "groups": sorted(deployment.outputs["groups"]),
-                "target": clients("ssm").get_parameter(Name=f"{root}/target")["Parameter"]["Value"],
-                "is_what_was_meant": hashlib.sha256(body).hexdigest() == told["AGENT_SHA256"],
-                "disks": version["LaunchTemplateData"]["BlockDeviceMappings"],
-                "agent": json.loads(files["/etc/gpu-spot/agent.json"]),
-                "table": table["TableName"],
-                "key": table["KeySchema"],
-            },
-            sys.stdout,
-        )
-
-
-if __name__ == "__main__":
-    main()
+        return {
+            "groups": sorted(deployment.outputs["groups"]),
+            "target": clients("ssm").get_parameter(Name=f"{root}/target")["Parameter"]["Value"],
+            "is_what_was_meant": hashlib.sha256(body).hexdigest() == told["AGENT_SHA256"],
+            "disks": version["LaunchTemplateData"]["BlockDeviceMappings"],
+            "agent": json.loads(files["/etc/gpu-spot/agent.json"]),
+            "table": table["TableName"],
+            "key": table["KeySchema"],
+        }

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing.context import ForkServerContext
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
+
+SHARED_VARIABLE: Final = "GPU_SPOT_TESTS_SHARED"
+"""Names the folder that all workers of a session share, and no other session."""
 
 from tests.waiting import PATIENCE
 

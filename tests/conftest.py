@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import deprecated, tiers
+from tests.apart import SHARED_VARIABLE
 
 TRACES_VARIABLE: Final = "GPU_SPOT_TRACES"
 MARKET_PROPERTY: Final = "market"
@@ -43,6 +46,10 @@ def pytest_configure(config: pytest.Config) -> None:
     Without the folder the run would silently measure the model instead.
     """
     os.environ["PYTHONWARNINGS"] = deprecated.FILTERS
+    if not hasattr(config, "workerinput"):  # of pytest-xdist: a worker has the variable from the session
+        shared = tempfile.TemporaryDirectory(prefix="gpu-spot-tests-")
+        os.environ[SHARED_VARIABLE] = shared.name
+        config.add_cleanup(shared.cleanup)
     given = os.environ.get(TRACES_VARIABLE)
     if given and not Path(given).is_dir():
         raise pytest.UsageError(f"{TRACES_VARIABLE}={given}: not a folder (unset it to use the fitted model)")
@@ -56,6 +63,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "traces" in getattr(item, "fixturenames", ()):
             item.add_marker("traces")
     items.sort(key=lambda item: tiers.turn(item.path))
+
+
+def pytest_collection_finish() -> None:
+    """Take what the collection has made out of the garbage collector's rounds: it stays to the end."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -141,12 +142,14 @@ def room_of(module: str) -> str:
     return max((room for room in MAY_IMPORT if within(module, room)), key=len)
 
 
+@cache
 def folder(package: str) -> Path:
     """A room that is a distribution of its own keeps its package below ``src``."""
     own = ROOT / package / "src" / package
     return own if own.is_dir() else ROOT / package
 
 
+@cache
 def module_name(path: Path) -> str:
     [home] = [folder(package).parent for package in PACKAGES if path.is_relative_to(folder(package))]
     parts = path.relative_to(home).with_suffix("").parts

@@ -140,8 +140,11 @@ _MARKS_OF: Final = {
 @cache
 def marks(path: Path) -> tuple[str, ...]:
     """Return the names of the marks of the tests in a file: its tier, and ``long``."""
-    fits = [place for place in _MARKS_OF if path == HERE / place or HERE / place in path.parents]
-    return tuple(_MARKS_OF[max(fits, key=len)].split()) if fits else ()
+    if not path.is_relative_to(HERE):
+        return ()
+    place = path.relative_to(HERE)
+    fits = (str(each) for each in (place, *place.parents))
+    return tuple(next((_MARKS_OF[each] for each in fits if each in _MARKS_OF), "").split())
 
 
 def is_quick(path: Path) -> bool:

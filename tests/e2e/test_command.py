@@ -10,7 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr
+from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from pathlib import Path
 
@@ -50,19 +50,25 @@ def gpu_spot(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.Compl
     )
 
 
+def forked(*arguments: str | Path, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    """The same in a process of ``apart``, which has imported it all: for what is not about its start."""
+    return apart(_main, list(map(str, arguments)), cwd)
+
+
 def told(arguments: list[str], cwd: Path = REPOSITORY) -> tuple[int, str]:
     """Run the command, in a process apart; return its exit status and what it says on standard error."""
-    return apart(_main, arguments, cwd)
+    done = apart(_main, arguments, cwd)
+    return done.returncode, done.stderr
 
 
-def _main(arguments: list[str], cwd: Path) -> tuple[int, str]:
+def _main(arguments: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     os.chdir(cwd)
-    with redirect_stderr(io.StringIO()) as said:
+    with redirect_stdout(io.StringIO()) as shown, redirect_stderr(io.StringIO()) as said:
         try:
             code = cli.main(arguments)
         except SystemExit as wrong_usage:
             code = int(str(wrong_usage.code))
-    return code, said.getvalue()
+    return subprocess.CompletedProcess(arguments, code, shown.getvalue(), said.getvalue())
 
 
 @pytest.fixture
@@ -93,17 +99,17 @@ def test_the_demo_keeps_workers_alive_through_a_market(tmp_path: Path, traces: P
 
 
 def test_demo_and_deploy_print_one_document(tmp_path: Path) -> None:
-    shown = gpu_spot("demo", "--hours", "1.5", "--target", "2", "--json", "--out", tmp_path)
+    shown = forked("demo", "--hours", "1.5", "--target", "2", "--json", "--out", tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout == (tmp_path / "summary.json").read_text()
     assert json.loads(shown.stdout).keys() >= documented("demo")
     assert "report.html" in shown.stderr
-    told = json.loads(gpu_spot("deploy", "--local", "--json").stdout)
+    told = json.loads(forked("deploy", "--local", "--json").stdout)
     assert told.keys() == documented("deploy")
 
 
 def test_deploy_prints_the_outputs() -> None:
-    done = gpu_spot("deploy", "--local", "--stack", "dev")
+    done = forked("deploy", "--local", "--stack", "dev")
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d+ resources created in", done.stdout)
     for output in ("queueUrl", "memoryTable", "registryTable", "followDecisions"):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.e2e.test_command import gpu_spot
+from tests.e2e.test_command import forked
 
 
 def test_the_demo_keeps_a_fleets_workers_alive(tmp_path: Path, traces: Path | None) -> None:
     week = traces / "availability" / "1-node" / "aws-02-15-2023" if traces else None
     files = sorted(week.glob("us-west-2*.json")) if week else []
     given = ["--trace", *files] if files else []
-    done = gpu_spot("demo", "--stack", "fleet", "--hours", "48", "--target", "4", "--out", tmp_path, *given)
+    done = forked("demo", "--stack", "fleet", "--hours", "48", "--target", "4", "--out", tmp_path, *given)
     assert done.returncode == 0, done.stderr
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["market"] == ([str(f) for f in files] if files else "model")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.test_command import REPOSITORY, gpu_spot, told
+from tests.e2e.test_command import REPOSITORY, forked, told
 from tests.waiting import PATIENCE
 
 
 def test_the_demo_shows_every_move_of_the_volume(tmp_path: Path) -> None:
-    done = gpu_spot("demo", "--stack", "research", "--group", "resnet", "--hours", "8", "--out", tmp_path)
+    done = forked("demo", "--stack", "research", "--group", "resnet", "--hours", "8", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     summary = json.loads((tmp_path / "summary.json").read_text())

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -12,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tests.apart import apart
+from tests.apart import SHARED_VARIABLE, apart
 from tests.infra import program
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +61,14 @@ class Run:
 
 @cache
 def run(mode: str, stack_file: Path = DEV, stack: str = "dev", again: int = 0) -> Run:
-    return Run(stack, **apart(program.declared, mode, stack, stack_file))
+    """Run the program, once for all workers and for all stack files of the same content."""
+    asked = f"{mode} {stack} {again}\n".encode() + stack_file.read_bytes()
+    known = Path(os.environ[SHARED_VARIABLE], f"{hashlib.sha256(asked).hexdigest()}.json")
+    if not known.exists():
+        written = known.with_suffix(f".{os.getpid()}")
+        written.write_text(json.dumps(apart(program.declared, mode, stack, stack_file)), "utf-8")
+        written.rename(known)
+    return Run(stack, **json.loads(known.read_text("utf-8")))
 
 
 def shipped(stack: str, mode: str = "known", again: int = 0) -> Run:

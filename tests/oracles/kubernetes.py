@@ -12,12 +12,11 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-import kubeflow_trainer_api.models as trainer
 import kubernetes_validate
 
 _TRAINER: Final = {
-    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): trainer.TrainerV1alpha1TrainJob,
-    ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime"): trainer.TrainerV1alpha1TrainingRuntime,
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"): "TrainerV1alpha1TrainJob",
+    ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime"): "TrainerV1alpha1TrainingRuntime",
 }
 _ANY: Final[dict[str, Any]] = {"": None}
 """Keys of the user's own: labels, parameters, limits."""
@@ -169,9 +168,12 @@ def _restricted(told: Mapping[str, Any]) -> Iterator[str]:
             yield f"NodePool.spec.template.metadata.labels.{label} is of a restricted domain"
 
 
-def _of_trainer(told: Mapping[str, Any], model: Any) -> str:
+def _of_trainer(told: Mapping[str, Any], model: str) -> str:
+    # Imported where it is asked: the package loads all of its models, which takes a second of each collection.
+    import kubeflow_trainer_api.models as trainer
+
     try:
-        read = model.from_json(json.dumps(told))
+        read = getattr(trainer, model).from_json(json.dumps(told))
     except ValueError as error:
         return f"{told['kind']}: {error}"
     return "; ".join(_dropped(told, read.to_dict(), str(told["kind"])))

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import pytest
-from cfnlint.api import lint
 
 from tests import deprecated
 from tests.oracles.cloudformation import As, template
@@ -26,6 +25,9 @@ NOT_MEANT = {"W3010": "zones are named in the stack file on purpose: a job's vol
 
 def findings(resources: Iterable[Declared]) -> list[tuple[str, str]]:
     """The rule of each error and each warning, and its text after the path of what it is about."""
+    # Imported where it is asked: it takes a second, of each collection otherwise.
+    from cfnlint.api import lint
+
     found = lint(json.dumps(template(resources, TYPES)), regions=[REGION])
     return [(one.rule.id, f"{'/'.join(map(str, one.path[1:]))}: {one.message}") for one in found]
 

@@ -169,7 +169,7 @@ def _restricted(told: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_trainer(told: Mapping[str, Any], model: str) -> str:
-    # Imported where it is asked: the package loads all of its models, which takes a second of each collection.
+    # Imported where it is asked: the package loads all of its models, a second of each collection.
     import kubeflow_trainer_api.models as trainer
 
     try:

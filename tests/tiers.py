@@ -73,6 +73,7 @@ _MARKS_OF: Final = {
     "live/test_without_volume.py": "program long",
     "market": "pure",
     "market/test_capacity_bench.py": "pure long",
+    "market/test_rebalance_bench.py": "pure long",
     "market/test_replay_command.py": "whole",
     "market/test_warm_pool.py": "pure long",
     "node": "adapter",
@@ -155,4 +156,6 @@ def is_quick(path: Path) -> bool:
 
 def turn(path: Path) -> int:
     """Return when a file has its turn: long ones first, the rehearsed cloud last (its sandbox stays open)."""
-    return 2 if REHEARSED in path.parents else 0 if {"long", "whole"}.intersection(marks(path)) else 1
+    if {"long", "whole"}.intersection(marks(path)):
+        return 0
+    return 2 if REHEARSED in path.parents else 1

@@ -18,6 +18,8 @@ from tests.apart import SHARED_VARIABLE
 
 TRACES_VARIABLE: Final = "GPU_SPOT_TRACES"
 MARKET_PROPERTY: Final = "market"
+IN_MEMORY: Final = Path("/dev/shm")
+LEAST_FREE: Final = 2**30
 
 # `ci` is what `make test` runs: the same 30 examples every time. `dev` searches anew, `deep` for long.
 _common = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
@@ -46,13 +48,27 @@ def pytest_configure(config: pytest.Config) -> None:
     Without the folder the run would silently measure the model instead.
     """
     os.environ["PYTHONWARNINGS"] = deprecated.FILTERS
-    if not hasattr(config, "workerinput"):  # of pytest-xdist: a worker has the variable from the session
+    if not hasattr(config, "workerinput"):  # of pytest-xdist: a worker has the variables from the session
+        _write_to_memory()
         shared = tempfile.TemporaryDirectory(prefix="gpu-spot-tests-")
         os.environ[SHARED_VARIABLE] = shared.name
         config.add_cleanup(shared.cleanup)
     given = os.environ.get(TRACES_VARIABLE)
     if given and not Path(given).is_dir():
         raise pytest.UsageError(f"{TRACES_VARIABLE}={given}: not a folder (unset it to use the fitted model)")
+
+
+def _write_to_memory() -> None:
+    """Keep temporary files in memory where there is room: a disk takes milliseconds for each fsync.
+
+    A folder that the caller has named in ``TMPDIR`` is left alone.
+    """
+    if "TMPDIR" in os.environ or not os.access(IN_MEMORY, os.W_OK):
+        return
+    mounted = os.statvfs(IN_MEMORY)
+    if not mounted.f_flag & os.ST_NOEXEC and mounted.f_bavail * mounted.f_frsize >= LEAST_FREE:
+        os.environ["TMPDIR"] = str(IN_MEMORY)
+        tempfile.tempdir = None  # to be looked up again
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -14,10 +14,11 @@ from functools import cache
 from multiprocessing.context import ForkServerContext
 from typing import Any, Final, ParamSpec, TypeVar
 
+from tests.waiting import PATIENCE
+
 SHARED_VARIABLE: Final = "GPU_SPOT_TESTS_SHARED"
 """Names the folder that all workers of a session share, and no other session."""
 
-from tests.waiting import PATIENCE
 
 P = ParamSpec("P")
 R = TypeVar("R")

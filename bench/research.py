@@ -20,14 +20,13 @@ from statistics import fmean, median
 from typing import Any, Final
 
 from bench.parts.page import replace_part, table
-from gpu_spot.commands import project
-from gpu_spot.commands.rehearsed.demo import START
 from infra.catalogue.on_demand_prices import in_place_of
 from infra.settings import load_settings
 from market.replay.ledger import Span
 from pulumi_on_moto import load, sandbox
 from pulumi_on_moto.running.clock import simulated
 from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.commands.deployed import START, deployed
 from rehearsal.machines.process import TrainingProfile
 from rehearsal.machines.times import Times
 from rehearsal.rehearse import Scene, Wishes, rehearse
@@ -89,7 +88,7 @@ def day(stack: str, seed: int, hours: float) -> Day:
     """Play one; a process holds one deployment."""
     config = load(ROOT, stack)
     with simulated(START) as clock, sandbox(config.region, seed) as clients:
-        cloud = LocalCloud(clients, project.deployed(clients, config), clock)
+        cloud = LocalCloud(clients, deployed(clients, config), clock)
         wishes = Wishes(None, hours, (), None, None, 0.9, seed)
         run = rehearse(wishes, cloud, _Nobody(), 0.0)
     assert run.travels is not None

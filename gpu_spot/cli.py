@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pulumi_declared.errors import UserError
+
 _PANELS: Final[Mapping[str, Sequence[str]]] = {
     "See what a deployed stack does": ("deployed.status", "deployed.jobs", "deployed.tensorboard"),
     "Try it on a deployed stack": ("deployed.drill",),
@@ -45,8 +47,7 @@ class _Commands:
 def parser(named: str | None = None) -> argparse.ArgumentParser:
     """Return the parser of the whole command; each sub-command's module adds its own part.
 
-    Where ``named`` is a sub-command, only its module is imported and added: others may need a local cloud,
-    which takes seconds to import.
+    Where ``named`` is a sub-command, only its module is imported and added.
     """
     root = argparse.ArgumentParser(
         prog="gpu-spot",
@@ -78,13 +79,6 @@ def _listed(told: Mapping[str, str]) -> str:
     return "\n\n".join([*panels, "gpu-spot COMMAND --help tells the options of one."])
 
 
-def _mendable() -> tuple[type[Exception], ...]:
-    """Return the errors that a user can mend; asked for once there is one, as the local cloud is large."""
-    from pulumi_on_moto.errors import LocalCloudError
-
-    return LocalCloudError, ValueError, OSError
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; what a user can mend is told in one line, exit status 1 (2: wrong usage)."""
     words = sys.argv[1:] if arguments is None else list(arguments)
@@ -93,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(_TERMINATED))
     try:
         code: int = args.run(args)
-    except _mendable() as error:
+    except (UserError, ValueError, OSError) as error:
         sys.stderr.write(f"gpu-spot: {error}\n")
         return 1
     except KeyboardInterrupt:

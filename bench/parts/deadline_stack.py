@@ -17,8 +17,6 @@ from typing import Any, Final
 
 from bench.parts import page
 from bench.parts.deadline_jobs import RATIOS, SPOT_PRICE
-from gpu_spot.commands import project
-from gpu_spot.commands.rehearsed.demo import START
 from lambdas.core.capacity.policies.by_deadline import CHANGEOVER_SECONDS, UNSAVED_SECONDS
 from lambdas.core.deadline.experience import Experience
 from lambdas.core.deadline.model import Job
@@ -35,6 +33,7 @@ from pulumi_on_moto import load, sandbox
 from pulumi_on_moto.running.clock import simulated
 from rehearsal import rehearse as rehearsal
 from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.commands.deployed import START, deployed
 from rehearsal.machines.group import Nodes, playing
 from rehearsal.machines.pace import Hindrance, Speed
 from rehearsal.machines.process import TrainingProfile
@@ -124,7 +123,7 @@ def play(scenario: Scenario) -> StackJob:
     )
     rules = Rules(spot_price=SPOT_PRICE, warm_up_ticks=0, **HOSTILE)
     with simulated(START) as clock, sandbox(config.region, rules.seed) as clients:
-        cloud = LocalCloud(clients, project.deployed(clients, config), clock)
+        cloud = LocalCloud(clients, deployed(clients, config), clock)
         view = cloud.groups()[0]
         with playing(clients, clock, profile) as nodes:
             fleet = rehearsal.fleet_of(cloud, view, nodes, rules)

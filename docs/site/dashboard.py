@@ -18,12 +18,12 @@ from typing import Any, Final, TypeAlias
 
 from docs.site.stage import ROOT
 from gpu_spot.commands import project
-from gpu_spot.commands.deployed.drill import START
 from market.replay.ledger import Span
 from pulumi_on_moto import load, sandbox
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.running.functions import Invocation
 from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.commands.deployed import START, deployed
 from rehearsal.rehearse import Scene, Wishes, rehearse
 
 TARGET: Final = ROOT / "docs/img/dashboard.svg"
@@ -87,7 +87,7 @@ def main() -> None:
     """Rehearse a day of the stack ``dev`` and draw its dashboard."""
     config = load(project.find(), "dev")
     with simulated(START) as clock, sandbox(config.region) as clients:
-        deployment = project.deployed(clients, config)
+        deployment = deployed(clients, config)
         cloud = Heard(clients, deployment, clock)
         cloud.metrics, cloud.decisions = defaultdict(lambda: defaultdict(list)), []
         wishes = Wishes(None, HOURS, (), None, None, notice=0.9, seed=1)

@@ -23,9 +23,9 @@ from gpu_spot.aws_check.cleaning import clean_up
 from gpu_spot.aws_check.lab import Lab
 from gpu_spot.aws_check.trial import Outcome, Verdict, tried
 from gpu_spot.commands import project
+from gpu_spot.commands.rehearsed.installed import installed
 from gpu_spot.preflight import account
-from pulumi_on_moto import LocalCloudError
-from rehearsal.aws_check import rehearsed
+from pulumi_declared.errors import UserError
 
 PAGE: Final = Path("docs", "aws-check.md")
 _STYLES: Final[dict[Verdict, str]] = {
@@ -127,9 +127,9 @@ def run(args: argparse.Namespace) -> int:
             return _told(Report(args.region, asked.id, (), left), args, console)
         most = cost.at_most(assumptions)
         if most > args.cap:
-            raise LocalCloudError(f"this run may cost ${most:.2f}, allowed: --cap {args.cap:g}")
+            raise UserError(f"this run may cost ${most:.2f}, allowed: --cap {args.cap:g}")
         root = project.find()
-    except LocalCloudError as error:
+    except UserError as error:
         sys.stderr.write(f"gpu-spot: {error}\n")
         return 2
     console.print(
@@ -150,11 +150,13 @@ def _chosen(names: Sequence[str] | None) -> Sequence[Assumption]:
     known = {assumption.name: assumption for assumption in ASSUMPTIONS}
     for name in names or ():
         if name not in known:
-            raise LocalCloudError(f"no assumption {name!r}, allowed: {', '.join(known)}")
+            raise UserError(f"no assumption {name!r}, allowed: {', '.join(known)}")
     return ASSUMPTIONS if names is None else [known[name] for name in names]
 
 
 def _rehearsed(assumptions: Sequence[Assumption], region: str, console: Console) -> Report:
+    with installed():
+        from rehearsal.aws_check import rehearsed
     console.print("rehearsed on moto: this tells nothing of AWS, and the page in docs/ stays as it is")
     with rehearsed(region) as lab:
         outcomes, left = tried(lab, assumptions, on_moto=True, heard=lambda outcome: _tell(outcome, console))

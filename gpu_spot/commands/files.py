@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, TypeVar
-
-from market.supply import trace
-from market.supply.trace import PoolTrace, TraceError
 
 _A_FILE: Final = "a file that can be written"
 _A_FOLDER: Final = "a folder that can be written in"
@@ -27,21 +23,6 @@ def read(option: str, file: Path, allowed: str, reader: Callable[[str], _Read]) 
         raise _wrong(option, file, "which is no text in UTF-8", allowed) from None
     except ValueError as error:
         raise _wrong(option, file, f"which cannot be read ({error})", allowed) from None
-
-
-def traces(paths: Iterable[Path]) -> tuple[PoolTrace, ...]:
-    """Return the pools that ``--trace`` names; raise ``TraceError``."""
-    with of_traces():
-        return trace.load(paths)
-
-
-@contextmanager
-def of_traces() -> Iterator[None]:
-    """Name the option in what the body says of a trace."""
-    try:
-        yield
-    except TraceError as error:
-        raise TraceError(f"--trace: {error}") from None
 
 
 def can_write(option: str, file: Path | None) -> None:

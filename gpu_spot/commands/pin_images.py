@@ -23,8 +23,7 @@ from gpu_spot.commands import files, project
 from infra.catalogue import accelerators
 from infra.schema import Capacity, SharedHost, Work
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import StackConfig
-from pulumi_on_moto.program.stackfile import config_in, file_of
+from pulumi_declared.stackfile import StackConfig, config_in, file_of
 
 _MARK: Final = re.compile(r"[ \t]*#[ \t]*of[ \t]+(/\S+)")
 _IMAGE: Final = re.compile(r"ami-[0-9a-f]{8,17}")

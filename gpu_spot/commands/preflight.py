@@ -18,7 +18,7 @@ from gpu_spot.preflight import account, stack
 from gpu_spot.preflight.checks import CHECKS
 from gpu_spot.preflight.inspection import inspect
 from gpu_spot.preflight.remark import Remark
-from pulumi_on_moto import LocalCloudError
+from pulumi_declared.errors import UserError
 
 _STYLES: Final = {"ok": "green", "warning": "yellow", "failure": "bold red", "not known": "magenta"}
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         wanted = stack.read(project.find(), args.stack)
         asked = account.connect(wanted.region, args.profile or wanted.profile)
-    except LocalCloudError as error:
+    except UserError as error:
         sys.stderr.write(f"gpu-spot: {error}\n")
         return 2
     found = list(inspect(wanted, asked, CHECKS))

@@ -18,7 +18,7 @@ from gpu_spot.preflight.stack import Declared, Stack
 from infra.catalogue import accelerators
 from infra.schema import Settings
 from infra.settings import PROJECT
-from pulumi_on_moto import StackConfig
+from pulumi_declared.stackfile import StackConfig
 
 _LISTS: Final = (f"{PROJECT}:services", f"{PROJECT}:training")
 _TELLING: Final = (

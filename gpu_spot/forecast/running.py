@@ -15,7 +15,7 @@ from gpu_spot.forecast.ranges import Outlook
 from gpu_spot.forecast.replayed import Question, Traces, answer
 from gpu_spot.preflight.stack import Stack, declare
 from infra.schema import Settings
-from pulumi_on_moto import StackConfig
+from pulumi_declared.stackfile import StackConfig
 
 Answered: TypeAlias = Callable[[int, int], None]
 """Hears how many of how many questions are answered."""

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from pulumi_on_moto import LocalCloudError
+from pulumi_declared.errors import UserError
 
 ClientOf: TypeAlias = Callable[[str], Any]
 """A boto3 client by the name of its service, in the stack's region."""
@@ -31,12 +31,12 @@ class Account:
 
 
 def connect(region: str, profile: str | None) -> Account:
-    """Return the account of the caller's credentials; raise ``LocalCloudError`` where they are no good."""
+    """Return the account of the caller's credentials; raise ``UserError`` where they are no good."""
     try:
         session = boto3.session.Session(region_name=region, profile_name=profile)
         return identified(lambda service: session.client(service))  # type: ignore[call-overload]
     except (BotoCoreError, ClientError) as error:
-        raise LocalCloudError(f"credentials for AWS: {error}") from None
+        raise UserError(f"credentials for AWS: {error}") from None
 
 
 def identified(clients: ClientOf) -> Account:

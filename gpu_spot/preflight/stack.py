@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from infra.schema import Settings
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import (
-    AwsClients,
-    LocalCloudError,
-    StackConfig,
-    deploy,
-    given_network,
-    given_policies,
-    load,
-    sandbox,
-)
+from pulumi_declared.declaring import declared
+from pulumi_declared.errors import UserError
+from pulumi_declared.stackfile import StackConfig, load
 
 _PROFILE_KEY: Final = "aws:profile"
-_SOME_IMAGE: Final = "ami-0123456789abcdef0"
+_ACCOUNT: Final = "123456789012"
+_IMAGE: Final = "ami-0123456789abcdef0"
 _CALLERS: Final = "vpc-0ca11e45"
 """A network of those who call brokers."""
-_OF_AWS: Final = "/aws/service/"
+_IDS: Final = {
+    "aws:efs/fileSystem:FileSystem": "fs-0a1b2c3d",
+    "aws:efs/accessPoint:AccessPoint": "fsap-0a1b2c3d",
+}
+"""Ids whose form the program checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,44 +65,73 @@ class Stack:
 
 
 def read(folder: Path, name: str) -> Stack:
-    """Read a stack file and run the program once in an empty local cloud to see what it declares.
+    """Read a stack file, and see in a process of its own what the program declares.
+
+    The SDK's mocks stay set in the process that lists: it is not the one that asks AWS.
 
     Raises:
-        LocalCloudError: the file is wrong, or the program cannot be run.
+        UserError: the file is wrong, or the program refuses it.
     """
-    return declare(load(folder, name))
+    config = load(folder, name)
+    settings_of(config)
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as own:
+        return own.submit(declare, config).result()
+
+
+def settings_of(config: StackConfig) -> Settings:
+    """Return what a stack file says; raise ``UserError`` for what is wrong in it."""
+    try:
+        return load_settings(config.values)
+    except SettingsError as error:
+        raise UserError(str(error)) from None
 
 
 def declare(config: StackConfig) -> Stack:
-    """Run the program once with what a stack file says, as ``read`` does."""
-    try:
-        settings = load_settings(config.values)
-    except SettingsError as error:
-        raise LocalCloudError(str(error)) from None
-    with sandbox(config.region) as clients:
-        _own_images(settings, clients)
-        make_given(settings, clients)
-        deployment = deploy(clients, config)
-    declared = [
-        Declared(one.type, one.name, one.inputs) for one in deployment.resources if not one.is_component
+    """Run the program once with what a stack file says; in a process for this alone, which asks nobody."""
+    settings = settings_of(config)
+    found = [
+        Declared(one.type, one.name, one.inputs)
+        for one in declared(config, _lookups(settings), _IDS)
+        if not one.is_component
     ]
-    return Stack(config.stack, settings.on_instances, declared, config.values.get(_PROFILE_KEY))
+    return Stack(config.stack, settings.on_instances, found, config.values.get(_PROFILE_KEY))
 
 
-def make_given(settings: Settings, clients: AwsClients) -> None:
-    """Put what a stack file says is there into the local cloud: networks, security groups, policies."""
+def _lookups(settings: Settings) -> dict[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]]:
+    """Return what AWS would answer the program where all is as the stack file says."""
     network = settings.network
-    if network.vpc_id is not None:
-        given_network(clients, network.vpc_id, network.subnets, network.security_groups)
-    if settings.caller_groups:
-        given_network(clients, _CALLERS, {}, settings.caller_groups)
-    if (deploys := settings.identity.deploys) is not None:
-        given_policies(clients, (*deploys.policies, *deploys.drift_policies))
-
-
-def _own_images(settings: Settings, clients: AwsClients) -> None:
-    """Put a user's own image parameters into the local cloud, for the program may look them up."""
-    named = {image for capacity in settings.capacities.values() for image in capacity.images}
-    for image in sorted(named):
-        if image.startswith("/") and not image.startswith(_OF_AWS):
-            clients("ssm").put_parameter(Name=image, Value=_SOME_IMAGE, Type="String")
+    zones = {subnet: zone for zone, subnet in network.subnets.items()}
+    in_network = set(network.security_groups)
+    region = settings.region
+    return {
+        "aws:index/getCallerIdentity:getCallerIdentity": lambda _: {"accountId": _ACCOUNT},
+        "aws:index/getPartition:getPartition": lambda _: {"partition": "aws"},
+        "aws:ec2/getVpcs:getVpcs": lambda _: {"ids": []},
+        "aws:ec2/getVpc:getVpc": lambda _: {"enableDnsSupport": True, "enableDnsHostnames": True},
+        "aws:ec2/getSubnet:getSubnet": lambda asked: {
+            "vpcId": network.vpc_id,
+            "availabilityZone": zones[asked["id"]],
+            "mapPublicIpOnLaunch": False,
+        },
+        "aws:ec2/getSecurityGroup:getSecurityGroup": lambda asked: {
+            "vpcId": network.vpc_id if asked["id"] in in_network else _CALLERS
+        },
+        "aws:ec2/getVpcEndpointService:getVpcEndpointService": lambda asked: {
+            "serviceName": next(
+                name for name in asked["filters"][0]["values"] if name.startswith(f"com.amazonaws.{region}.")
+            ),
+            "availabilityZones": list(network.zones),
+        },
+        "aws:ebs/getSnapshot:getSnapshot": lambda _: {
+            "state": "completed",
+            "encrypted": True,
+            "storageTier": "standard",
+            "volumeSize": 1,
+        },
+        "aws:ssm/getParameter:getParameter": lambda _: {"value": _IMAGE, "insecureValue": _IMAGE},
+        "aws:eks/getCluster:getCluster": lambda _: {
+            "endpoint": "https://cluster.example.com",
+            "certificateAuthorities": [{"data": ""}],
+        },
+        "aws:secretsmanager/getRandomPassword:getRandomPassword": lambda _: {"randomPassword": "drawn"},
+    }

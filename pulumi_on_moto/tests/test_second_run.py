@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from pulumi_declared.monitor import Resource
 from pulumi_on_moto import Change, Deployment, LocalCloudError, StackConfig, changes, load, up
-from pulumi_on_moto.program.record import Resource
 
 QUEUE = "aws:sqs/queue:Queue"
 PARAMETER = "aws:ssm/parameter:Parameter"

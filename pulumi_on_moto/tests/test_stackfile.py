@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pulumi_on_moto import LocalCloudError, load
+from pulumi_on_moto import UserError, load
 
 SAMPLE = Path(__file__).with_name("sample")
 
@@ -49,7 +49,7 @@ def test_an_override_leaves_what_an_alias_repeats_elsewhere(tmp_path: Path) -> N
     ],
 )
 def test_wrong_configuration_is_one_line(stack: str, overrides: dict[str, object], message: str) -> None:
-    with pytest.raises(LocalCloudError) as caught:
+    with pytest.raises(UserError) as caught:
         load(SAMPLE, stack, overrides)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -58,11 +58,11 @@ def test_wrong_configuration_is_one_line(stack: str, overrides: dict[str, object
 def test_malformed_yaml_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "Pulumi.yaml").write_text("name: small\n")
     (tmp_path / "Pulumi.dev.yaml").write_text("config: [\n")
-    with pytest.raises(LocalCloudError, match=r"Pulumi\.dev\.yaml is not valid YAML") as caught:
+    with pytest.raises(UserError, match=r"Pulumi\.dev\.yaml is not valid YAML") as caught:
         load(tmp_path, "dev")
     assert "\n" not in str(caught.value)
 
 
 def test_missing_project_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(LocalCloudError, match=r"no Pulumi\.yaml in"):
+    with pytest.raises(UserError, match=r"no Pulumi\.yaml in"):
         load(tmp_path, "dev")

@@ -20,6 +20,8 @@ from gpu_spot.commands.deployed import drill
 from gpu_spot.drill.experiment import DrillError
 from infra.components.control.drills import ACTION
 from pulumi_on_moto.sandbox import ACCOUNT
+from rehearsal.commands.drill import overrides
+from rehearsal.drilling import rehearse_drill
 from tests.apart import apart
 from tests.e2e.world import living, load, small
 from tests.iam import Request, allowed_actions, allows
@@ -103,13 +105,13 @@ def test_a_training_job_resumes_from_its_checkpoint_and_the_report_says_what_was
 def test_a_simulated_job_needs_neither_the_container_nor_the_python_of_the_real_one() -> None:
     args = cli.parser("drill").parse_args(["drill", "--rehearse", "--group", "circles"])
     expected = {"training[0].capacity.drill": 1, "training[0].python": None}
-    assert drill._overrides(args, load("keras")) == expected
+    assert overrides(args, load("keras")) == expected
 
 
 def test_an_experiment_is_drilled_by_its_own_name_and_declared_at_its_entry() -> None:
     args = cli.parser("drill").parse_args(["drill", "--rehearse", "--group", "resnet-2-65baec"])
     config = load("research", {"training[0].matrix": {"SEED": ["1", "2"]}})
-    assert drill._overrides(args, config) == {"training[0].capacity.drill": 1}
+    assert overrides(args, config) == {"training[0].capacity.drill": 1}
 
 
 def test_a_group_that_the_stack_does_not_have_is_refused() -> None:
@@ -151,7 +153,7 @@ def _told() -> dict[str, Any]:
         except DrillError as error:
             found["empty"] = str(error)
         with redirect_stdout(io.StringIO()) as said:
-            found["code"] = drill._told(args, drill.rehearse_drill(world.cloud, "inference", plan))
+            found["code"] = drill.report(args, rehearse_drill(world.cloud, "inference", plan))
         found["report"] = said.getvalue()
         assert found["report"] == (Path(folder) / "dev-inference.json").read_text("utf-8")
         fis, iam = world.clients("fis"), world.clients("iam")

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from gpu_spot import cli
-from gpu_spot.commands.project import of_service
+from rehearsal.commands.stacks import of_service
 from tests.apart import apart
 from tests.docs.keys import documented
 from tests.waiting import PATIENCE

@@ -58,11 +58,11 @@ def test_bad_input_is_told_in_one_line(arguments: list[str], message: str) -> No
 SHORTER = """
 import sys
 from gpu_spot import cli
-from gpu_spot.commands import project
 from rehearsal import real_job
+from rehearsal.commands import stacks
 
 real_job.LOSSES = 3
-load = project.load
+load = stacks.load
 
 
 def shorter(*given):
@@ -72,7 +72,7 @@ def shorter(*given):
     return config
 
 
-project.load = shorter
+stacks.load = shorter
 sys.exit(cli.main(sys.argv[1:]))
 """
 """The command with a shorter script of its market and a shorter job; `make demo-research` has both whole."""

@@ -19,7 +19,7 @@ from market.replay.groups import GroupShape
 from market.rules import Rules
 from market.supply import model, placement, trace
 from market.supply.spot import SpotMarket
-from pulumi_on_moto.program import stackfile
+from pulumi_declared import stackfile
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.running.clock import SimulatedTime, simulated

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from infra.settings import SettingsError, load_settings
+from pulumi_declared.stackfile import StackConfig
 from pulumi_on_moto import deploy, given_policies
-from pulumi_on_moto.program.stackfile import StackConfig
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
 from tests.apart import apart

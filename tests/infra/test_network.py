@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.commands import project
 from infra.components.network.endpoints import INTERFACES, interfaces
-from pulumi_on_moto.program import stackfile
+from pulumi_declared import stackfile
 from pulumi_on_moto.running.clock import simulated
 from pulumi_on_moto.sandbox import sandbox
+from rehearsal.commands.deployed import deployed
 from tests.apart import apart
 from tests.e2e.world import START
 from tests.infra import program
@@ -163,7 +163,7 @@ def deployed_into_an_existing_network() -> tuple[Any, ...]:
         ec2 = clients("ec2")
         before = len(ec2.describe_vpcs()["Vpcs"])
         config = stackfile.load(ROOT, "dev")
-        project.deployed(clients, replace(config, values={**config.values, "gpu-spot:network": EXISTING}))
+        deployed(clients, replace(config, values={**config.values, "gpu-spot:network": EXISTING}))
         [template] = [
             ec2.describe_launch_template_versions(LaunchTemplateId=one["LaunchTemplateId"], Versions=["1"])
             for one in ec2.describe_launch_templates()["LaunchTemplates"]

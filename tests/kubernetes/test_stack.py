@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from infra.schema import Kubernetes
+from pulumi_declared.stackfile import StackConfig
 from pulumi_on_moto import changes, deploy, sandbox
 from pulumi_on_moto.cluster.api import ApiServer
-from pulumi_on_moto.program.stackfile import StackConfig
 from tests import iam
 from tests.apart import apart
 from tests.infra.declared import ROOT, Run, run

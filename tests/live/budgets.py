@@ -6,8 +6,6 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from bench.parts.deadline_stack import ROOT, TYPE, ZONE
-from gpu_spot.commands import project
-from gpu_spot.commands.rehearsed.demo import START
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.steering import Steering
 from lambdas.core.model import Pool
@@ -21,6 +19,7 @@ from pulumi_on_moto import load, sandbox
 from pulumi_on_moto.running.clock import simulated
 from rehearsal import rehearse as rehearsal
 from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.commands.deployed import START, deployed
 from rehearsal.machines.group import playing
 from rehearsal.machines.process import TrainingProfile
 
@@ -46,7 +45,7 @@ def held() -> dict[str, Any]:
     rules = Rules(warm_up_ticks=0)
     profile = TrainingProfile(step_seconds=STEP_SECONDS, steps=STEPS)
     with simulated(START) as clock, sandbox(config.region, rules.seed) as clients:
-        cloud = LocalCloud(clients, project.deployed(clients, config), clock)
+        cloud = LocalCloud(clients, deployed(clients, config), clock)
         view = cloud.groups()[0]
         reader = JobReader(clients, cloud.deployment.stack, config.region, lambda: clock.now)
         steering = Steering(clients, cloud.deployment.stack, reader)

@@ -8,12 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gpu_spot.preflight.stack import make_given
 from infra.settings import load_settings
+from pulumi_declared import stackfile
 from pulumi_on_moto.fixes import parameters
-from pulumi_on_moto.program import stackfile
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.sandbox import sandbox
+from rehearsal.commands.deployed import make_given
 from tests.apart import apart
 from tests.infra import training
 from tests.infra.declared import STACKS

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.commands.rehearsed.deploy import violated
 from policy.judge import Violation, settings_of, violations
 from policy.rules.model import UNKNOWN, Subject
+from rehearsal.commands.deploy import violated
 from tests.infra.declared import Run, shipped
 from tests.policy.cases import FACTS
 

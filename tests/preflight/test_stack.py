@@ -11,7 +11,7 @@ import yaml
 
 from gpu_spot.preflight.actions import ACTIONS
 from gpu_spot.preflight.stack import read
-from pulumi_on_moto import LocalCloudError
+from pulumi_declared.errors import UserError
 from tests.apart import apart
 
 REPOSITORY = Path(__file__).parents[2]
@@ -83,7 +83,7 @@ def test_a_wrong_setting_is_told_as_a_preview_tells_it(tmp_path: Path) -> None:
     content = yaml.safe_load((REPOSITORY / "Pulumi.dev.yaml").read_text())
     content["config"]["gpu-spot:network"]["cidr"] = "10.0.0.0/8"
     (tmp_path / "Pulumi.wrong.yaml").write_text(yaml.safe_dump(content))
-    with pytest.raises(LocalCloudError, match=r"gpu-spot:network\.cidr: a /8 network, allowed: /16 to /20"):
+    with pytest.raises(UserError, match=r"gpu-spot:network\.cidr: a /8 network, allowed: /16 to /20"):
         read(tmp_path, "wrong")
 
 

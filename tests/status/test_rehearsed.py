@@ -13,11 +13,11 @@ from rich.console import Console
 
 from gpu_spot import cli
 from gpu_spot.commands.deployed import status
-from gpu_spot.commands.rehearsed import deploy
 from gpu_spot.status import permissions
 from market.rules import TICK_SECONDS
 from pulumi_on_moto.running.functions import Invocation
 from pulumi_on_moto.sandbox import ACCOUNT
+from rehearsal.commands import deploy
 from tests.apart import apart
 from tests.docs.keys import documented
 from tests.e2e.world import World, living, load, small

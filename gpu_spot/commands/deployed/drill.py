@@ -16,23 +16,17 @@ from rich.console import Console
 from gpu_spot.commands import files, project
 from gpu_spot.commands.deployed.stack import clients_of, of_stack
 from gpu_spot.commands.deployed.status import declared_in
+from gpu_spot.commands.rehearsed.installed import installed
 from gpu_spot.drill.course import DrillCourse
 from gpu_spot.drill.experiment import DrillError, DrillExperiments
 from gpu_spot.drill.text import lines
 from gpu_spot.drill.watching import Drill
 from gpu_spot.preflight.account import ClientOf
+from gpu_spot.preflight.stack import settings_of
 from gpu_spot.status.reader import StackReader
-from infra.schema.jobs.matrix import experiments
-from infra.schema.jobs.training import Training
-from infra.schema.work import Work
-from pulumi_on_moto import StackConfig, load, sandbox
-from pulumi_on_moto.running.clock import simulated
-from rehearsal.cloud.local_cloud import LocalCloud
-from rehearsal.drilling import rehearse_drill
+from pulumi_declared.stackfile import StackConfig, load
 
 LOOK_EVERY: Final = 10.0
-START: Final = 1_767_571_200.0
-"""When a rehearsed drill begins, as every rehearsal: 2026-01-05 00:00 UTC."""
 _OUT: Final = Path("out/drill")
 
 
@@ -82,50 +76,24 @@ def act(
             wait()
     except (BotoCoreError, ClientError) as error:
         raise DrillError(f"stack {args.stack!r} in {config.region}: {error}") from None
-    return _told(args, course)
+    return report(args, course)
 
 
 def rehearsed(args: argparse.Namespace, config: StackConfig) -> int:
     """Deploy into the local cloud and drill there; a group that declares none is drilled of one instance."""
-    config = load(project.find(), args.stack, _overrides(args, config))
-    with simulated(START) as clock, sandbox(config.region) as clients:
-        cloud = LocalCloud(clients, project.deployed(clients, config), clock)
-        drill = drill_of(args, clients, config, lambda: clock.now)
-        return _told(args, rehearse_drill(cloud, args.group, drill))
+    with installed():
+        from rehearsal.commands import drill
+    return drill.run(args, config)
 
 
 def drill_of(
     args: argparse.Namespace, clients: ClientOf, config: StackConfig, now: Callable[[], float] | None = None
 ) -> Drill:
     """Return the drill of a group through ``clients``."""
-    declared = declared_in(project.settings(config))
+    declared = declared_in(settings_of(config))
     reader = StackReader(clients, args.stack, config.region, declared, now)
     started = DrillExperiments(clients("fis"), args.stack, args.group)
     return Drill(started, lambda: reader.look(args.group), reader.story)
-
-
-def _overrides(args: argparse.Namespace, config: StackConfig) -> dict[str, Any]:
-    """Return what the rehearsal changes: a drill where there is none, and what no simulated job runs in.
-
-    Raises ``DrillError`` for a group that is not to be rehearsed.
-    """
-    declared = project.settings(config)
-    entries: dict[str, tuple[str, Work]] = {}
-    for number, service in enumerate(declared.services):
-        entries[service.name] = (f"services[{number}]", service)
-    for number, entry in enumerate(declared.training):
-        entries |= {job.name: (f"training[{number}]", entry) for job in experiments(entry)}
-    known = [name for name, (_, entry) in entries.items() if entry.runs_on == "instances"]
-    if args.group not in known:
-        raise DrillError(
-            f"--group is {args.group!r}, allowed with --rehearse: a service or a training job on instances "
-            f"({', '.join(known) or 'none'})"
-        )
-    place, work = entries[args.group]
-    changes: dict[str, Any] = {} if work.capacity.drill else {f"{place}.capacity.drill": 1}
-    if isinstance(work, Training):
-        changes |= {f"{place}.{key}": None for key in ("image", "python") if getattr(work, key) is not None}
-    return changes
 
 
 def _agreed(args: argparse.Namespace, config: StackConfig) -> None:
@@ -140,12 +108,13 @@ def _agreed(args: argparse.Namespace, config: StackConfig) -> None:
         raise DrillError("nothing was started")
 
 
-def _told(args: argparse.Namespace, course: DrillCourse) -> int:
-    report = json.dumps({"stack": args.stack, "rehearsed": args.rehearse, **course.to_json()}, indent=2)
+def report(args: argparse.Namespace, course: DrillCourse) -> int:
+    """Write and print the report of a drill; return 1 where it took too long."""
+    text = json.dumps({"stack": args.stack, "rehearsed": args.rehearse, **course.to_json()}, indent=2)
     path = args.out / f"{args.stack}-{args.group}.json"
-    files.write("--out", path, f"{report}\n")
+    files.write("--out", path, f"{text}\n")
     if args.json:
-        sys.stdout.write(f"{report}\n")
+        sys.stdout.write(f"{text}\n")
     else:
         console = Console()
         for line in (*lines(course), f"report: {path}"):

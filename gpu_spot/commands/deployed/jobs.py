@@ -27,7 +27,7 @@ from gpu_spot.jobs.status import standing
 from gpu_spot.jobs.steering import Steering
 from gpu_spot.jobs.text import job_card, jobs_table
 from gpu_spot.preflight.account import ClientOf
-from pulumi_on_moto import load
+from pulumi_declared.stackfile import load
 
 LOOK_EVERY: Final = 5.0
 """Seconds between two looks of ``--watch`` and ``logs --follow``."""
@@ -75,7 +75,7 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Look or act in the account of the caller's credentials; raise ``LocalCloudError`` or ``JobError``."""
+    """Look or act in the account of the caller's credentials; raise ``UserError`` or ``JobError``."""
     config = load(project.find(), args.stack)
     return act(args, clients_of(args, config), config.region)
 

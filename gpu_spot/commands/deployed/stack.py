@@ -6,7 +6,7 @@ import argparse
 from typing import Final
 
 from gpu_spot.preflight.account import ClientOf, connect
-from pulumi_on_moto import StackConfig
+from pulumi_declared.stackfile import StackConfig
 
 _PROFILE_KEY: Final = "aws:profile"
 
@@ -22,7 +22,7 @@ def of_stack(parser: argparse.ArgumentParser, stack: str = "dev", profile: str |
 
 
 def clients_of(args: argparse.Namespace, config: StackConfig) -> ClientOf:
-    """Return the clients of the caller's account, the same each time; raise ``LocalCloudError``."""
+    """Return the clients of the caller's account, the same each time; raise ``UserError``."""
     clients = connect(config.region, args.profile or config.values.get(_PROFILE_KEY)).clients
     kept: dict[str, object] = {}
 

@@ -16,12 +16,13 @@ from rich.live import Live
 from gpu_spot.commands import project
 from gpu_spot.commands.deployed.stack import clients_of, of_stack
 from gpu_spot.preflight.account import ClientOf
+from gpu_spot.preflight.stack import settings_of
 from gpu_spot.status import account, permissions
 from gpu_spot.status.reader import StackReader
 from gpu_spot.status.seen import DeclaredEntries, StackSeen
 from gpu_spot.status.text import view
 from infra.schema import Settings
-from pulumi_on_moto import StackConfig, load
+from pulumi_declared.stackfile import StackConfig, load
 
 LOOK_EVERY: Final = 15.0
 """Seconds between two looks of ``--watch``: a look is some calls for each group, as the controller's own."""
@@ -61,7 +62,7 @@ def act(
     now: Callable[[], float] | None = None,
 ) -> int:
     """Show the stack through ``clients``; ``wait`` tells whether to look again, here until Ctrl-C."""
-    declared = declared_in(project.settings(config))
+    declared = declared_in(settings_of(config))
     reader = StackReader(clients, args.stack, config.region, declared, now)
     console = Console()
 

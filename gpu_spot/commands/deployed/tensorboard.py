@@ -15,7 +15,7 @@ from rich.console import Console
 
 from contracts import names
 from gpu_spot.commands import project
-from pulumi_on_moto import load
+from pulumi_declared.stackfile import load
 from userdata.tensorboard import IDLE_MINUTES, PORT
 
 if TYPE_CHECKING:

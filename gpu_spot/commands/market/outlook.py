@@ -17,13 +17,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from gpu_spot.commands import files, project
+from gpu_spot.commands.market import traces
 from gpu_spot.forecast import account, price_list, running, words
 from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices, spot_history
 from gpu_spot.forecast.replayed import Traces
 from infra.schema import Capacity, Settings
 from infra.settings import SettingsError, load_settings
-from pulumi_on_moto import LocalCloudError, StackConfig
-from pulumi_on_moto import load as load_stack
+from pulumi_declared.errors import UserError
+from pulumi_declared.stackfile import StackConfig
+from pulumi_declared.stackfile import load as load_stack
 
 WRONG: Final = 2
 """The exit status for wrong input."""
@@ -66,7 +68,7 @@ def run(work: Callable[[argparse.Namespace], int], args: argparse.Namespace) -> 
     """Return the exit status of ``work``; wrong input is told in one line."""
     try:
         return work(args)
-    except (LocalCloudError, SettingsError, ValueError, OSError) as error:
+    except (UserError, SettingsError, ValueError, OSError) as error:
         sys.stderr.write(f"gpu-spot: {error}\n")
         return WRONG
 
@@ -77,7 +79,7 @@ def read(option: str, file: Path) -> tuple[StackConfig, Settings]:
     files.read(option, file, _A_STACK_FILE, str)
     try:
         config = load_stack(project.find(), name, file=file.resolve())
-    except LocalCloudError as error:
+    except UserError as error:
         raise ValueError(f"{option} is {file} ({error}), allowed: {_A_STACK_FILE}") from None
     try:
         return config, load_settings(config.values)
@@ -124,7 +126,7 @@ def _ec2(region: str) -> Any:
 
 def market(args: argparse.Namespace) -> Traces | None:
     """Return the recorded market that a command was given."""
-    return files.traces(args.trace) if args.trace else None
+    return traces.load(args.trace) if args.trace else None
 
 
 def basis(args: argparse.Namespace, used: Prices, scored: Mapping[str, int]) -> words.Basis:

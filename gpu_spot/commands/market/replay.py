@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from gpu_spot.commands import files
+from gpu_spot.commands.market import traces
 from market.comparison.contenders import AT_VALUE, NAMES, named
 from market.comparison.runs import PolicyOutcome, compare
 from market.plots import frontier
@@ -113,7 +114,7 @@ def run(args: argparse.Namespace) -> int:
         frontier.check(args.plot)
     for option, file in (("--json", args.json), ("--plot", args.plot)):
         files.can_write(option, file)
-    outcomes = list(compare(files.traces(args.trace), rules, contenders, args.target, args.pool_size))
+    outcomes = list(compare(traces.load(args.trace), rules, contenders, args.target, args.pool_size))
     console = Console()
     # In a pipe there is no terminal whose width counts.
     (console if console.is_terminal else Console(width=120)).print(_table(outcomes))

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from gpu_spot.commands import files
+from gpu_spot.commands.market import traces
 from lambdas.core.deadline.model import Job
 from market.deadline.policies import NAMES, named
 from market.deadline.zones import ZoneOutcome, compare
@@ -51,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """Replay and print a table; return 0, or 2 after one line on standard error if the input is bad."""
     try:
         files.can_write("--json", args.json)
-        with files.of_traces():
+        with traces.named():
             outcomes = _outcomes(args)
         if args.json is not None:
             files.write("--json", args.json, json.dumps([asdict(o) for o in outcomes], indent=2) + "\n")

@@ -3,43 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import signal
-import sys
-import time
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from rich.console import Console
-
-from gpu_spot.commands import files, project
-from gpu_spot.commands.rehearsed.progress import TerminalProgress
-from gpu_spot.jobs import account
-from gpu_spot.jobs.account import JobAccount
-from gpu_spot.jobs.text import job_card
-from pulumi_on_moto import LocalCloudError, StackConfig, load, outline, sandbox
-from pulumi_on_moto.running import server
-from pulumi_on_moto.running.clock import simulated
-from rehearsal import real_service, tenancy
-from rehearsal.cloud.local_cloud import LocalCloud
-from rehearsal.machines.real import broker
-from rehearsal.real_job import Script
-from rehearsal.rehearse import Wishes, is_shared, rehearse
-from rehearsal.report.page import render
-from rehearsal.report.picture import write_plot
-from rehearsal.report.summary import render_summary
-from rehearsal.results.run import Run
-from rehearsal.results.summary import summarise
-
-START: Final = 1_767_571_200.0
-"""Tick 0 of every rehearsal: 2026-01-05 00:00 UTC, a Monday. Fixed, so that runs can be compared."""
+from gpu_spot.commands.rehearsed.installed import installed
 
 HOURS: Final = 48.0
 LOAD_HOURS: Final = 24.0
 NOTICE: Final = 0.9
+SHARED_HOURS: Final = 10.0
+"""Of a shared host, whose moves are played by the second."""
+SERVICE_HOURS: Final = 1.25
+SERVICE_NOTICE: Final = 0.6
+"""Of the losses so many are announced: both kinds are to be seen in a short time."""
 
 
 def add_parser(commands: Any) -> None:
@@ -59,8 +35,8 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--hours",
         type=_positive,
-        help=f"simulated hours (default: {HOURS:g}; of a shared host {tenancy.HOURS:g}; with --service "
-        f"{real_service.HOURS:g}, a minute each)",
+        help=f"simulated hours (default: {HOURS:g}; of a shared host {SHARED_HOURS:g}; with --service "
+        f"{SERVICE_HOURS:g}, a minute each)",
     )
     parser.add_argument("--target", type=_count, help="instances to keep ready (default: the stack's)")
     parser.add_argument(
@@ -72,7 +48,7 @@ def add_parser(commands: Any) -> None:
         "--notice",
         type=_fraction,
         help="share of losses announced 120 s ahead "
-        f"(default: {NOTICE:g}; with --service {real_service.NOTICE:g})",
+        f"(default: {NOTICE:g}; with --service {SERVICE_NOTICE:g})",
     )
     parser.add_argument(
         "--job",
@@ -107,158 +83,10 @@ def add_parser(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Deploy, replay, report; 1 if real workers lost a request or ran one twice unmarked.
-
-    Raises ``LocalCloudError``, ``TraceError`` or ``ValueError``, one line each.
-    """
-    console = Console(stderr=args.json)
-    files.can_hold("--out", args.out)
-    config = _config(args)
-    wishes = _wishes(args)
-    if wishes.workers is not None:
-        broker.installed()
-    with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
-        started = time.perf_counter()
-        deployment = project.deployed(clients, config)
-        console.print(outline(deployment))
-        console.print(
-            f"all of them, and the outputs: gpu-spot deploy --local --stack {config.stack}", style="dim"
-        )
-        cloud = LocalCloud(clients, deployment, clock)
-        if args.hours is None and is_shared(cloud, wishes.group):
-            wishes = replace(wishes, hours=tenancy.HOURS)
-            console.print(f"a shared host: {tenancy.HOURS:g} hours, others with --hours", style="dim")
-        with contextlib.closing(TerminalProgress(console)) as progress:
-            finished = rehearse(wishes, cloud, progress, started)
-        summary = _report(args.out, finished, console)
-        if args.json:
-            sys.stdout.write(summary)
-            sys.stdout.flush()
-        if args.keep:
-            _keep(console, config.region, config.stack, finished.job)
-    return 0 if finished.served is None or finished.served.is_whole else 1
-
-
-def _config(args: argparse.Namespace) -> StackConfig:
-    """Return the stack's configuration; with ``--job`` the group follows from it, too."""
-    if args.python is not None and args.job is None:
-        raise LocalCloudError(f"--python is {args.python}, allowed: with --job")
-    if args.job is not None:
-        _alone("--job", args, {"--service": args.service, "--target": args.target})
-        config, args.group = project.of_job(args.job, args.stack)
-        return config
-    if args.service is not None:
-        _alone("--service", args, {})
-        config, args.workers = project.of_service(args.service, args.stack)
-        args.group = args.service
-        return config if args.target is None else load(project.find(), config.stack, _overrides(config, args))
-    config = load(project.find(), args.stack or "dev")
-    overrides = {} if args.target is None else _overrides(config, args)
-    if args.load:
-        overrides |= _scaled(config, args)
-    return load(project.find(), config.stack, overrides) if overrides else config
-
-
-def _alone(option: str, args: argparse.Namespace, more: Mapping[str, object]) -> None:
-    beside = {"--group": args.group, "--trace": args.trace, "--load": args.load or None, **more}
-    if given := [name for name, value in beside.items() if value is not None]:
-        raise LocalCloudError(f"{option} beside {given[0]}, allowed: {option} alone (its market is written)")
-
-
-def _wishes(args: argparse.Namespace) -> Wishes:
-    hours, notice = (HOURS, NOTICE) if args.service is None else (real_service.HOURS, real_service.NOTICE)
-    return Wishes(
-        group=args.group,
-        hours=args.hours or (LOAD_HOURS if args.load else hours),
-        files=tuple(args.trace or ()),
-        traces=files.traces(args.trace) if args.trace else None,
-        pool_size=args.pool_size,
-        notice=notice if args.notice is None else args.notice,
-        seed=args.seed,
-        script=Script(project.find(), args.python) if args.job else None,
-        workers=args.workers,
-        load=args.load,
-    )
-
-
-def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
-    """A target given by hand brings its head-room and its warm instances along."""
-    services = [one.get("name") for one in config.values.get(f"{config.project}:services") or ()]
-    chosen = args.group or next(iter(services), None)
-    if chosen not in services:
-        raise LocalCloudError(
-            f"target is {args.target} for {chosen or 'no group'}, only a service can have another than its "
-            f"stack file's; services: {', '.join(map(str, services)) or 'none'}"
-        )
-    capacity = f"services[{services.index(chosen)}].capacity"
-    return {
-        f"{capacity}.target": args.target,
-        f"{capacity}.max": 2 * args.target,
-        f"{capacity}.fallback.warmInstances": args.target,
-    }
-
-
-def _scaled(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
-    """Under a load the scaler sets the target, whatever the stack file says of dry runs."""
-    services = config.values.get(f"{config.project}:services") or ()
-    for place, one in enumerate(services):
-        if one.get("name") != args.group and args.group is not None:
-            continue
-        args.group, kind = one.get("name"), (one.get("queue") or {}).get("kind")
-        if "scaling" not in one:
-            break
-        if kind != "rabbitmq":
-            raise LocalCloudError(f"queue of {args.group} is {kind}, allowed with --load: rabbitmq")
-        return {f"services[{place}].scaling.dryRun": False}
-    group = args.group or "the first group"
-    raise LocalCloudError(
-        f"{group} of stack {config.stack} does not scale, allowed with --load: a service that does"
-    )
-
-
-def _report(out: Path, finished: Run, console: Console) -> str:
-    """Write and print the report; return the summary as JSON."""
-    summary = summarise(finished)
-    out.mkdir(parents=True, exist_ok=True)
-    told = json.dumps(summary, indent=2) + "\n"
-    (out / "summary.json").write_text(told, encoding="utf-8")
-    (out / "report.html").write_text(render(finished), encoding="utf-8")
-    console.print(render_summary(summary))
-    written = ["summary.json", "report.html"]
-    if finished.load is None:  # the picture is of a fixed target
-        write_plot(finished, out / "plot.svg")
-        written.append("plot.svg")
-    if finished.job is not None:
-        text = json.dumps(account.to_json(finished.job), indent=2)
-        (out / "job.json").write_text(text + "\n", encoding="utf-8")
-        console.print(job_card(finished.job))
-        written.append("job.json")
-    for name in written:
-        console.print(str(out / name), soft_wrap=True)
-    return told
-
-
-def _jobs_line(endpoint: str, stack: str) -> str:
-    """Return a shell command that watches the job in the served local cloud."""
-    return (
-        f"AWS_ENDPOINT_URL={endpoint} AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local "
-        f"gpu-spot jobs --stack {stack}"
-    )
-
-
-def _keep(console: Console, region: str, stack: str, job: JobAccount | None) -> None:
-    """Serve the local cloud until the user ends it; a rehearsed ``job`` can be watched there."""
-    with server.serve() as endpoint:
-        console.print("\nThe local cloud stays open; look around in it with the AWS CLI, Ctrl-C ends it:")
-        console.print(server.command_line(endpoint, region), soft_wrap=True, markup=False)
-        if job is not None:
-            console.print(_jobs_line(endpoint, stack), soft_wrap=True, markup=False)
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
-        try:
-            while True:
-                signal.pause()
-        except KeyboardInterrupt:
-            console.print("closed")
+    """Deploy, replay, report; 1 if real workers lost a request or ran one twice unmarked."""
+    with installed():
+        from rehearsal.commands import demo
+    return demo.run(args)
 
 
 def _count(text: str) -> int:

@@ -11,14 +11,16 @@ Example::
         print(clients("dynamodb").scan(TableName=shop.outputs["orders"])["Items"])
 """
 
+from pulumi_declared.errors import UserError
+from pulumi_declared.monitor import Resource
+from pulumi_declared.stackfile import StackConfig, load
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import register
 from pulumi_on_moto.mapping.base import Draft, Made, Spec
 from pulumi_on_moto.program.given import given_network, given_policies
-from pulumi_on_moto.program.record import Deployment, Resource
+from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import deploy
 from pulumi_on_moto.program.second_run import Change, changes, up
-from pulumi_on_moto.program.stackfile import StackConfig, load
 from pulumi_on_moto.program.tree import outline, tree
 from pulumi_on_moto.program.use import deliver, invoke, tick
 from pulumi_on_moto.running.functions import Invocation
@@ -35,6 +37,7 @@ __all__ = [
     "Resource",
     "Spec",
     "StackConfig",
+    "UserError",
     "changes",
     "deliver",
     "deploy",

@@ -6,45 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pulumi_declared.monitor import Resource
 from pulumi_on_moto.cluster.clusters import Clusters
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime
 from pulumi_on_moto.sandbox import AwsClients
-
-
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """One resource of the program.
-
-    Attributes:
-        urn: Pulumi's name for it; unique.
-        type: Pulumi's type token, for example ``aws:sqs/queue:Queue``.
-        name: its logical name.
-        parent: the URN of its parent, empty for the stack's own children.
-        id: its physical id; empty for a component.
-        inputs: resolved inputs, camelCase, secrets unwrapped.
-        outputs: what dependants see.
-        no_effect: inputs that were accepted and do nothing here, each with the reason.
-        provider: the provider of its own that it names, empty: the default one.
-        protect: whether the program asks the engine to refuse its deletion.
-    """
-
-    urn: str
-    type: str
-    name: str
-    parent: str
-    id: str
-    inputs: Mapping[str, Any]
-    outputs: Mapping[str, Any]
-    no_effect: Mapping[str, str]
-    protect: bool = False
-    provider: str = ""
-
-    @property
-    def is_component(self) -> bool:
-        """Whether it only groups others and exists nowhere in AWS."""
-        return not self.id
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,15 +12,16 @@ from typing import Any, Final
 
 import pulumi
 
+from pulumi_declared.monitor import Resource
+from pulumi_declared.stackfile import StackConfig
 from pulumi_on_moto.cluster.clusters import PREFIX
 from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import SPECS
 from pulumi_on_moto.mapping.archives import asset_bytes, zip_bytes
 from pulumi_on_moto.mapping.base import Draft, create
-from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Monitor
-from pulumi_on_moto.program.record import Deployment, Resource
+from pulumi_on_moto.program.provision import PROVIDER_PREFIX, Provisioner
+from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.program.run import run
-from pulumi_on_moto.program.stackfile import StackConfig
 from pulumi_on_moto.sandbox import AwsClients
 
 
@@ -78,7 +79,7 @@ def up(deployment: Deployment, config: StackConfig) -> tuple[Deployment, tuple[C
     return after, monitor.found()
 
 
-class _Comparing(Monitor):
+class _Comparing(Provisioner):
     """Compares what is registered with what stands, as the engine does after a refresh."""
 
     def __init__(self, before: Deployment, config: StackConfig) -> None:
@@ -96,15 +97,15 @@ class _Comparing(Monitor):
         )
         return (*self._changes, *gone)
 
-    def _register(self, request: Any, urn: str, inputs: dict[str, Any]) -> Resource:
+    def _register(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         old = self._before.get(urn)
         if request.type.startswith(PROVIDER_PREFIX):
             self._provider(request.type, request.name, inputs)  # its tags hold for what is new
         if old is None:
             self._changes.append(Change(request.type, request.name))
-            return self._new(request, urn, inputs)
+            return self._new(request, urn, parent, inputs)
         if old.is_component:
-            return self._keep(replace(old, inputs=inputs, outputs=inputs))
+            return replace(old, inputs=inputs, outputs=inputs)
         old = self._refreshed(old)
         given = {key: value for key, value in inputs.items() if value is not None}
         ignored = _ignored(request)
@@ -115,9 +116,9 @@ class _Comparing(Monitor):
             if not _same(old.inputs.get(key), wanted.get(key))
         )
         if not differing:
-            return self._keep(old)
+            return old
         self._changes.append(Change(old.type, old.name, differing))
-        return self._keep(self._changed(old, wanted, differing))
+        return self._changed(old, wanted, differing)
 
     def _refreshed(self, old: Resource) -> Resource:
         """Return a resource with the inputs that others than the program can move as they are now."""
@@ -129,9 +130,9 @@ class _Comparing(Monitor):
         seen = read(self._clients, old)
         return replace(old, inputs={key: seen.get(key, value) for key, value in old.inputs.items()})
 
-    def _new(self, request: Any, urn: str, inputs: dict[str, Any]) -> Resource:
+    def _new(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
         """Return a resource without an id: what AWS would compute for it is unknown."""
-        return self._keep(Resource(urn, request.type, request.name, request.parent, "", inputs, inputs, {}))
+        return Resource(urn, request.type, request.name, parent, "", inputs, inputs, {})
 
     def _changed(self, old: Resource, wanted: dict[str, Any], differing: frozenset[str]) -> Resource:
         return replace(old, inputs=wanted, outputs={**old.outputs, **wanted})
@@ -140,8 +141,8 @@ class _Comparing(Monitor):
 class _Applying(_Comparing):
     """Carries out what differs."""
 
-    def _new(self, request: Any, urn: str, inputs: dict[str, Any]) -> Resource:
-        return Monitor._register(self, request, urn, inputs)
+    def _new(self, request: Any, urn: str, parent: str, inputs: dict[str, Any]) -> Resource:
+        return Provisioner._register(self, request, urn, parent, inputs)
 
     def _changed(self, old: Resource, wanted: dict[str, Any], differing: frozenset[str]) -> Resource:
         if old.type.startswith(PREFIX):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import yaml
 
-from pulumi_on_moto.errors import LocalCloudError
+from pulumi_declared.errors import UserError
 
 _SEGMENT: Final = re.compile(r"(?P<key>[^.\[\]]+)|\[(?P<index>\d+)\]")
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -45,9 +45,7 @@ class StackConfig:
         """The stack's ``aws:region``."""
         region = self.values.get("aws:region")
         if not isinstance(region, str) or not region:
-            raise LocalCloudError(
-                f"Pulumi.{self.stack}.yaml: aws:region is {region!r}, an AWS region is needed"
-            )
+            raise UserError(f"Pulumi.{self.stack}.yaml: aws:region is {region!r}, an AWS region is needed")
         return region
 
     @property
@@ -80,14 +78,14 @@ def load(
         file: read this file in place of ``Pulumi.<stack>.yaml``, such as another version of it.
 
     Raises:
-        LocalCloudError: a file is missing or malformed, a value is a secret, or a path leads nowhere.
+        UserError: a file is missing or malformed, a value is a secret, or a path leads nowhere.
     """
     project_dir = Path(project_dir)
     project_file = project_dir / "Pulumi.yaml"
     project = _mapping(project_file)
     name = project.get("name")
     if not isinstance(name, str):
-        raise LocalCloudError(f"{project_file.name}: name is {name!r}, text is needed")
+        raise UserError(f"{project_file.name}: name is {name!r}, text is needed")
     stack_file = file if file is not None else file_of(project_dir, stack)
     values = _declared_defaults(project, name)
     given = config_in(stack_file)
@@ -102,21 +100,19 @@ def load(
 
 
 def file_of(project_dir: Path, stack: str) -> Path:
-    """Return a stack's file; raise ``LocalCloudError``, with the stacks that there are, where it has none."""
+    """Return a stack's file; raise ``UserError``, with the stacks that there are, where it has none."""
     file = project_dir / f"Pulumi.{stack}.yaml"
     if not file.is_file():
         known = sorted(path.name.split(".")[1] for path in project_dir.glob("Pulumi.*.yaml"))
-        raise LocalCloudError(
-            f"stack {stack!r}: no file {file.name}; stacks here: {', '.join(known) or 'none'}"
-        )
+        raise UserError(f"stack {stack!r}: no file {file.name}; stacks here: {', '.join(known) or 'none'}")
     return file
 
 
 def config_in(file: Path) -> dict[str, Any]:
-    """Return what a stack file configures, as it stands there; raise ``LocalCloudError``."""
+    """Return what a stack file configures, as it stands there; raise ``UserError``."""
     config = _mapping(file).get("config") or {}
     if not isinstance(config, dict):
-        raise LocalCloudError(f"{file.name}: config is {config!r}, a mapping is needed")
+        raise UserError(f"{file.name}: config is {config!r}, a mapping is needed")
     return config
 
 
@@ -124,15 +120,15 @@ def _mapping(path: Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise LocalCloudError(f"no {path.name} in {path.parent}") from None
+        raise UserError(f"no {path.name} in {path.parent}") from None
     except OSError as error:
-        raise LocalCloudError(f"{path.name} cannot be read: {error.strerror}") from None
+        raise UserError(f"{path.name} cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise LocalCloudError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
+        raise UserError(f"{path.name} is not valid YAML: {' '.join(str(error).split())}") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise LocalCloudError(f"{path.name} holds {type(content).__name__}, a mapping is needed")
+        raise UserError(f"{path.name} holds {type(content).__name__}, a mapping is needed")
     return content
 
 
@@ -164,14 +160,10 @@ def _check_types(project: Mapping[str, Any], name: str, values: Mapping[str, Any
         if expected is None:
             continue
         if key not in values:
-            raise LocalCloudError(
-                f"{file}: {key} is missing, a value of type {declaration['type']} is needed"
-            )
+            raise UserError(f"{file}: {key} is missing, a value of type {declaration['type']} is needed")
         value = values[key]
         if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
-            raise LocalCloudError(
-                f"{file}: {key} is {value!r}, a value of type {declaration['type']} is needed"
-            )
+            raise UserError(f"{file}: {key} is {value!r}, a value of type {declaration['type']} is needed")
 
 
 def _unshared(value: Any) -> Any:
@@ -184,9 +176,7 @@ def _unshared(value: Any) -> Any:
 def _refuse_secrets(value: Any, where: str) -> None:
     if isinstance(value, dict):
         if set(value) == {"secure"}:
-            raise LocalCloudError(
-                f"{where} is a secret: only the Pulumi engine can decrypt it, override it here"
-            )
+            raise UserError(f"{where} is a secret: only the Pulumi engine can decrypt it, override it here")
         for key, item in value.items():
             _refuse_secrets(item, f"{where}.{key}")
     elif isinstance(value, list):
@@ -201,20 +191,20 @@ def _override(values: dict[str, Any], path: str, value: Any, project: str) -> No
         for match in _SEGMENT.finditer(rest if colon else path)
     ]
     if not steps or not isinstance(steps[0], str):
-        raise LocalCloudError(f"override {path!r}: a path such as services[0].capacity.target is needed")
+        raise UserError(f"override {path!r}: a path such as services[0].capacity.target is needed")
     steps[0] = f"{namespace}:{steps[0]}" if colon else _full_key(steps[0], project)
     place: Any = values
     for step in steps[:-1]:
         try:
             place = place[step]
         except (KeyError, IndexError, TypeError):
-            raise LocalCloudError(f"override {path!r}: the stack has no {step!r} there") from None
+            raise UserError(f"override {path!r}: the stack has no {step!r} there") from None
     last = steps[-1]
     if isinstance(last, int):
         if not isinstance(place, list) or last >= len(place):
-            raise LocalCloudError(f"override {path!r}: the stack has no item {last} there")
+            raise UserError(f"override {path!r}: the stack has no item {last} there")
         place[last] = value
     elif isinstance(place, dict):
         place[last] = value
     else:
-        raise LocalCloudError(f"override {path!r}: {last!r} cannot be set in {place!r}")
+        raise UserError(f"override {path!r}: {last!r} cannot be set in {place!r}")

@@ -1,0 +1,1 @@
+"""What the commands that rehearse carry out; their options stand in `gpu_spot.commands`."""

@@ -1,0 +1,202 @@
+"""What ``gpu-spot demo`` carries out: a deployment, a market against it, a report."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from gpu_spot.commands import files, project
+from gpu_spot.commands.market import traces
+from gpu_spot.commands.rehearsed.demo import (
+    HOURS,
+    LOAD_HOURS,
+    NOTICE,
+    SERVICE_HOURS,
+    SERVICE_NOTICE,
+    SHARED_HOURS,
+)
+from gpu_spot.jobs import account
+from gpu_spot.jobs.account import JobAccount
+from gpu_spot.jobs.text import job_card
+from pulumi_declared.errors import UserError
+from pulumi_declared.stackfile import StackConfig, load
+from pulumi_on_moto import outline, sandbox
+from pulumi_on_moto.running import server
+from pulumi_on_moto.running.clock import simulated
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.commands import stacks
+from rehearsal.commands.deployed import START, deployed
+from rehearsal.commands.progress import TerminalProgress
+from rehearsal.machines.real import broker
+from rehearsal.real_job import Script
+from rehearsal.rehearse import Wishes, is_shared, rehearse
+from rehearsal.report.page import render
+from rehearsal.report.picture import write_plot
+from rehearsal.report.summary import render_summary
+from rehearsal.results.run import Run
+from rehearsal.results.summary import summarise
+
+
+def run(args: argparse.Namespace) -> int:
+    """Deploy, replay, report; 1 if real workers lost a request or ran one twice unmarked.
+
+    Raises ``UserError``, ``TraceError`` or ``ValueError``, one line each.
+    """
+    console = Console(stderr=args.json)
+    files.can_hold("--out", args.out)
+    config = _config(args)
+    wishes = _wishes(args)
+    if wishes.workers is not None:
+        broker.installed()
+    with simulated(START) as clock, sandbox(config.region, args.seed) as clients:
+        started = time.perf_counter()
+        deployment = deployed(clients, config)
+        console.print(outline(deployment))
+        console.print(
+            f"all of them, and the outputs: gpu-spot deploy --local --stack {config.stack}", style="dim"
+        )
+        cloud = LocalCloud(clients, deployment, clock)
+        if args.hours is None and is_shared(cloud, wishes.group):
+            wishes = replace(wishes, hours=SHARED_HOURS)
+            console.print(f"a shared host: {SHARED_HOURS:g} hours, others with --hours", style="dim")
+        with contextlib.closing(TerminalProgress(console)) as progress:
+            finished = rehearse(wishes, cloud, progress, started)
+        summary = _report(args.out, finished, console)
+        if args.json:
+            sys.stdout.write(summary)
+            sys.stdout.flush()
+        if args.keep:
+            _keep(console, config.region, config.stack, finished.job)
+    return 0 if finished.served is None or finished.served.is_whole else 1
+
+
+def _config(args: argparse.Namespace) -> StackConfig:
+    """Return the stack's configuration; with ``--job`` the group follows from it, too."""
+    if args.python is not None and args.job is None:
+        raise UserError(f"--python is {args.python}, allowed: with --job")
+    if args.job is not None:
+        _alone("--job", args, {"--service": args.service, "--target": args.target})
+        config, args.group = stacks.of_job(args.job, args.stack)
+        return config
+    if args.service is not None:
+        _alone("--service", args, {})
+        config, args.workers = stacks.of_service(args.service, args.stack)
+        args.group = args.service
+        return config if args.target is None else load(project.find(), config.stack, _overrides(config, args))
+    config = load(project.find(), args.stack or "dev")
+    overrides = {} if args.target is None else _overrides(config, args)
+    if args.load:
+        overrides |= _scaled(config, args)
+    return load(project.find(), config.stack, overrides) if overrides else config
+
+
+def _alone(option: str, args: argparse.Namespace, more: Mapping[str, object]) -> None:
+    beside = {"--group": args.group, "--trace": args.trace, "--load": args.load or None, **more}
+    if given := [name for name, value in beside.items() if value is not None]:
+        raise UserError(f"{option} beside {given[0]}, allowed: {option} alone (its market is written)")
+
+
+def _wishes(args: argparse.Namespace) -> Wishes:
+    hours, notice = (HOURS, NOTICE) if args.service is None else (SERVICE_HOURS, SERVICE_NOTICE)
+    return Wishes(
+        group=args.group,
+        hours=args.hours or (LOAD_HOURS if args.load else hours),
+        files=tuple(args.trace or ()),
+        traces=traces.load(args.trace) if args.trace else None,
+        pool_size=args.pool_size,
+        notice=notice if args.notice is None else args.notice,
+        seed=args.seed,
+        script=Script(project.find(), args.python) if args.job else None,
+        workers=args.workers,
+        load=args.load,
+    )
+
+
+def _overrides(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
+    """A target given by hand brings its head-room and its warm instances along."""
+    services = [one.get("name") for one in config.values.get(f"{config.project}:services") or ()]
+    chosen = args.group or next(iter(services), None)
+    if chosen not in services:
+        raise UserError(
+            f"target is {args.target} for {chosen or 'no group'}, only a service can have another than its "
+            f"stack file's; services: {', '.join(map(str, services)) or 'none'}"
+        )
+    capacity = f"services[{services.index(chosen)}].capacity"
+    return {
+        f"{capacity}.target": args.target,
+        f"{capacity}.max": 2 * args.target,
+        f"{capacity}.fallback.warmInstances": args.target,
+    }
+
+
+def _scaled(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
+    """Under a load the scaler sets the target, whatever the stack file says of dry runs."""
+    services = config.values.get(f"{config.project}:services") or ()
+    for place, one in enumerate(services):
+        if one.get("name") != args.group and args.group is not None:
+            continue
+        args.group, kind = one.get("name"), (one.get("queue") or {}).get("kind")
+        if "scaling" not in one:
+            break
+        if kind != "rabbitmq":
+            raise UserError(f"queue of {args.group} is {kind}, allowed with --load: rabbitmq")
+        return {f"services[{place}].scaling.dryRun": False}
+    group = args.group or "the first group"
+    raise UserError(
+        f"{group} of stack {config.stack} does not scale, allowed with --load: a service that does"
+    )
+
+
+def _report(out: Path, finished: Run, console: Console) -> str:
+    """Write and print the report; return the summary as JSON."""
+    summary = summarise(finished)
+    out.mkdir(parents=True, exist_ok=True)
+    told = json.dumps(summary, indent=2) + "\n"
+    (out / "summary.json").write_text(told, encoding="utf-8")
+    (out / "report.html").write_text(render(finished), encoding="utf-8")
+    console.print(render_summary(summary))
+    written = ["summary.json", "report.html"]
+    if finished.load is None:  # the picture is of a fixed target
+        write_plot(finished, out / "plot.svg")
+        written.append("plot.svg")
+    if finished.job is not None:
+        text = json.dumps(account.to_json(finished.job), indent=2)
+        (out / "job.json").write_text(text + "\n", encoding="utf-8")
+        console.print(job_card(finished.job))
+        written.append("job.json")
+    for name in written:
+        console.print(str(out / name), soft_wrap=True)
+    return told
+
+
+def _jobs_line(endpoint: str, stack: str) -> str:
+    """Return a shell command that watches the job in the served local cloud."""
+    return (
+        f"AWS_ENDPOINT_URL={endpoint} AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local "
+        f"gpu-spot jobs --stack {stack}"
+    )
+
+
+def _keep(console: Console, region: str, stack: str, job: JobAccount | None) -> None:
+    """Serve the local cloud until the user ends it; a rehearsed ``job`` can be watched there."""
+    with server.serve() as endpoint:
+        console.print("\nThe local cloud stays open; look around in it with the AWS CLI, Ctrl-C ends it:")
+        console.print(server.command_line(endpoint, region), soft_wrap=True, markup=False)
+        if job is not None:
+            console.print(_jobs_line(endpoint, stack), soft_wrap=True, markup=False)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            while True:
+                signal.pause()
+        except KeyboardInterrupt:
+            console.print("closed")

@@ -1,0 +1,80 @@
+"""What ``gpu-spot deploy --local`` carries out: a deployment into an empty local cloud, and its policies."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rich.console import Console
+from rich.markup import escape
+
+from gpu_spot.commands import project
+from infra.catalogue import on_demand_prices
+from policy.judge import Violation, settings_of, violations
+from policy.rules.model import Outside, Subject
+from pulumi_declared.stackfile import load
+from pulumi_on_moto import Deployment, sandbox, tree
+from rehearsal.commands.deployed import deployed
+
+
+def run(args: argparse.Namespace) -> int:
+    """Deploy, print the resource tree with the outputs and what policies say; return 1 where one forbids it.
+
+    Errors are ``LocalCloudError``.
+    """
+    console = Console()
+    started = time.perf_counter()
+    config = load(project.find(), args.stack)
+    with sandbox(config.region) as clients:
+        deployment = deployed(clients, config)
+        if args.json:
+            found = violated(deployment)
+            sys.stdout.write(f"{as_json(deployment, found)}\n")
+            return _code(found)
+        console.print(tree(deployment))
+        made = sum(not resource.is_component for resource in deployment.resources)
+        console.print(
+            f"\n{made} resources created in {time.perf_counter() - started:.1f} s, gone when this ends."
+        )
+        found = violated(deployment)
+    for one in found:
+        subject = one.resource or "the stack"
+        style = "bold red" if one.level == "mandatory" else "yellow"
+        console.print(
+            f"[{style}]{one.level}[/] {one.rule}: {escape(subject)}: {escape(one.words)}", soft_wrap=True
+        )
+    return _code(found)
+
+
+def as_json(deployment: Deployment, found: Sequence[Violation]) -> str:
+    """Return a deployment and what policies say of it, for machines."""
+    made = [{"type": one.type, "name": one.name} for one in deployment.resources if not one.is_component]
+    told = {
+        "stack": deployment.stack,
+        "resources": made,
+        "outputs": dict(deployment.outputs),
+        "violations": [dataclasses.asdict(one) for one in found],
+    }
+    return json.dumps(told, indent=2, default=str)
+
+
+def _code(found: Sequence[Violation]) -> int:
+    return int(any(one.level == "mandatory" for one in found))
+
+
+def violated(deployment: Deployment) -> Sequence[Violation]:
+    """Return what the policy pack finds in a deployment, with the settings of the stack of that name.
+
+    How old an image is nobody asks: here every parameter has one, made up.
+    """
+    subjects = [
+        Subject(one.type, one.name, one.urn, one.inputs, one.protect, deployment.region)
+        for one in deployment.resources
+    ]
+    facts = Outside(datetime.now(UTC), lambda _image, _region: None, on_demand_prices.price)
+    return list(violations(subjects, settings_of(deployment.stack), facts))

@@ -1,0 +1,35 @@
+"""A stack in the local cloud, with what its file says is there already."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gpu_spot.preflight.stack import settings_of
+from infra.schema import Settings
+from pulumi_declared.stackfile import StackConfig
+from pulumi_on_moto import AwsClients, Deployment, deploy, given_network, given_policies
+
+START: Final = 1_767_571_200.0
+"""When every rehearsal begins: 2026-01-05 00:00 UTC, a Monday. Fixed, so that runs can be compared."""
+_CALLERS: Final = "vpc-0ca11e45"
+"""A network of those who call brokers."""
+
+
+def deployed(clients: AwsClients, config: StackConfig) -> Deployment:
+    """Deploy a stack into the local cloud; what its file says is there is made before.
+
+    Raises ``UserError``, for wrong settings too.
+    """
+    make_given(settings_of(config), clients)
+    return deploy(clients, config)
+
+
+def make_given(settings: Settings, clients: AwsClients) -> None:
+    """Put what a stack file says is there into the local cloud: networks, security groups, policies."""
+    network = settings.network
+    if network.vpc_id is not None:
+        given_network(clients, network.vpc_id, network.subnets, network.security_groups)
+    if settings.caller_groups:
+        given_network(clients, _CALLERS, {}, settings.caller_groups)
+    if (deploys := settings.identity.deploys) is not None:
+        given_policies(clients, (*deploys.policies, *deploys.drift_policies))

@@ -1,0 +1,53 @@
+"""What ``gpu-spot drill --rehearse`` carries out."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from gpu_spot.commands import project
+from gpu_spot.commands.deployed.drill import drill_of, report
+from gpu_spot.drill.experiment import DrillError
+from gpu_spot.preflight.stack import settings_of
+from infra.schema.jobs.matrix import experiments
+from infra.schema.jobs.training import Training
+from infra.schema.work import Work
+from pulumi_declared.stackfile import StackConfig, load
+from pulumi_on_moto import sandbox
+from pulumi_on_moto.running.clock import simulated
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.commands.deployed import START, deployed
+from rehearsal.drilling import rehearse_drill
+
+
+def run(args: argparse.Namespace, config: StackConfig) -> int:
+    """Deploy into the local cloud and drill there; a group that declares none is drilled of one instance."""
+    config = load(project.find(), args.stack, overrides(args, config))
+    with simulated(START) as clock, sandbox(config.region) as clients:
+        cloud = LocalCloud(clients, deployed(clients, config), clock)
+        drill = drill_of(args, clients, config, lambda: clock.now)
+        return report(args, rehearse_drill(cloud, args.group, drill))
+
+
+def overrides(args: argparse.Namespace, config: StackConfig) -> dict[str, Any]:
+    """Return what the rehearsal changes: a drill where there is none, and what no simulated job runs in.
+
+    Raises ``DrillError`` for a group that is not to be rehearsed.
+    """
+    declared = settings_of(config)
+    entries: dict[str, tuple[str, Work]] = {}
+    for number, service in enumerate(declared.services):
+        entries[service.name] = (f"services[{number}]", service)
+    for number, entry in enumerate(declared.training):
+        entries |= {job.name: (f"training[{number}]", entry) for job in experiments(entry)}
+    known = [name for name, (_, entry) in entries.items() if entry.runs_on == "instances"]
+    if args.group not in known:
+        raise DrillError(
+            f"--group is {args.group!r}, allowed with --rehearse: a service or a training job on instances "
+            f"({', '.join(known) or 'none'})"
+        )
+    place, work = entries[args.group]
+    changes: dict[str, Any] = {} if work.capacity.drill else {f"{place}.capacity.drill": 1}
+    if isinstance(work, Training):
+        changes |= {f"{place}.{key}": None for key in ("image", "python") if getattr(work, key) is not None}
+    return changes

@@ -1,0 +1,59 @@
+"""The stack that ``gpu-spot demo`` is about where an option names a job's code or a service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gpu_spot.commands import project
+from gpu_spot.preflight.stack import settings_of
+from pulumi_declared.errors import UserError
+from pulumi_declared.stackfile import StackConfig, load
+from rehearsal.real_job import HOST
+
+
+def of_job(folder: Path, stack: str | None) -> tuple[StackConfig, str]:
+    """Return the stack whose file names a folder of this project as a job's repository, and the job's group.
+
+    With ``stack`` that one, else the first by name. Raises ``UserError`` where there is none.
+    """
+    root = project.find()
+    here = folder.resolve()
+    if not here.is_dir() or not here.is_relative_to(root):
+        raise UserError(f"--job is {folder}, allowed: a folder of {root} with a job's code")
+    repository = f"{HOST}/{here.relative_to(root).as_posix()}"
+    stacks = _stacks(root, stack)
+    for config in (load(root, one) for one in stacks):
+        if any(job.get("repository") == repository for job in _on_instances(config, "training")):
+            return next(
+                (config, job.name) for job in settings_of(config).jobs if job.repository == repository
+            )
+    raise UserError(f"no job's repository on instances is {repository} in {', '.join(stacks)}")
+
+
+def of_service(name: str, stack: str | None) -> tuple[StackConfig, Path]:
+    """Return the stack whose file has a service of that name, and the folder with the code of its workers.
+
+    With ``stack`` that one, else the first by name. Raises ``UserError`` where one of both is missing.
+    """
+    root = project.find()
+    code = root / "examples" / f"{name}-worker"
+    if not code.is_dir():
+        there = ", ".join(sorted(one.name.removesuffix("-worker") for one in root.glob("examples/*-worker")))
+        raise UserError(f"--service is {name}, allowed: {there or f'none, there is no {code}'}")
+    for config in (load(root, one) for one in _stacks(root, stack)):
+        if any(one.get("name") == name for one in _on_instances(config, "services")):
+            return config, code
+    raise UserError(f"no service on instances is {name} in {', '.join(_stacks(root, stack))}")
+
+
+def _on_instances(config: StackConfig, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the entries of a list of a stack file that do not run on Kubernetes; nothing is judged here."""
+    for one in config.values.get(f"{config.project}:{key}") or ():
+        if isinstance(one, dict) and one.get("runsOn") != "kubernetes":
+            yield one
+
+
+def _stacks(root: Path, stack: str | None) -> list[str]:
+    return [stack] if stack else sorted(path.name.split(".")[1] for path in root.glob("Pulumi.*.yaml"))

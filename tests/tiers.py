@@ -18,6 +18,7 @@ _MARKS_OF: Final = {
     "aws_check/test_rehearsal.py": "adapter long",
     "commands": "adapter",
     "commands/test_json.py": "program",
+    "commands/test_operators.py": "whole long",
     "core": "pure",
     "deadline": "pure",
     "deadline/test_bench.py": "pure long",

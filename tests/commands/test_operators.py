@@ -1,0 +1,225 @@
+"""Operators' commands run where neither moto nor what rehearses can be imported, against a stubbed AWS.
+
+AWS is a moto server in another process. The commands' own processes, and those that they start, refuse the
+imports (`sitecustomize`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gpu_spot.cli import _PANELS, _name
+from tests.infra.declared import ROOT
+
+IMAGE = "ami-0fedcba9876543210"
+MISSING = ("moto", "pulumi_on_moto", "pytest_pulumi_on_moto", "rehearsal")
+REFUSING = f"""
+import sys
+
+class Refusing:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in {MISSING}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+sys.meta_path.insert(0, Refusing)
+"""
+COMMAND = """
+import sys
+from gpu_spot import cli
+try:
+    code = cli.main(sys.argv[1:])
+finally:
+    if "pulumi" in sys.modules:
+        from pulumi.runtime import settings
+        assert settings.SETTINGS.monitor is None, "the SDK's mocks are set in the process that asks AWS"
+sys.exit(code)
+"""
+COMMANDS = [_name(module) for panel in _PANELS.values() for module in panel]
+REHEARSING = {
+    "demo": (),
+    "deploy": ("--local",),
+    "drill": ("--stack", "research", "--group", "resnet", "--rehearse"),
+    "aws-check": ("--rehearse",),
+}
+
+
+@dataclass(frozen=True)
+class Operator:
+    """Runs commands in a project's folder, with credentials of the stubbed account."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def run(self, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-c", COMMAND, *words],
+            cwd=self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=150,
+            check=False,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        return json.loads(self.run(*words, code=code).stdout)
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    folder, refusing = tmp_path_factory.mktemp("project"), tmp_path_factory.mktemp("refusing")
+    (refusing / "sitecustomize.py").write_text(REFUSING)
+    (folder / "Pulumi.yaml").write_text((ROOT / "Pulumi.yaml").read_text())
+    (folder / "infra").symlink_to(ROOT / "infra")
+    content = yaml.safe_load((ROOT / "Pulumi.research.yaml").read_text())
+    capacity = content["config"]["gpu-spot:training"][0]["capacity"]
+    capacity |= {"ami": "/images/mine", "drill": 1}
+    (folder / "Pulumi.research.yaml").write_text(yaml.safe_dump(content))
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.commands.served", str(folder), "research", IMAGE],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as server:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        try:
+            endpoint = server.stdout.readline().strip()
+            assert endpoint
+            environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+            environment |= {
+                "PYTHONPATH": os.pathsep.join(map(str, (refusing, ROOT, ROOT / "pulumi_on_moto" / "src"))),
+                "AWS_ENDPOINT_URL": endpoint,
+                "AWS_ACCESS_KEY_ID": "operator",
+                "AWS_SECRET_ACCESS_KEY": "operator",
+                "AWS_MAX_ATTEMPTS": "1",
+                "COLUMNS": "200",
+            }
+            yield Operator(folder, environment)
+        finally:
+            server.stdin.close()
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_it_cannot_be_imported(operator: Operator, name: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {name}"], env=operator.environment, capture_output=True, check=False
+    )
+    assert b"ModuleNotFoundError" in done.stderr
+
+
+def test_every_command_is_listed(operator: Operator) -> None:
+    listed = operator.run("--help").stdout
+    assert not [name for name in COMMANDS if name not in listed]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_prints_its_help(operator: Operator, name: str) -> None:
+    assert operator.run(name, "--help").stdout.startswith(f"usage: gpu-spot {name}")
+
+
+@pytest.mark.parametrize("name", REHEARSING)
+def test_what_rehearses_says_what_is_missing(operator: Operator, name: str) -> None:
+    done = operator.run(name, *REHEARSING[name], code=2 if name == "aws-check" else 1)
+    assert done.stderr.startswith("gpu-spot: rehearsal is missing")
+    assert done.stderr.count("\n") == 1
+
+
+def test_status_of_the_stubbed_account(operator: Operator) -> None:
+    seen = operator.json("status", "--stack", "research", "--json")
+    assert [one["group"] for one in seen["groups"]] == ["resnet"]
+
+
+def test_jobs_are_listed_and_shown_and_their_log_is_read(operator: Operator) -> None:
+    [job] = operator.json("jobs", "list", "--stack", "research", "--json")
+    assert job["job"] == "resnet"
+    assert operator.json("jobs", "show", "resnet", "--stack", "research", "--json")["job"] == "resnet"
+    assert operator.json("jobs", "logs", "resnet", "--stack", "research", "--json")["lines"] == []
+
+
+def test_preflight_lists_what_the_program_declares_and_asks_the_account(operator: Operator) -> None:
+    found = operator.json("preflight", "--stack", "research", "--json", code=1)
+    assert found["account"] == "123456789012"
+    by_check: dict[str, list[dict[str, str]]] = {}
+    for remark in found["remarks"]:
+        by_check.setdefault(remark["check"], []).append(remark)
+    assert by_check["permissions"][0]["found"] == "may not SimulatePrincipalPolicy"
+    # The stack is up there, so that names are taken by its own tag.
+    assert "with this stack's tag" in by_check["names"][0]["found"]
+    assert any(one["subject"] == "alarms" for one in by_check["money a month"])
+
+
+def test_a_drill_is_refused_where_the_group_has_nothing_to_take(operator: Operator) -> None:
+    done = operator.run("drill", "--stack", "research", "--group", "resnet", "--yes", code=1)
+    assert "misses 1 of 1" in done.stderr
+
+
+def test_a_preview_is_reviewed(operator: Operator, tmp_path: Path) -> None:
+    urn = "urn:pulumi:prod::gpu-spot::aws:cloudwatch/logGroup:LogGroup::functions"
+    state = {"urn": urn, "type": "aws:cloudwatch/logGroup:LogGroup", "inputs": {"retentionInDays": 30}}
+    preview = {"steps": [{"op": "create", "urn": urn, "newState": state}]}
+    (tmp_path / "prod.json").write_text(json.dumps(preview))
+    told = operator.json("review", "--preview", str(tmp_path / "prod.json"), "--json")
+    assert [one["environment"] for one in told["environments"]] == ["prod"]
+
+
+def test_a_stack_file_is_forecast(operator: Operator) -> None:
+    found = operator.json("forecast", "--head", "Pulumi.research.yaml", "--json", "--processes", "1")
+    assert [group["name"] for group in found["head"]["groups"]] == ["resnet"]
+
+
+def test_a_stack_file_is_advised_on(operator: Operator) -> None:
+    words = (
+        "advise",
+        "--head",
+        "Pulumi.research.yaml",
+        "--availability",
+        "0.5",
+        "--json",
+        "--processes",
+        "1",
+    )
+    assert operator.json(*words)["group"] == "resnet"
+
+
+def test_images_are_pinned(operator: Operator) -> None:
+    before = (operator.folder / "Pulumi.research.yaml").read_text()
+    pinned = operator.json("pin-images", "--stack", "research", "--json")
+    assert [one["image"] for one in pinned["images"]] == [IMAGE]
+    (operator.folder / "Pulumi.research.yaml").write_text(before)
+
+
+def test_aws_check_cleans_up(operator: Operator) -> None:
+    assert operator.json("aws-check", "--clean-up-only", "--json")["left"] == []
+
+
+def test_tensorboard_is_stopped(operator: Operator) -> None:
+    assert operator.run("tensorboard", "--stack", "research", "--stop").stdout == "nothing runs\n"
+
+
+def test_a_trace_is_replayed(operator: Operator, tmp_path: Path) -> None:
+    trace = tmp_path / "us-west-2a.json"
+    trace.write_text(json.dumps({"metadata": {"gap_seconds": 600}, "data": [1] * 40 + [0] * 4 + [1] * 40}))
+    assert "expected-cost" in operator.run("replay", "--trace", str(trace), "--target", "2").stdout
+    deadline = ("--compute", "1", "--deadline", "3", "--delay", "5", "--starts", "2")
+    assert "us-west-2a" in operator.run("replay-deadline", "--trace", str(trace), *deadline).stdout
+
+
+def test_an_editor_and_a_shell_get_theirs(operator: Operator) -> None:
+    assert "properties" in operator.json("schema")
+    assert "gpu-spot" in operator.run("completion", "bash").stdout

@@ -13,7 +13,7 @@ from gpu_spot.forecast.replayed import DRAWN_POOLS, MOST_POOLS, MOST_SLOTS, Ques
 from gpu_spot.preflight.prices import GP3_GIB_MONTH, HOURS
 from infra.kubernetes import pods
 from infra.schema import Capacity, Service, Settings, Training
-from infra.schema.cluster.kubernetes import RunsOn
+from infra.schema.work import RunsOn
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.model import Pool, on_demand_share
 

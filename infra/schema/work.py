@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -14,7 +14,9 @@ from contracts.agent.names import DATASET_DEVICES
 from infra.catalogue import accelerators as catalogue
 from infra.schema.base import Model
 from infra.schema.capacity import Capacity
-from infra.schema.cluster.kubernetes import RunsOn
+
+RunsOn: TypeAlias = Literal["instances", "kubernetes"]
+"""Which half an entry runs on."""
 
 _OURS: Final = ("GPU_SPOT_", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _TEXT_BYTES: Final = 4096

@@ -9,7 +9,7 @@ from gpu_spot.commands import project
 from gpu_spot.commands.deployed.drill import drill_of, report
 from gpu_spot.drill.experiment import DrillError
 from gpu_spot.preflight.stack import settings_of
-from infra.schema.jobs.matrix import experiments
+from infra.schema.jobs.experiments import experiments
 from infra.schema.jobs.training import Training
 from infra.schema.work import Work
 from pulumi_declared.stackfile import StackConfig, load

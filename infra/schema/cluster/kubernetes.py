@@ -1,23 +1,16 @@
-"""The shape of ``kubernetes``, and what an entry that runs there can have."""
+"""The shape of ``kubernetes``, and what every entry that runs there is held to."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 
 from contracts import limits
 from infra.catalogue import accelerators as catalogue
 from infra.schema.base import Model
+from infra.schema.capacity import Capacity
 from infra.schema.cluster.own_cluster import OwnCluster
-
-if TYPE_CHECKING:
-    from infra.schema.capacity import Capacity
-    from infra.schema.jobs.training import Training
-    from infra.schema.services.service import Service
-
-RunsOn: TypeAlias = Literal["instances", "kubernetes"]
-"""Which half an entry runs on."""
 
 ClusterName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]{0,99}$")]
 """As EKS has it (``CreateCluster``, "name")."""
@@ -55,77 +48,30 @@ class Kubernetes(Model):
         return self
 
 
-_OF_THE_AGENT: Final[dict[str, str]] = {
-    "dataset": "datasets[], volumes from snapshots",
-    "python": "an image",
-    "artifacts": "$GPU_SPOT_ARTIFACTS on the file system",
-    "repository_secret": "a public repository, or an image with the code",
-    "prepare": "datasets[], volumes from snapshots",
-    "capacity_block": "on instances",
-    "deadline": "on instances",
-    "budget": "on instances",
-}
-"""Keys of a job that the node agent or the controller keeps, and what is allowed in their place."""
-
-
-def check_training(job: Training) -> None:
-    """Raise ``ValueError`` for what nobody would do for a job on Kubernetes."""
-    if job.image is None:
-        raise _refused("without an image", "with one, which runs as a pod")
-    for key, instead in _OF_THE_AGENT.items():
-        if getattr(job, key) is not None:
-            raise _refused(f"beside {_as_written(job, key)}", instead)
-    if job.has_volume:
-        raise _refused(
-            f"beside volumeGiB {job.volume_gib}",
-            "0 (checkpoints on the file system, datasets[] from snapshots)",
-        )
-    if "stalled_after_minutes" in job.model_fields_set and job.stalled_after_minutes:
-        raise _refused(f"beside stalledAfterMinutes {job.stalled_after_minutes}", "0 (nobody looks there)")
-    if job.nodes > 1 and job.matrix is not None:
-        raise _refused(f"beside nodes {job.nodes} and matrix", "one of the two")
-    check_capacity(job.capacity)
-
-
-def check_service(service: Service) -> None:
-    """Raise ``ValueError`` for what nobody would do for a service on Kubernetes."""
-    if service.image is None:
-        raise _refused("without an image", "with one, which runs as a pod")
-    if service.slots_per_gpu > 1:
-        # A shared GPU is many to the device plugin and one to Karpenter, which would start too many nodes.
-        raise _refused(f"beside slotsPerGpu {service.slots_per_gpu}", "1")
-    if service.on_premises is not None:
-        raise _refused("beside onPremises", "on instances")
-    check_capacity(service.capacity)
-
-
 def check_capacity(capacity: Capacity) -> None:
     """Raise ``ValueError`` for what Karpenter cannot buy."""
     if not capacity.is_nvidia:
-        raise _refused(f"with {capacity.types[0]}", "NVIDIA's GPUs")
+        raise refused(f"with {capacity.types[0]}", "NVIDIA's GPUs")
     for kind in capacity.types:
         if catalogue.lookup(kind).family.needs_ami:
-            raise _refused(f"with {kind}, which EKS's image does not drive", "types that need no 'ami'")
+            raise refused(f"with {kind}, which EKS's image does not drive", "types that need no 'ami'")
     counts = {kind: catalogue.lookup(kind).accelerators for kind in capacity.types}
     if len({*counts.values()}) > 1:
-        told = ", ".join(f"{kind} has {count}" for kind, count in counts.items())
-        raise _refused(f"with types of several sizes ({told} GPUs)", "one number of GPUs (a pod's is fixed)")
+        sizes = ", ".join(f"{kind} has {count}" for kind, count in counts.items())
+        raise refused(f"with types of several sizes ({sizes} GPUs)", "one number of GPUs (a pod's is fixed)")
     if not capacity.is_kept:
-        raise _refused("beside fleetType 'request'", "'maintain'")
+        raise refused("beside fleetType 'request'", "'maintain'")
     if capacity.on_demand_base or capacity.spot_percentage not in (0, 100):
-        raise _refused("beside a mix of onDemandBase or spotPercentage", "base 0, and 0 or 100 percent")
+        raise refused("beside a mix of onDemandBase or spotPercentage", "base 0, and 0 or 100 percent")
     if capacity.max_price is not None:
-        raise _refused(f"beside maxPrice {capacity.max_price}", "left out (Karpenter has none)")
+        raise refused(f"beside maxPrice {capacity.max_price}", "left out (Karpenter has none)")
     if capacity.drill:
-        raise _refused(f"beside drill {capacity.drill}", "0 (it takes the stack's own instances)")
+        raise refused(f"beside drill {capacity.drill}", "0 (it takes the stack's own instances)")
     fallback = capacity.fallback
     if fallback.reservation is not None or fallback.warm_instances:
-        raise _refused("beside fallback.reservation or fallback.warmInstances", "neither")
+        raise refused("beside fallback.reservation or fallback.warmInstances", "neither")
 
 
-def _as_written(model: Model, field: str) -> str:
-    return type(model).model_fields[field].alias or field
-
-
-def _refused(told: str, allowed: Any) -> ValueError:
-    return ValueError(f"runsOn 'kubernetes' {told}, allowed: {allowed}")
+def refused(given: str, allowed: str) -> ValueError:
+    """Return the error for what an entry on Kubernetes cannot have."""
+    return ValueError(f"runsOn 'kubernetes' {given}, allowed: {allowed}")

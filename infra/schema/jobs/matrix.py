@@ -8,16 +8,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Final, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
 from contracts import limits
 from contracts.agent import experiments as names
-from infra.schema.work import check_text
-
-if TYPE_CHECKING:
-    from infra.schema.jobs.training import Training
 
 MOST: Final = 20
 """Experiments of one entry with groups, a role, templates and alarms each; more of them share a group."""
@@ -63,44 +59,3 @@ def check(matrix: Matrix, name: str, environment: Mapping[str, str]) -> None:
 def count(matrix: Matrix) -> int:
     """Return how many experiments a matrix has."""
     return math.prod(map(len, matrix.values()))
-
-
-def check_shared(job: Training) -> None:
-    """Raise ``ValueError`` for what experiments cannot have that share a group."""
-    assert job.matrix is not None
-    told = f"matrix with {count(job.matrix)} experiments, which share one group"
-    if job.has_volume:
-        raise ValueError(f"{told}, beside volumeGiB {job.volume_gib}, allowed: 0 (checkpoints lie on EFS)")
-    for key in ("deadline", "budget"):
-        if getattr(job, key) is not None:
-            raise ValueError(f"{told}, beside {key}, allowed: with at most {MOST} experiments, a group each")
-    every = {variable: " ".join(values) for variable, values in job.matrix.items()}
-    try:
-        check_text(job.command, {**job.environment, **every})
-    except ValueError as error:
-        raise ValueError(f"{told}: {error}") from None
-
-
-def experiments(job: Training) -> tuple[Training, ...]:
-    """Return a job's experiments as entries of their own; the job itself where it has none of those.
-
-    ``matrix`` of an experiment are its own values. They, and nothing else, make its name, so that another
-    value, or another order, renames nobody. All share the dataset that one of them prepares.
-    """
-    if job.matrix is None or job.shares_group:
-        return (job,)
-    return tuple(_experiment(job, chosen) for chosen in names.combinations(job.matrix))
-
-
-def _experiment(job: Training, chosen: Mapping[str, str]) -> Training:
-    name = names.name_of(job.name, chosen)
-    environment = {**job.environment, **chosen}
-    check_text(job.command, environment)
-    changes = {
-        "name": name,
-        "environment": environment,
-        "matrix": {variable: (value,) for variable, value in chosen.items()},
-        "artifacts": job.artifacts and f"{job.artifacts}{name}/",
-        "prepare": job.prepare and job.prepare.model_copy(update={"name": job.prepare.name or job.name}),
-    }
-    return job.model_copy(update=changes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Final
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -15,8 +14,9 @@ from infra.catalogue import cpu_types
 from infra.catalogue.on_demand_prices import price
 from infra.schema.base import Model, WrongKeyError
 from infra.schema.capacity import Capacity
-from infra.schema.cluster.kubernetes import check_training
+from infra.schema.cluster.kubernetes import check_capacity, refused
 from infra.schema.jobs import matrix as several
+from infra.schema.jobs.moment import moment
 from infra.schema.jobs.prepare import LONGEST_DATASET_NAME, Prepare
 from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Work, check_names, check_text
@@ -27,6 +27,17 @@ ON_THE_VOLUME = "volume"
 SHORTAGE_COST: Final = 2.0
 """A job can wait: unless told otherwise it goes on-demand only while spot is refused, not for a spot boot."""
 
+_ON_INSTANCES: Final[dict[str, str]] = {
+    "dataset": "datasets[], volumes from snapshots",
+    "python": "an image",
+    "artifacts": "$GPU_SPOT_ARTIFACTS on the file system",
+    "repository_secret": "a public repository, or an image with the code",
+    "prepare": "datasets[], volumes from snapshots",
+    "capacity_block": "on instances",
+    "deadline": "on instances",
+    "budget": "on instances",
+}
+"""Keys that the node agent or the controller keeps, and what is allowed in their place on Kubernetes."""
 
 _OF_A_VOLUME: Final = (
     "dataset",
@@ -104,14 +115,14 @@ class Training(Work):
     @property
     def deadline_at(self) -> float:
         """The deadline in epoch seconds, 0 without one."""
-        return 0.0 if self.deadline is None else _moment(self.deadline).timestamp()
+        return 0.0 if self.deadline is None else moment(self.deadline).timestamp()
 
     @field_validator("deadline")
     @classmethod
     def _kept_by_spot_and_on_demand(cls, deadline: str | None, info: ValidationInfo) -> str | None:
         if deadline is None:
             return None
-        _moment(deadline)
+        moment(deadline)
         given = info.data
         if given.get("capacity_block") is not None:
             raise ValueError("beside capacityBlock, allowed: one of them (a block has its own dates)")
@@ -258,7 +269,7 @@ class Training(Work):
     @model_validator(mode="after")
     def _several_instances_for_several_experiments(self) -> Training:
         if self.shares_group:
-            several.check_shared(self)
+            self._check_shared()
         elif self.capacity.target != 1:
             raise WrongKeyError(
                 ("capacity", "target"),
@@ -266,6 +277,25 @@ class Training(Work):
                 f"more only with a matrix of more than {several.MOST} experiments, which share a group)",
             )
         return self
+
+    def _check_shared(self) -> None:
+        """Raise ``ValueError`` for what experiments cannot have that share a group."""
+        assert self.matrix is not None
+        given = f"matrix with {several.count(self.matrix)} experiments, which share one group"
+        if self.has_volume:
+            raise ValueError(
+                f"{given}, beside volumeGiB {self.volume_gib}, allowed: 0 (checkpoints lie on EFS)"
+            )
+        for key in ("deadline", "budget"):
+            if getattr(self, key) is not None:
+                raise ValueError(
+                    f"{given}, beside {key}, allowed: with at most {several.MOST} experiments, a group each"
+                )
+        every = {variable: " ".join(values) for variable, values in self.matrix.items()}
+        try:
+            check_text(self.command, {**self.environment, **every})
+        except ValueError as error:
+            raise ValueError(f"{given}: {error}") from None
 
     @model_validator(mode="after")
     def _nothing_on_no_volume(self) -> Training:
@@ -287,22 +317,28 @@ class Training(Work):
     @model_validator(mode="after")
     def _can_run_there(self) -> Training:
         if self.runs_on == "kubernetes":
-            check_training(self)
+            self._check_pod()
         elif self.nodes > 1:
             raise ValueError(
                 f"nodes {self.nodes} beside runsOn {self.runs_on!r}, allowed: 1, or 'kubernetes'"
             )
         return self
 
-
-def _moment(text: str) -> datetime:
-    """Return an ISO 8601 date-time that has a zone; raise ``ValueError`` for all else."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None or moment.timestamp() <= 0:
-        raise ValueError(
-            f"{text!r}, allowed: a date and time with its zone, such as '2027-03-01T18:00:00+01:00'"
-        )
-    return moment
+    def _check_pod(self) -> None:
+        """Raise ``ValueError`` for what nobody would do for a job on Kubernetes."""
+        if self.image is None:
+            raise refused("without an image", "with one, which runs as a pod")
+        for key, instead in _ON_INSTANCES.items():
+            if getattr(self, key) is not None:
+                raise refused(f"beside {type(self).model_fields[key].alias or key}", instead)
+        if self.has_volume:
+            raise refused(
+                f"beside volumeGiB {self.volume_gib}",
+                "0 (checkpoints on the file system, datasets[] from snapshots)",
+            )
+        if "stalled_after_minutes" in self.model_fields_set and self.stalled_after_minutes:
+            given = f"beside stalledAfterMinutes {self.stalled_after_minutes}"
+            raise refused(given, "0 (nobody looks there)")
+        if self.nodes > 1 and self.matrix is not None:
+            raise refused(f"beside nodes {self.nodes} and matrix", "one of the two")
+        check_capacity(self.capacity)

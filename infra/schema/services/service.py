@@ -11,7 +11,7 @@ from contracts.group import release_settings as releases
 from contracts.group.release import WorkerRelease
 from infra.catalogue import accelerators as catalogue
 from infra.schema.capacity import Capacity
-from infra.schema.cluster.kubernetes import check_service
+from infra.schema.cluster.kubernetes import check_capacity, refused
 from infra.schema.services.health import Health
 from infra.schema.services.on_premises import OnPremises
 from infra.schema.services.queue import Queue
@@ -150,8 +150,16 @@ class Service(Work):
 
     @model_validator(mode="after")
     def _can_run_there(self) -> Service:
-        if self.runs_on == "kubernetes":
-            check_service(self)
+        if self.runs_on != "kubernetes":
+            return self
+        if self.image is None:
+            raise refused("without an image", "with one, which runs as a pod")
+        if self.slots_per_gpu > 1:
+            # Many to the device plugin and one to Karpenter, which would start too many nodes.
+            raise refused(f"beside slotsPerGpu {self.slots_per_gpu}", "1")
+        if self.on_premises is not None:
+            raise refused("beside onPremises", "on instances")
+        check_capacity(self.capacity)
         return self
 
 

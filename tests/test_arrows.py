@@ -17,6 +17,14 @@ PACKAGES = (
 )
 
 AWS_SDK = {"boto3", "botocore", "mypy_boto3"}
+BELOW_THE_PROGRAM = {
+    *("contracts", "infra.components", "infra.iam", "infra.kubernetes", "infra.schema", "infra.scope"),
+    *("userdata", "pulumi", "pulumi_aws"),
+}
+BELOW_THE_ENTRIES = {
+    *BELOW_THE_PROGRAM,
+    *(f"infra.program.{shared}" for shared in ("agent_config", "foundation", "queues")),
+}
 # Room → the modules it may import beside the standard library and itself. The longest matching room counts.
 MAY_IMPORT: dict[str, set[str]] = {
     # The ground floor: what one part writes and another reads.
@@ -31,9 +39,33 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("infra.schema", "infra.scope", "infra.settings", "infra.program.stack"),
         *("pulumi", "pulumi_aws", "pydantic"),
     },
+    "infra.schema": {
+        *(f"lambdas.core.capacity.{part}" for part in ("policies", "warm_pool")),
+        *("contracts", "infra.catalogue", "userdata.agent.machine", "userdata.agent.tenants", "pydantic"),
+    },
+    "infra.archives": {"contracts", "pulumi"},
+    "infra.iam": {"contracts", "infra.schema", "infra.scope", "userdata.agent", "pulumi", "pulumi_aws"},
+    "infra.components": {
+        *("contracts", "infra.archives", "infra.catalogue", "infra.iam", "infra.kubernetes", "infra.schema"),
+        *("infra.scope", "userdata", "pulumi", "pulumi_aws", "pulumi_kubernetes"),
+    },
+    # One stack: foundation, then entries, then what looks after them, then outputs.
+    "infra.program": {"contracts", "infra", "userdata", "pulumi"},
+    "infra.program.foundation": {*BELOW_THE_PROGRAM, "infra.program.queues"},
+    "infra.program.queues": {*BELOW_THE_PROGRAM, "infra.program.agent_config"},
+    "infra.program.agent_config": {"contracts", "infra.schema"},
+    "infra.program.entries": {*BELOW_THE_ENTRIES, "infra.program.entries"},
+    # No kind of entry knows another.
+    **{
+        f"infra.program.entries.{kind}": {
+            *BELOW_THE_ENTRIES,
+            *(f"infra.program.entries.{shared}" for shared in ("group", "needs", "workload")),
+        }
+        for kind in ("cluster", "service", "shared_host", "training")
+    },
     # Pure: plain objects from the schema's models, and what the node agent would be told.
     "infra.kubernetes": {
-        *("infra.agent_config", "infra.catalogue", "infra.schema", "contracts", "userdata.agent.work"),
+        *("infra.catalogue", "infra.schema", "contracts", "userdata.agent.work"),
     },
     "lambdas.core": {"contracts"},
     "lambdas.aws": {"contracts", "lambdas.core", *AWS_SDK},
@@ -240,7 +272,11 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
         ("infra.program.stack", "from lambdas.core import model"),
         ("infra.program.stack", "import gpu_spot"),
         ("infra.kubernetes.jobs", "import pulumi"),
-        ("infra.package.inputs", "from infra import workload"),
+        ("infra.package.inputs", "from infra.program import operations"),
+        ("infra.components.control.controller", "from infra.program import foundation"),
+        ("infra.schema.settings", "import infra.components.network"),
+        ("infra.program.foundation", "from infra.program.entries import kinds"),
+        ("infra.program.entries.service.kind", "from infra.program.entries.training import kind"),
         ("market.rules", "import rehearsal"),
         ("market.supply.trace", "from market.replay import ledger"),
         ("rehearsal.results.run", "import rehearsal"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
-from infra.agent_config import Known
+from contracts.agent import config as agent
 from infra.schema import Kubernetes
 
 Object: TypeAlias = dict[str, Any]
@@ -22,7 +22,7 @@ class ClusterPlace:
     """Where objects stand.
 
     ``access_points`` are ids by name, ``users`` their user and group; ``snapshot_gib`` are sizes of snapshots
-    of ``datasets[]``. ``queues`` are what the node agent would be told of a service's queue, by service.
+    of ``datasets[]``. ``queues`` are as in the node agent's configuration, by service.
     Nodes stand in ``subnets``, with ``security_groups`` beside the cluster's own, and have ``node_profile``
     (an instance profile's name), or where it is empty the cluster's ``node_role``.
     """
@@ -34,7 +34,7 @@ class ClusterPlace:
     access_points: Mapping[str, str] = field(default_factory=dict)
     users: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     snapshot_gib: Mapping[str, int] = field(default_factory=dict)
-    queues: Mapping[str, Known] = field(default_factory=dict)
+    queues: Mapping[str, agent.Queue] = field(default_factory=dict)
     subnets: tuple[str, ...] = ()
     security_groups: tuple[str, ...] = ()
     node_profile: str = ""

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from contracts.agent import config as agent
 from contracts.agent.names import RUN_DIR
-from infra import agent_config
 from infra.kubernetes import pods, requests
 from infra.kubernetes.place import ClusterPlace, Object
 from infra.schema import Service
@@ -24,7 +23,7 @@ _POLL_SECONDS: Final = 15
 
 def objects(service: Service, place: ClusterPlace) -> list[Object]:
     """Return an entry's own objects; those that it shares with others stand in ``storage`` and ``nodes``."""
-    queue = agent_config.queue(service, place.queues.get(service.name, agent_config.Known("")))
+    queue = place.queues.get(service.name)
     account: Object = {
         "apiVersion": "v1",
         "kind": "ServiceAccount",

@@ -1,32 +1,22 @@
-"""What a stack tells who deploys it: the outputs of ``pulumi stack output``."""
+"""What a stack tells who deploys it: the outputs of ``pulumi stack output`` that hang on no kind of entry."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pulumi
 
 from contracts import names
-from infra.components.capacity.capacity_group import CapacityGroup
-from infra.components.control.controller import Controller
-from infra.components.control.state import State
-from infra.components.monitoring.monitoring import Monitoring
-from infra.components.network.network import Network
-from infra.components.queue.broker import Broker
-from infra.components.queue.sqs import Sqs
-from infra.components.storage.storage import Storage
-from infra.scope import Scope
+from infra.program.entries.workload import Workload
+from infra.program.foundation import Foundation
+from infra.program.operations import Operations
 
 
-def of_stack(
-    scope: Scope,
-    network: Network,
-    state: State,
-    groups: dict[str, CapacityGroup],
-    controller: Controller,
-    monitoring: Monitoring,
-) -> None:
-    """Export what every stack has: network, tables, queues, controller, alarms, groups."""
+def export(foundation: Foundation, workloads: Sequence[Workload], operations: Operations) -> None:
+    """Export what every stack has, and of storage and queues what this one has."""
+    scope, network, state = foundation.scope, foundation.network, foundation.state
+    controller, monitoring = operations.controller, operations.monitoring
     scope.export("vpcId", network.vpc_id)
     scope.export("privateSubnetIds", list(network.subnet_ids.values()))
     scope.export("memoryTable", state.memory.name)
@@ -44,34 +34,24 @@ def of_stack(
             "aws logs tail ", controller.log_group_name, " --follow --region ", scope.region
         ),
     )
-    scope.export("groups", {name: _group(scope, name, group) for name, group in groups.items()})
+    scope.export("groups", {workload.name: _group(scope.stack, workload) for workload in workloads})
+    _of_storage(foundation)
+    foundation.queues.export(scope)
 
 
-def _group(scope: Scope, name: str, group: CapacityGroup) -> dict[str, Any]:
+def _group(stack: str, workload: Workload) -> dict[str, Any]:
+    group = workload.group
+    control = names.group_parameter(stack, workload.name, names.PARAMETER_CONTROL)
     return {
         "primary": group.primary_name,
         "fallback": group.fallback_name,
-        "control": names.group_parameter(scope.stack, name, names.PARAMETER_CONTROL)
-        if group.is_kept
-        else None,
+        "control": control if group.is_kept else None,
     }
 
 
-def of_queues(scope: Scope, brokers: dict[str, Broker], sqs: dict[str, Sqs]) -> None:
-    """Export by service how its queue is reached."""
-    of_brokers = {
-        name: {"broker": one.name, "console": one.console_url, "secret": one.secret_name}
-        for name, one in brokers.items()
-    }
-    of_sqs = {
-        name: {"url": one.url, "queue": one.name, "deadLetters": one.dead_name, "callers": one.callers_policy}
-        for name, one in sqs.items()
-    }
-    scope.export("queues", {**of_brokers, **of_sqs})
-
-
-def of_storage(scope: Scope, storage: Storage) -> None:
+def _of_storage(foundation: Foundation) -> None:
     """Export what outlives instances, as far as there is any."""
+    scope, storage = foundation.scope, foundation.storage
     if storage.file_system is not None:
         scope.export("fileSystemId", storage.file_system.id)
         scope.export("accessPointIds", storage.file_system.access_point_ids)

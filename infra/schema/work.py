@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal, Protocol, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -33,6 +33,26 @@ class Dataset(Model):
     """MiB/s at which AWS fills the volume ahead of reads, which is paid; left out, at the reads."""
     throughput_mib: limits.ThroughputMib = 125
     """The volume's, MiB/s."""
+
+
+class GroupEntry(Protocol):
+    """What every entry has that runs on a capacity group."""
+
+    @property
+    def name(self) -> str:
+        """Of the entry and its group."""
+
+    @property
+    def capacity(self) -> Capacity:
+        """How much of what."""
+
+    @property
+    def fallback_capacity(self) -> Capacity:
+        """What the fallback starts."""
+
+    @property
+    def datasets(self) -> tuple[Dataset, ...]:
+        """Snapshots that each instance gets a volume of."""
 
 
 class Work(Model):

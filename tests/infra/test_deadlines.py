@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from contracts import names
-from infra.components.monitoring.alarms import AlarmsArgs, Watched, alarms
+from infra.components.monitoring.job_alarms import alarms
 from infra.schema import Settings
 from infra.settings import SettingsError
 from tests.infra.test_refusals import JOB, settings, training
@@ -65,12 +64,9 @@ def test_a_date_that_has_passed_is_a_warning_for_the_job_may_be_done() -> None:
 
 
 def test_a_job_with_a_deadline_has_an_alarm_that_rings_at_the_first_minute() -> None:
-    scope: Any = SimpleNamespace(stack="prod")
-
     def rings(has_deadline: bool) -> list[Any]:
-        job = Watched("resnet", 1, 60, 60, is_nvidia=True, is_job=True, has_deadline=has_deadline)
-        args = AlarmsArgs(scope, "topic", (job,), "function", "service", "queue", "dead")
-        return [alarm for alarm in alarms(args) if alarm.metric == names.METRIC_DEADLINE]
+        found = alarms("prod", "resnet", has_deadline=has_deadline)
+        return [alarm for alarm in found if alarm.metric == names.METRIC_DEADLINE]
 
     assert rings(has_deadline=False) == []
     [alarm] = rings(has_deadline=True)

@@ -9,14 +9,17 @@ import pytest
 
 from contracts.agent import config as agent
 from contracts.agent.names import CODE_DIR, DATA_DIR, RUN_DIR
-from infra import agent_config
-from infra.agent_config import InstancePlace, Known
 from infra.kubernetes import render
 from infra.kubernetes.place import Object
-from infra.program.workload import needs
+from infra.program import agent_config
+from infra.program.agent_config import InstancePlace
+from infra.program.entries.service import agent_config as of_service
+from infra.program.entries.service.kind import needs_of
+from infra.program.entries.training import agent_config as of_training
+from infra.program.entries.training.agent_config import KnownJob
 from infra.schema import Service, Settings, Training
 from tests.kubernetes import entries
-from tests.kubernetes.entries import KNOWN_RABBITMQ, KNOWN_SQS, one
+from tests.kubernetes.entries import known_queue, one
 from userdata.agent.work.service import queue as told_queue
 from userdata.agent.work.service import workers
 from userdata.agent.work.training import variables
@@ -31,15 +34,14 @@ def both(entry: str, **changes: Any) -> tuple[Service | Training, agent.Config, 
     there = entries.settings(**{entry: changes})
     left, right = ((told.training if entry == "job" else told.services)[0] for told in (here, there))
     assert left.model_dump(exclude={"runs_on"}) == right.model_dump(exclude={"runs_on"})
-    files = {"file_system": "fs-0123456789abcdef0", "access_point": "fsap-0123456789abcdef0"}
-    known = Known("registry", "jobs", **files)
-    if entry == "service":
-        known = (
-            KNOWN_SQS if there.services[0].queue and there.services[0].queue.kind == "sqs" else KNOWN_RABBITMQ
-        )
+    if isinstance(left, Service):
+        work = of_service.work(left, known_queue(there.services[0]))
+    else:
+        known = KnownJob("jobs", file_system="fs-0123456789abcdef0", access_point="fsap-0123456789abcdef0")
+        work = of_training.work(left, HERE.stack, known)
     place = entries.place(there)
     only = there.model_copy(update={"services" if entry == "job" else "training": ()})
-    return right, agent_config.build(left, HERE, known), render.objects(only, place)
+    return right, agent_config.build(left, HERE, "registry", work), render.objects(only, place)
 
 
 def container(found: list[Object], kind: str) -> Object:
@@ -124,7 +126,8 @@ def test_a_worker_has_its_image_arguments_queue_and_variables(kind: str) -> None
         assert secret["valueFrom"]["secretKeyRef"]["name"] == made["secretObjects"][0]["secretName"]
         assert f'objectName: "{service.queue.secret}"' in made["parameters"]["objects"]
     assert told(there) == wanted
-    assert needs(entry) >= {"queue" if kind == "rabbitmq" else "sqs"}
+    assert isinstance(entry, Service)
+    assert needs_of(entry) >= {"queue" if kind == "rabbitmq" else "sqs"}
 
 
 @pytest.mark.parametrize("kind", ["rabbitmq", "sqs"])

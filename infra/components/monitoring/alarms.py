@@ -24,9 +24,7 @@ from infra.scope import Scope
 class Watched:
     """One capacity group: its ceiling of on-demand instances, the patience with it in minutes, and its GPUs.
 
-    Only NVIDIA's are asked how they are. ``is_job``: a training job, which can fail or hang;
-    ``has_volume``: on a data volume, which can be full; ``has_deadline``: one with a date.
-    ``has_budget``: one whose run may cost so much.
+    Only NVIDIA's are asked how they are.
     """
 
     name: str
@@ -34,10 +32,6 @@ class Watched:
     shortage_minutes: int
     on_demand_minutes: int
     is_nvidia: bool
-    is_job: bool = False
-    has_volume: bool = False
-    has_deadline: bool = False
-    has_budget: bool = False
 
 
 @dataclass(frozen=True)
@@ -167,28 +161,6 @@ def _of_group(stack: str, group: Watched, of: Inputs) -> Iterator[AlarmSpec]:
         at_least=1,
         period=FIVE_MINUTES,
     )
-    if group.has_deadline:
-        yield AlarmSpec(
-            f"{group.name}-deadline",
-            f"The job {group.name} cannot meet its deadline, or tells no progress, so that nobody knows; the "
-            "controller's log said which when it began.",
-            names.METRIC_NAMESPACE,
-            names.METRIC_DEADLINE,
-            of,
-            "Maximum",
-            at_least=1,
-        )
-    if group.has_budget:
-        yield AlarmSpec(
-            f"{group.name}-budget",
-            f"Most of the budget of the job {group.name} is spent, or it will not do, or the job is held "
-            "because it is spent; the controller's log said which when it began.",
-            names.METRIC_NAMESPACE,
-            names.METRIC_BUDGET,
-            of,
-            "Maximum",
-            at_least=1,
-        )
     yield AlarmSpec(
         f"{group.name}-half-seen",
         f"The controller cannot read all of {group.name}: workers' rows make no sense, or AWS withholds "
@@ -223,10 +195,6 @@ def _of_group(stack: str, group: Watched, of: Inputs) -> Iterator[AlarmSpec]:
             periods=5,
             needed=2,
         )
-    if group.is_job:
-        yield from _of_job(group.name, of_instances)
-    if group.has_volume:
-        yield _volume_full(group.name, of_instances)
     yield AlarmSpec(
         f"{group.name}-unkept",
         f"The controller cannot look after {group.name}, or AWS refuses what it asks; its log says why.",
@@ -237,40 +205,4 @@ def _of_group(stack: str, group: Watched, of: Inputs) -> Iterator[AlarmSpec]:
         at_least=1,
         periods=5,
         needed=3,
-    )
-
-
-def _of_job(name: str, of: Inputs) -> Iterator[AlarmSpec]:
-    """Yield what the node agent rings for, once each time.
-
-    The job's state itself stands in the job table.
-    """
-    for alarm, metric, says in (
-        ("failed", names.METRIC_JOB_FAILURES, "has failed for good and runs no more"),
-        ("stalled", names.METRIC_JOB_STALLS, "hung, was stopped and starts again from its last checkpoint"),
-        ("host-fault", names.METRIC_HOST_FAULTS, "ran on a host that is no good and is replaced"),
-    ):
-        yield AlarmSpec(
-            f"{name}-{alarm}",
-            f"The job {name} {says}; the log of the instances says why.",
-            names.INSTANCE_NAMESPACE,
-            metric,
-            of,
-            "Sum",
-            at_least=1,
-            period=FIVE_MINUTES,
-        )
-
-
-def _volume_full(name: str, of: Inputs) -> AlarmSpec:
-    return AlarmSpec(
-        f"{name}-volume-full",
-        f"Less than a tenth of {name}'s data volume is free; raise volumeGiB, or delete what nobody reads.",
-        names.INSTANCE_NAMESPACE,
-        names.METRIC_FREE_SPACE,
-        of,
-        "Minimum",
-        at_least=10,
-        period=FIVE_MINUTES,
-        below=True,
     )

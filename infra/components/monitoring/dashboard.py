@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from collections.abc import Collection, Iterable
+from typing import Any, Final, TypeAlias
 
 import pulumi
 
@@ -16,47 +15,31 @@ _WIDTH: Final = 24
 _HEIGHT: Final = 6
 
 
-def body(
-    scope: Scope,
-    groups: Mapping[str, bool],
-    *,
-    services: Collection[str] = (),
-    queues: Collection[str] = (),
-    scaling: Collection[str] = (),
-    tenants: Mapping[str, Collection[str]] = MappingProxyType({}),
-    function: pulumi.Input[str],
-    service: str,
-    log_group: pulumi.Input[str],
-) -> dict[str, Any]:
-    """Return the dashboard's body; ``groups`` says whose GPUs are NVIDIA's, for others there is no plot.
+DashboardRow: TypeAlias = list[dict[str, Any]]
+"""Widgets side by side, without their places."""
 
-    Those that are ``services`` have a second row, with more in it where they have ``queues`` and where they
-    are ``scaling``; those with ``tenants`` have one that shows who uses what. Outputs stay outputs: only
-    values hang on them, never the layout.
+
+def body(
+    scope: Scope, rows: Iterable[DashboardRow], function: pulumi.Input[str], log_group: pulumi.Input[str]
+) -> dict[str, Any]:
+    """Return the dashboard's body: the rows of all groups, and last the controller's.
+
+    Outputs stay outputs: only values hang on them, never the layout.
     """
-    rows = []
-    for group, is_nvidia in groups.items():
-        rows.append(_group_row(scope, group, service, is_nvidia))
-        if group in services:
-            rows.append(
-                _service_row(scope, group, service, has_queue=group in queues, scales=group in scaling)
-            )
-        if group in tenants:
-            rows.append(_tenants_row(scope, group, tenants[group]))
-    rows.append(_controller_row(scope, function, log_group))
     return {
         "start": "-PT6H",
         "widgets": [
             {**widget, "x": column * (_WIDTH // len(row)), "y": index * _HEIGHT, "height": _HEIGHT}
             | {"width": _WIDTH // len(row)}
-            for index, row in enumerate(rows)
+            for index, row in enumerate([*rows, _controller_row(scope, function, log_group)])
             for column, widget in enumerate(row)
         ],
     }
 
 
-def _group_row(scope: Scope, group: str, service: str, is_nvidia: bool) -> list[dict[str, Any]]:
-    dimensions = group_dimensions(scope.stack, group, service)
+def group_row(scope: Scope, group: str, *, is_nvidia: bool) -> DashboardRow:
+    """Return what a group has against what it should have; of other makers' GPUs than NVIDIA's no plot."""
+    dimensions = group_dimensions(scope.stack, group, names.SERVICE_CONTROLLER)
     of = [part for pair in dimensions.items() for part in pair]
     gpu = ["group", group, "stack", scope.stack]
 
@@ -81,10 +64,9 @@ def _group_row(scope: Scope, group: str, service: str, is_nvidia: bool) -> list[
     return [*row, _plot(scope, f"{group}: GPUs", gpus)] if is_nvidia else row
 
 
-def _service_row(
-    scope: Scope, group: str, controller: str, *, has_queue: bool, scales: bool
-) -> list[dict[str, Any]]:
+def service_row(scope: Scope, group: str, *, has_queue: bool, scales: bool) -> DashboardRow:
     """Return what a service's users feel, who works for them, and what it costs."""
+    controller = names.SERVICE_CONTROLLER
 
     def line(function: str, metric: str, label: str, *more: str, **options: Any) -> list[Any]:
         of = [part for pair in group_dimensions(scope.stack, group, function).items() for part in pair]
@@ -135,7 +117,7 @@ def _service_row(
     ]
 
 
-def _tenants_row(scope: Scope, host: str, tenants: Collection[str]) -> list[dict[str, Any]]:
+def tenants_row(scope: Scope, host: str, tenants: Collection[str]) -> DashboardRow:
     """Return who uses what of a shared host, and what of it was lent."""
 
     def lines(metric: str) -> list[list[Any]]:
@@ -166,9 +148,7 @@ def _tenants_row(scope: Scope, host: str, tenants: Collection[str]) -> list[dict
     ]
 
 
-def _controller_row(
-    scope: Scope, function: pulumi.Input[str], log_group: pulumi.Input[str]
-) -> list[dict[str, Any]]:
+def _controller_row(scope: Scope, function: pulumi.Input[str], log_group: pulumi.Input[str]) -> DashboardRow:
     def line(metric: str, statistic: str) -> list[Any]:
         return ["AWS/Lambda", metric, "FunctionName", function, {"stat": statistic}]
 

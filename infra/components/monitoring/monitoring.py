@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import pulumi
 import pulumi_aws as aws
@@ -11,36 +11,39 @@ import pulumi_aws as aws
 from contracts import names
 from infra import schema
 from infra.components.control.controller import SERVICE, Controller
-from infra.components.monitoring import broker_alarms, dashboard, queue_alarms, sqs_alarms, tenant_alarms
+from infra.components.monitoring import dashboard
+from infra.components.monitoring.alarm import AlarmSpec
 from infra.components.monitoring.alarms import Alarms, AlarmsArgs, Watched
-from infra.components.monitoring.broker_alarms import WatchedBroker
-from infra.components.monitoring.queue_alarms import QueueBounds
-from infra.components.monitoring.sqs_alarms import WatchedSqs
+from infra.components.monitoring.dashboard import DashboardRow
 from infra.iam import resource_policies
 from infra.iam.statement import document
 from infra.scope import Scope
 
 
 @dataclass(frozen=True)
-class MonitoringArgs:
-    """``capacities`` of the groups that are kept; ``jobs``: those of jobs, and if they have a volume.
+class MonitoredGroup:
+    """A group that is kept.
 
-    ``deadlines`` and ``budgets`` name the jobs that have one, ``scaling`` the services that scale.
-    ``tenants`` are those of shared hosts, by host.
+    ``can_wait``: a shortage keeps no user waiting. ``rows`` of the dashboard and ``alarms`` are those that
+    only its kind of entry has.
     """
+
+    name: str
+    capacity: schema.Capacity
+    can_wait: bool = False
+    rows: Sequence[DashboardRow] = ()
+    alarms: Sequence[AlarmSpec] = ()
+
+
+@dataclass(frozen=True)
+class MonitoringArgs:
+    """``alarms`` are those that belong to no group."""
 
     scope: Scope
     settings: schema.Monitoring
-    capacities: Mapping[str, schema.Capacity]
-    jobs: Mapping[str, bool]
-    deadlines: Collection[str]
-    budgets: Collection[str]
+    groups: Sequence[MonitoredGroup]
     controller: Controller
-    brokers: Sequence[WatchedBroker] = ()
-    queues: Sequence[QueueBounds] = ()
-    sqs: Sequence[WatchedSqs] = ()
-    scaling: Collection[str] = ()
-    tenants: Mapping[str, Collection[str]] = field(default_factory=dict)
+    alarms: Sequence[AlarmSpec] = ()
 
 
 class Monitoring(pulumi.ComponentResource):
@@ -55,7 +58,7 @@ class Monitoring(pulumi.ComponentResource):
         """Declare the monitoring."""
         super().__init__("gpu-spot:infra:Monitoring", name, None, opts)
         self._args, self._child = args, pulumi.ResourceOptions(parent=self)
-        scope, controller = args.scope, args.controller
+        scope, settings, controller = args.scope, args.settings, args.controller
         self.topic_arn = self._topic().arn
         alarms = Alarms(
             scope.name("alarms"),
@@ -64,53 +67,36 @@ class Monitoring(pulumi.ComponentResource):
                 self.topic_arn,
                 tuple(
                     Watched(
-                        group,
-                        capacity.ceiling,
-                        args.settings.standstill_minutes
-                        if group in args.jobs or group in args.tenants
-                        else args.settings.shortage_minutes,
-                        args.settings.on_demand_minutes,
-                        capacity.is_nvidia,
-                        is_job=group in args.jobs,
-                        has_volume=args.jobs.get(group, False),
-                        has_deadline=group in args.deadlines,
-                        has_budget=group in args.budgets,
+                        group.name,
+                        group.capacity.ceiling,
+                        settings.standstill_minutes if group.can_wait else settings.shortage_minutes,
+                        settings.on_demand_minutes,
+                        group.capacity.is_nvidia,
                     )
-                    for group, capacity in args.capacities.items()
+                    for group in args.groups
                 ),
                 function=controller.function_name,
                 service=SERVICE,
                 queue=controller.wake_ups.queue_name,
                 dead_letters=controller.wake_ups.dead_letter_name,
-                more=(
-                    *(spec for broker in args.brokers for spec in broker_alarms.alarms(broker)),
-                    *(spec for queue in args.queues for spec in queue_alarms.alarms(scope.stack, queue)),
-                    *(spec for queue in args.sqs for spec in sqs_alarms.alarms(queue)),
-                    *(
-                        spec
-                        for host, tenants in args.tenants.items()
-                        for spec in tenant_alarms.alarms(scope.stack, host, tenants)
-                    ),
-                ),
+                more=(*args.alarms, *(alarm for group in args.groups for alarm in group.alarms)),
             ),
             self._child,
         )
-        self.shortage_arns = {group: alarms.arns[f"{group}-shortage"] for group in args.capacities}
+        self.shortage_arns = {group.name: alarms.arns[f"{group.name}-shortage"] for group in args.groups}
+        rows = [
+            row
+            for group in args.groups
+            for row in (
+                dashboard.group_row(scope, group.name, is_nvidia=group.capacity.is_nvidia),
+                *group.rows,
+            )
+        ]
         board = aws.cloudwatch.Dashboard(
             scope.name("board"),
             dashboard_name=f"{scope.prefix}{scope.region}",
             dashboard_body=pulumi.Output.json_dumps(
-                dashboard.body(
-                    scope,
-                    {name: capacity.is_nvidia for name, capacity in args.capacities.items()},
-                    services=args.capacities.keys() - args.jobs.keys() - args.tenants.keys(),
-                    queues=[queue.service for queue in args.queues],
-                    scaling=args.scaling,
-                    tenants=args.tenants,
-                    function=controller.function_name,
-                    service=SERVICE,
-                    log_group=controller.log_group_name,
-                )
+                dashboard.body(scope, rows, controller.function_name, controller.log_group_name)
             ),
             opts=self._child,
         )

@@ -1,0 +1,1 @@
+"""The kinds of entries of a stack file, a folder each."""

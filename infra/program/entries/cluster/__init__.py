@@ -1,0 +1,1 @@
+"""Entries that run on Kubernetes."""

@@ -1,0 +1,1 @@
+"""Entries of ``services[]`` on instances, and their workers on premises."""

@@ -1,0 +1,72 @@
+"""Services: GPU workers that serve requests."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from infra.components.monitoring import dashboard
+from infra.components.monitoring.monitoring import MonitoredGroup
+from infra.iam.instance_statements import InstanceAccess
+from infra.program.entries import needs as entry_needs
+from infra.program.entries.group import EntryGroup, capacity_group
+from infra.program.entries.service import agent_config, on_premises
+from infra.program.entries.workload import Workload
+from infra.program.foundation import Foundation
+from infra.schema import Queue, Service, Settings, SqsQueue
+from userdata.agent.aws.permissions import Need
+
+
+def needs(settings: Settings) -> frozenset[Need]:
+    """Return what instances of services are there for."""
+    return frozenset().union(*map(needs_of, settings.on_instances.services))
+
+
+def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
+    """Declare the services on instances, and who their workers on premises are."""
+    accesses = [(service, _access(service, foundation)) for service in settings.on_instances.services]
+    on_premises.declare(accesses, foundation)
+    return [_workload(service, access, foundation) for service, access in accesses]
+
+
+def needs_of(service: Service) -> frozenset[Need]:
+    """Return what a service's instances are there for."""
+    own: dict[Need, bool] = {
+        "work": True,
+        "release": True,
+        "queue": isinstance(service.queue, Queue),
+        "sqs": isinstance(service.queue, SqsQueue),
+        "pull": bool(service.image) and service.capacity.fallback.enabled,
+    }
+    return entry_needs.needs(service, _images(service), own)
+
+
+def _images(service: Service) -> tuple[str, ...]:
+    return (service.image,) if service.image else ()
+
+
+def _access(service: Service, foundation: Foundation) -> InstanceAccess:
+    return dataclasses.replace(
+        foundation.access(needs_of(service)),
+        queue=foundation.queues.secrets.get(service.name),
+        sqs=foundation.queues.sqs_arns(service),
+        repositories=entry_needs.repositories(_images(service), foundation.scope),
+    )
+
+
+def _workload(service: Service, access: InstanceAccess, foundation: Foundation) -> Workload:
+    scales = service.scaling is not None
+    group = EntryGroup(
+        entry=service,
+        access=access,
+        work=foundation.queues.known(service).apply(lambda queue: agent_config.work(service, queue)),
+        slots=service.slots,
+        drain_seconds=service.drain_seconds,
+        on_premises=service.workers_per_slot if service.on_premises is not None else 0,
+        scales=service.scaling is not None and not service.scaling.dry_run,
+    )
+    row = dashboard.service_row(
+        foundation.scope, service.name, has_queue=service.queue is not None, scales=scales
+    )
+    return Workload(
+        capacity_group(group, foundation), MonitoredGroup(service.name, service.capacity, rows=(row,))
+    )

@@ -1,0 +1,58 @@
+"""A service's workers on hosts of one's own: who they are, and what such a host needs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import pulumi
+
+from contracts.agent import config as agent
+from infra.components.identity.hosts import HostIdentity, HostIdentityArgs
+from infra.iam.instance_statements import InstanceAccess
+from infra.program import agent_config
+from infra.program.entries.service.agent_config import work
+from infra.program.foundation import Foundation
+from infra.program.queues import KnownQueue
+from infra.schema import OnPremises, Service
+from userdata import render
+
+
+def declare(accesses: Iterable[tuple[Service, InstanceAccess]], foundation: Foundation) -> None:
+    """Declare who such workers are, and export what their hosts need."""
+    hosts = {
+        service.name: _host(service, service.on_premises, access, foundation)
+        for service, access in accesses
+        if service.on_premises is not None
+    }
+    if hosts:
+        foundation.scope.export("onPremises", hosts)
+
+
+def _host(
+    service: Service, settings: OnPremises, access: InstanceAccess, foundation: Foundation
+) -> dict[str, Any]:
+    scope, store = foundation.scope, foundation.store
+    # These stand only on instances.
+    access = dataclasses.replace(access, job_table="", archives="", buckets=())
+    identity = HostIdentity(
+        scope.name(service.name, "on-premises"),
+        HostIdentityArgs(scope, service.name, settings, access),
+        scope.below,
+    )
+    known = pulumi.Output.all(foundation.state.registry.name, foundation.queues.known(service))
+    return {
+        "policy": identity.policy_arn,
+        "role": identity.role_arn,
+        "agent": known.apply(
+            lambda known: render.configuration(_agent(service, scope.region, scope.stack, *known))
+        ),
+        "archive": pulumi.Output.concat("s3://", store.bucket, "/", store.archive.key),
+    }
+
+
+def _agent(service: Service, region: str, stack: str, registry_table: str, queue: KnownQueue) -> agent.Config:
+    place = agent_config.InstancePlace(region, stack, "primary", None, agent.Metrics.log_group)
+    config = agent_config.build(service, place, registry_table, work(service, queue))
+    return dataclasses.replace(config, on_premises=True)

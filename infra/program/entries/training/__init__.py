@@ -1,0 +1,1 @@
+"""Entries of ``training[]`` on instances, and what prepares their datasets."""

@@ -1,0 +1,136 @@
+"""Training jobs, and the groups that prepare their datasets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pulumi
+
+from contracts import names
+from contracts.agent import config as agent
+from contracts.agent.experiments import run_of
+from contracts.agent.names import TAG_JOB
+from infra.components.monitoring import job_alarms
+from infra.components.monitoring.monitoring import MonitoredGroup
+from infra.components.storage.file_system import FileSystem
+from infra.iam.instance_statements import InstanceAccess
+from infra.program.entries import needs as entry_needs
+from infra.program.entries.group import EntryGroup, capacity_group
+from infra.program.entries.training import agent_config
+from infra.program.entries.training.agent_config import KnownJob
+from infra.program.entries.workload import Workload
+from infra.program.foundation import Foundation
+from infra.schema import Builder, Settings, Training
+from infra.schema.jobs.builder import dataset_of, group_of
+from infra.schema.jobs.training import ON_THE_VOLUME
+from infra.scope import Scope
+from userdata.agent.aws.permissions import Need
+
+
+def needs(settings: Settings) -> frozenset[Need]:
+    """Return what instances of jobs are there for, and those that prepare datasets."""
+    here = settings.on_instances
+    return frozenset().union(*map(_needs, (*here.jobs, *(builder.entry for builder in here.builders))))
+
+
+def declare(settings: Settings, foundation: Foundation) -> list[Workload]:
+    """Declare the jobs on instances, and the groups that prepare their datasets."""
+    here = settings.on_instances
+    return [
+        *(_job(job, foundation) for job in here.jobs),
+        *(_builder(builder, foundation) for builder in here.builders),
+    ]
+
+
+def _needs(job: Training, *, prepares: bool = False) -> frozenset[Need]:
+    own: dict[Need, bool] = {
+        "run": True,
+        "volume": job.has_volume,
+        "experiments": job.shares_group,
+        "prepare": prepares,
+        "prepared": job.prepare is not None,
+        "dataset": job.prepare is None and bool(job.dataset),
+        "artifacts": bool(job.artifacts),
+        "secret": bool(job.repository_secret),
+        "pull": bool(job.image) and job.capacity.fallback.enabled,
+    }
+    return entry_needs.needs(job, _images(job), own)
+
+
+def _images(job: Training) -> tuple[str, ...]:
+    return (job.image,) if job.image else ()
+
+
+def _job(job: Training, foundation: Foundation) -> Workload:
+    prepared = _prepared(dataset_of(job), group_of(job), foundation.scope) if job.prepare else None
+    run = run_of(job.revision, job.matrix or {}) if job.shares_group else job.revision
+    return _workload(job, run, prepared, foundation)
+
+
+def _builder(builder: Builder, foundation: Foundation) -> Workload:
+    """Return what prepares a dataset: a job whose run is this version of it."""
+    prepared = _prepared(builder.dataset, builder.group, foundation.scope)
+    return _workload(builder.entry, f"{builder.entry.revision}/{builder.dataset}", prepared, foundation)
+
+
+def _prepared(dataset: str, group: str, scope: Scope) -> agent.Prepared:
+    parameter = names.group_parameter(scope.stack, group, names.PARAMETER_PREPARED)
+    return agent.Prepared(dataset, group, parameter)
+
+
+def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundation: Foundation) -> Workload:
+    scope, files = foundation.scope, _files(job, foundation)
+    known: dict[str, pulumi.Input[str]] = {"job_table": foundation.state.jobs.name}
+    if files is not None:
+        known |= {"file_system": files.id, "access_point": files.access_point_ids[job.checkpoints]}
+    group = EntryGroup(
+        entry=job,
+        access=_access(job, prepared, foundation),
+        work=pulumi.Output.all(**known).apply(
+            lambda known: agent_config.work(job, scope.stack, KnownJob(**known), prepared, scope.kms_key_arn)
+        ),
+        slots=dict.fromkeys(job.capacity.types, 1),
+        run=run,
+        block=job.capacity_block,
+        # Volumes and leases are with one instance at a time.
+        follows_volume=job.has_volume,
+        break_before_make=not job.shares_group,
+        prepared=prepared,
+        deadline=job.deadline_at,
+        budget=job.budget or 0.0,
+        tags={TAG_JOB: job.name},
+    )
+    alarms = job_alarms.alarms(
+        scope.stack,
+        job.name,
+        has_volume=job.has_volume,
+        has_deadline=bool(job.deadline),
+        has_budget=bool(job.budget),
+    )
+    return Workload(
+        capacity_group(group, foundation),
+        MonitoredGroup(job.name, job.capacity, can_wait=True, alarms=(*alarms,)),
+        has_block=job.capacity_block is not None,
+    )
+
+
+def _access(job: Training, prepared: agent.Prepared | None, foundation: Foundation) -> InstanceAccess:
+    files = _files(job, foundation)
+    prepares = prepared is not None and prepared.group == job.name
+    return dataclasses.replace(
+        foundation.access(_needs(job, prepares=prepares)),
+        job=job.name,
+        dataset="" if job.prepare else job.dataset or "",
+        prepared=prepared.dataset if prepared else "",
+        prepared_by=prepared.group if prepared else "",
+        secret=job.repository_secret or "",
+        artifacts=job.artifacts or "",
+        file_system=files.arn if files else None,
+        access_points=(files.access_point_arns[job.checkpoints],) if files else (),
+        repositories=entry_needs.repositories(_images(job), foundation.scope),
+    )
+
+
+def _files(job: Training, foundation: Foundation) -> FileSystem | None:
+    """Return the file system that has a job's checkpoints; None where its volume has them."""
+    return None if job.checkpoints == ON_THE_VOLUME else foundation.storage.file_system

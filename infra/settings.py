@@ -21,6 +21,33 @@ _GIVEN_LIMIT: Final = 60
 _CHOICE: Final = "kind"
 """The key by which one of several models is chosen."""
 
+_MISSING: Final = "missing, it has no default"
+_A_MAPPING: Final = "{given}, allowed: a mapping of keys"
+_WHOLE: Final = "{given}, allowed: a whole number"
+_EXPLAINED: Final[Mapping[str, str]] = {
+    "missing": _MISSING,
+    "union_tag_not_found": _MISSING,
+    "value_error": "{error}",
+    "literal_error": "{given}, allowed: {expected}",
+    "string_pattern_mismatch": "{given}, allowed: what matches {pattern}",
+    "greater_than_equal": "{given}, allowed: at least {ge}",
+    "less_than_equal": "{given}, allowed: at most {le}",
+    "string_too_short": "{given}, allowed: at least {min_length} characters",
+    "string_too_long": "{given}, allowed: at most {max_length} characters",
+    "too_short": "{given}, allowed: at least {min_length} of them",
+    "too_long": "{given}, allowed: at most {max_length} of them",
+    "int_type": _WHOLE,
+    "int_from_float": _WHOLE,
+    "int_parsing": _WHOLE,
+    "string_type": (
+        "{given}, allowed: text (YAML reads 07:00 and 1.20 as numbers unless they stand in quotes)"
+    ),
+    "model_type": _A_MAPPING,
+    "model_attributes_type": _A_MAPPING,
+    "dict_type": _A_MAPPING,
+}
+"""What is said of an error of pydantic, by its type; the names in it are of its context."""
+
 _Location: TypeAlias = tuple[int | str, ...]
 
 
@@ -109,43 +136,15 @@ def _is_model(annotation: Any) -> bool:
 
 def _explained(error: Mapping[str, Any]) -> str:
     given, context = _shown(error["input"]), error.get("ctx", {})
-    match error["type"]:
-        case "union_tag_invalid":
-            return f"{_shown(context['tag'])}, allowed: {context['expected_tags']}"
-        case "missing" | "union_tag_not_found":
-            return "missing, it has no default"
-        case "extra_forbidden":
-            keys = _allowed_keys(error["loc"])
-            near = get_close_matches(str(error["loc"][-1]), keys, n=1)
-            return f"unknown key, {f'did you mean {near[0]}? ' if near else ''}allowed: {', '.join(keys)}"
-        case "value_error":
-            return str(context["error"])
-        case "literal_error":
-            return f"{given}, allowed: {context['expected']}"
-        case "string_pattern_mismatch":
-            return f"{given}, allowed: what matches {context['pattern']}"
-        case "greater_than_equal":
-            return f"{given}, allowed: at least {context['ge']}"
-        case "less_than_equal":
-            return f"{given}, allowed: at most {context['le']}"
-        case "string_too_short":
-            return f"{given}, allowed: at least {context['min_length']} characters"
-        case "string_too_long":
-            return f"{given}, allowed: at most {context['max_length']} characters"
-        case "too_short":
-            return f"{given}, allowed: at least {context['min_length']} of them"
-        case "too_long":
-            return f"{given}, allowed: at most {context['max_length']} of them"
-        case "int_type" | "int_from_float" | "int_parsing":
-            return f"{given}, allowed: a whole number"
-        case "string_type":
-            return (
-                f"{given}, allowed: text (YAML reads 07:00 and 1.20 as numbers unless they stand in quotes)"
-            )
-        case "model_type" | "model_attributes_type" | "dict_type":
-            return f"{given}, allowed: a mapping of keys"
-        case _:
-            return f"{given}, allowed: {error['msg'].removeprefix('Input should ').removeprefix('be ')}"
+    if error["type"] == "extra_forbidden":
+        keys = _allowed_keys(error["loc"])
+        near = get_close_matches(str(error["loc"][-1]), keys, n=1)
+        return f"unknown key, {f'did you mean {near[0]}? ' if near else ''}allowed: {', '.join(keys)}"
+    if error["type"] == "union_tag_invalid":
+        return f"{_shown(context['tag'])}, allowed: {context['expected_tags']}"
+    if (text := _EXPLAINED.get(error["type"])) is not None:
+        return text.format(given=given, **context)
+    return f"{given}, allowed: {error['msg'].removeprefix('Input should ').removeprefix('be ')}"
 
 
 def _shown(value: Any) -> str:

@@ -30,11 +30,11 @@ class Operations:
 
 def declare(settings: Settings, foundation: Foundation, workloads: Sequence[Workload]) -> Operations:
     """Declare it, and export what not every stack has."""
-    kept = [workload for workload in workloads if workload.capacity.is_kept]
-    controller = _controller(foundation, workloads, kept)
-    monitoring = _monitoring(settings, foundation, kept, controller)
+    controlled = [workload for workload in workloads if workload.capacity.is_kept]
+    controller = _controller(foundation, workloads, controlled)
+    monitoring = _monitoring(settings, foundation, controlled, controller)
     _queue_watcher(foundation)
-    _drills(foundation, kept, monitoring)
+    _drills(foundation, controlled, monitoring)
     _keepers(settings, foundation, workloads, monitoring)
     _tensorboard(settings, foundation)
     if settings.identity.previews is not None:
@@ -43,14 +43,14 @@ def declare(settings: Settings, foundation: Foundation, workloads: Sequence[Work
 
 
 def _controller(
-    foundation: Foundation, workloads: Sequence[Workload], kept: Sequence[Workload]
+    foundation: Foundation, workloads: Sequence[Workload], controlled: Sequence[Workload]
 ) -> Controller:
     scope = foundation.scope
     args = ControllerArgs(
         scope,
         foundation.state,
         foundation.log_retention_days,
-        fleets=any(workload.capacity.kind == "spot-fleet" for workload in kept),
+        fleets=any(workload.capacity.kind == "spot-fleet" for workload in controlled),
         blocks=any(workload.has_block for workload in workloads),
         zones=any(workload.group.by_zone for workload in workloads),
         ready_after=[workload.group for workload in workloads],
@@ -59,13 +59,13 @@ def _controller(
 
 
 def _monitoring(
-    settings: Settings, foundation: Foundation, kept: Sequence[Workload], controller: Controller
+    settings: Settings, foundation: Foundation, controlled: Sequence[Workload], controller: Controller
 ) -> Monitoring:
     scope = foundation.scope
     args = MonitoringArgs(
         scope,
         settings.monitoring,
-        [workload.monitored for workload in kept],
+        [workload.monitored for workload in controlled],
         controller,
         [*foundation.queues.alarms(scope.stack)],
     )
@@ -87,9 +87,9 @@ def _queue_watcher(foundation: Foundation) -> None:
         QueueWatcher(scope.name("queues"), args, scope.below)
 
 
-def _drills(foundation: Foundation, kept: Sequence[Workload], monitoring: Monitoring) -> None:
+def _drills(foundation: Foundation, controlled: Sequence[Workload], monitoring: Monitoring) -> None:
     scope = foundation.scope
-    if drilled := {one.name: one.capacity.drill for one in kept if one.capacity.drill}:
+    if drilled := {one.name: one.capacity.drill for one in controlled if one.capacity.drill}:
         Drills(scope.name("drills"), DrillsArgs(scope, drilled, monitoring.shortage_arns))
 
 

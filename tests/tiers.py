@@ -19,6 +19,7 @@ _MARKS_OF: Final = {
     "commands": "adapter",
     "commands/test_json.py": "program",
     "commands/test_operators.py": "whole long",
+    "contracts": "pure",
     "core": "pure",
     "deadline": "pure",
     "deadline/test_bench.py": "pure long",

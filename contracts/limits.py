@@ -50,6 +50,46 @@ class Within:
 
 
 @dataclass(frozen=True)
+class AtLeast:
+    """A number that is ``least`` or more."""
+
+    least: int
+
+    def __str__(self) -> str:
+        return f"{self.least} or more"
+
+    def allows(self, value: float) -> bool:
+        """See ``Bound``."""
+        return self.least <= value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """See ``Bound``."""
+        return {**handler(source), "ge": self.least}
+
+
+@dataclass(frozen=True)
+class Above:
+    """A number above ``limit``."""
+
+    limit: int
+
+    def __str__(self) -> str:
+        return f"above {self.limit}"
+
+    def allows(self, value: float) -> bool:
+        """See ``Bound``."""
+        return self.limit < value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: Callable[[Any], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """See ``Bound``."""
+        return {**handler(source), "gt": self.limit}
+
+
+@dataclass(frozen=True)
 class Length:
     """A text or a list of ``least`` to ``most`` characters or elements, both included."""
 
@@ -95,6 +135,8 @@ class Matches:
 
 Name: TypeAlias = Annotated[str, Matches(r"[a-z]([a-z0-9-]*[a-z0-9])?"), Length(1, 24)]
 """Of a group, which is a service or a training job."""
+
+Count: TypeAlias = Annotated[int, AtLeast(0)]
 
 DrainSeconds: TypeAlias = Annotated[int, Within(0, 110)]
 """Before the end: a spot notice leaves 120 seconds, and it is heard within 5."""

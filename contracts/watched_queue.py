@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+
+from contracts import codec
+from contracts.codec import stored
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class WatchedQueue:
     """A group's queue: its ``kind``, its ``name``, and ``place``, by which its kind finds it.
@@ -24,9 +28,9 @@ class WatchedQueue:
 
 def dumps(queues: Iterable[WatchedQueue]) -> str:
     """Return the list as text: lists of values, because a function's environment holds 4 KB."""
-    return json.dumps([astuple(queue) for queue in queues], separators=(",", ":"))
+    return json.dumps(codec.dump(tuple(queues)), separators=(",", ":"))
 
 
 def parse(text: str) -> tuple[WatchedQueue, ...]:
     """Return the list that `dumps` wrote."""
-    return tuple(WatchedQueue(*told) for told in json.loads(text))
+    return codec.parse_text(tuple[WatchedQueue, ...], text)

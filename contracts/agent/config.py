@@ -5,14 +5,12 @@ What one value may be stands in its type, see ``limits``; a check here looks at 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from contracts import codec, limits
 from contracts.agent.names import DATA_DIR, UNIT_LANDLORD, UNIT_RUN, UNIT_WORK, DatasetDevice
-from contracts.codec import ContractError
 from contracts.limits import Matches, Within
 
 GroupSide = Literal["primary", "fallback"]
@@ -269,8 +267,4 @@ def parse(text: str) -> Config:
 
     Raises `ContractError` that names the key, the value and what is allowed.
     """
-    try:
-        data = json.loads(text)
-    except ValueError as error:
-        raise ContractError(f"configuration is no JSON: {error}") from None
-    return codec.parse(Config, data)
+    return codec.parse_text(Config, text)

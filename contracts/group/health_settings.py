@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
-from contracts.group.config import json_object
+from contracts import codec
+from contracts.codec import Mark, stored
+from contracts.limits import Count, Within
 
 GRACE_SECONDS: Final = 900
 STUCK_SECONDS: Final = 900
@@ -15,6 +17,7 @@ DIGEST_HOUR: Final = 7
 NO_DIGEST: Final = -1
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class HealthSettings:
     """What people may set.
@@ -26,33 +29,17 @@ class HealthSettings:
     many in an hour. The daily message goes out at ``digest`` o'clock UTC, `NO_DIGEST` for none.
     """
 
-    grace_seconds: int = GRACE_SECONDS
-    stuck_seconds: int = STUCK_SECONDS
-    most_at_once: int = MOST_AT_ONCE
-    digest: int = DIGEST_HOUR
+    grace_seconds: Annotated[Count, Mark.REQUIRED] = GRACE_SECONDS
+    stuck_seconds: Annotated[Count, Mark.REQUIRED] = STUCK_SECONDS
+    most_at_once: Annotated[int, Within(0, 100), Mark.REQUIRED] = MOST_AT_ONCE
+    digest: Annotated[int, Within(NO_DIGEST, 23), Mark.REQUIRED] = DIGEST_HOUR
 
 
 def dumps(settings: HealthSettings) -> str:
     """Return the parameter's text."""
-    return json.dumps(
-        {
-            "graceSeconds": settings.grace_seconds,
-            "stuckSeconds": settings.stuck_seconds,
-            "mostAtOnce": settings.most_at_once,
-            "digest": settings.digest,
-        }
-    )
+    return json.dumps(codec.dump(settings))
 
 
 def parse(text: str) -> HealthSettings:
-    """Read the parameter's text; raise ``ValueError`` for what the program does not write."""
-    raw = json_object(text)
-    try:
-        grace, stuck, most, digest = (
-            int(raw[key]) for key in ("graceSeconds", "stuckSeconds", "mostAtOnce", "digest")
-        )
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"health settings make no sense: {error!r}") from None
-    if min(grace, stuck) < 0 or not 0 <= most <= 100 or not NO_DIGEST <= digest <= 23:
-        raise ValueError(f"health settings out of range: {text[:200]}")
-    return HealthSettings(grace, stuck, most, digest)
+    """Read the parameter's text; raise `ContractError` for what the program does not write."""
+    return codec.parse_text(HealthSettings, text)

@@ -10,21 +10,28 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from contracts import names
+from contracts import codec, names
+from contracts.codec import ContractError, Mark, stored
 
 ROW: Final = "release"
 """Sort key of the row in the partition `names.release_partition`."""
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class WorkerRelease:
     """An image with its command and environment; without an image the command is a process of the AMI."""
 
-    image: str = ""
-    command: tuple[str, ...] = ()
-    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
+    image: Annotated[str, Mark.REQUIRED] = ""
+    command: Annotated[tuple[str, ...], Mark.REQUIRED] = ()
+    environment: Annotated[Mapping[str, str], Mark.REQUIRED] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        """Raise ``ValueError`` for one that starts nothing."""
+        if not self.image and not self.command:
+            raise ValueError("image and command of a release are both empty, allowed: one of them")
 
     @property
     def version(self) -> str:
@@ -36,6 +43,7 @@ class WorkerRelease:
         return f"{self.image.rpartition('@')[2]}+{more[:12]}" if self.image else f"command:{more}"
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class WorkerReleases:
     """From what workers start: ``stable``, but ``trial`` on the instances in ``on``.
@@ -44,34 +52,13 @@ class WorkerReleases:
     """
 
     stable: WorkerRelease
-    trial: WorkerRelease | None = None
+    trial: Annotated[WorkerRelease | None, Mark.REQUIRED] = None
     on: frozenset[str] = frozenset()
     mostly: bool = False
 
     def of(self, instance: str) -> WorkerRelease:
         """Return from what the workers of an instance are to start."""
         return self.trial if self.trial is not None and (self.mostly or instance in self.on) else self.stable
-
-
-def as_json(release: WorkerRelease) -> dict[str, Any]:
-    """Return a release as JSON knows it."""
-    return {
-        "image": release.image,
-        "command": list(release.command),
-        "environment": dict(release.environment),
-    }
-
-
-def of_json(raw: Any) -> WorkerRelease:
-    """Read what `as_json` made; raise ``ValueError`` for all else."""
-    try:
-        image, command, environment = raw["image"], raw["command"], raw["environment"]
-        texts = [image, *command, *environment, *environment.values()]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"a release makes no sense: {error!r}") from None
-    if not all(isinstance(text, str) for text in texts) or not (image or command):
-        raise ValueError("a release makes no sense: an image or a command is needed, and texts")
-    return WorkerRelease(image, tuple(command), dict(environment))
 
 
 def key(group: str) -> dict[str, Any]:
@@ -81,22 +68,13 @@ def key(group: str) -> dict[str, Any]:
 
 def dump(group: str, releases: WorkerReleases) -> dict[str, Any]:
     """Return the row; equal releases as equal rows."""
-    told = {
-        "stable": as_json(releases.stable),
-        "trial": None if releases.trial is None else as_json(releases.trial),
-        "on": sorted(releases.on),
-        "mostly": releases.mostly,
-    }
-    return {**key(group), "releases": {"S": json.dumps(told, sort_keys=True, separators=(",", ":"))}}
+    text = json.dumps(codec.dump(releases), sort_keys=True, separators=(",", ":"))
+    return {**key(group), "releases": {"S": text}}
 
 
 def parse(item: Mapping[str, Any]) -> WorkerReleases:
-    """Read a row; raise ``ValueError`` for one that the health checker cannot have written."""
+    """Read a row; raise `ContractError` for one that the health checker cannot have written."""
     try:
-        raw = json.loads(item["releases"]["S"])
-        trial = None if raw["trial"] is None else of_json(raw["trial"])
-        return WorkerReleases(
-            of_json(raw["stable"]), trial, frozenset(map(str, raw["on"])), bool(raw["mostly"])
-        )
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"the row of releases makes no sense: {error!r}") from None
+        return codec.parse_text(WorkerReleases, item["releases"]["S"])
+    except (KeyError, TypeError) as error:
+        raise ContractError(f"the row of releases makes no sense: {error!r}") from None

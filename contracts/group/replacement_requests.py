@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from contracts import codec
+
 MOST: Final = 40
 """A parameter of the standard tier holds 4,096 bytes (Systems Manager, "Parameter tiers")."""
 MOST_REASON: Final = 40
@@ -36,9 +38,5 @@ def dump(wishes: Iterable[Wish]) -> str:
 
 def parse(text: str) -> tuple[Wish, ...]:
     """Read the parameter's value; raise ``ValueError`` for one that the checker cannot have written."""
-    try:
-        told = json.loads(text)
-        wishes = [Wish(str(instance), int(at), str(reason)) for instance, (at, reason) in told.items()]
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError(f"wishes cannot be read: {error}") from None
-    return tuple(wishes)
+    stored = codec.parse_text(dict[str, tuple[int, str]], text, "wishes cannot be read")
+    return tuple(Wish(instance, at, reason) for instance, (at, reason) in stored.items())

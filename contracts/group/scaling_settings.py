@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final
 
-from contracts.group.config import MOST_TOLD, json_object
+from contracts import codec
+from contracts.codec import Mark, Stored, stored
 
 WAIT_SECONDS: Final = 60
 MINIMUM: Final = 1
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class Floor:
     """At least ``workers`` between two times of some days, in minutes after midnight UTC; Monday is 0."""
@@ -55,6 +57,7 @@ class Bounds:
         return min(self.maximum, max(self.minimum, *due, 0))
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class ScalingSettings:
     """What people may set. ``minimum``, ``maximum`` and ``floors`` count as the group's target does: slots.
@@ -62,12 +65,12 @@ class ScalingSettings:
     ``per_slot`` are the workers in a slot. With ``dry_run`` is only told what the target would be.
     """
 
-    minimum: int
-    maximum: int
+    minimum: Annotated[int, Stored("min")]
+    maximum: Annotated[int, Stored("max")]
     per_slot: int
-    wait_seconds: float = WAIT_SECONDS
-    floors: tuple[Floor, ...] = ()
-    dry_run: bool = False
+    wait_seconds: Annotated[float, Mark.REQUIRED] = WAIT_SECONDS
+    floors: Annotated[tuple[Floor, ...], Mark.REQUIRED] = ()
+    dry_run: Annotated[bool, Mark.REQUIRED] = False
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for bounds that leave no room."""
@@ -89,33 +92,9 @@ class ScalingSettings:
 
 def dumps(settings: ScalingSettings) -> str:
     """Return the parameter's text."""
-    return json.dumps(
-        {
-            "min": settings.minimum,
-            "max": settings.maximum,
-            "perSlot": settings.per_slot,
-            "waitSeconds": settings.wait_seconds,
-            "floors": [[f.workers, f.begin, f.end, sorted(f.days)] for f in settings.floors],
-            "dryRun": settings.dry_run,
-        }
-    )
+    return json.dumps(codec.dump(settings))
 
 
 def parse(text: str) -> ScalingSettings:
-    """Read the parameter's text; raise ``ValueError`` for what the program does not write."""
-    raw = json_object(text)
-    try:
-        return ScalingSettings(
-            int(raw["min"]),
-            int(raw["max"]),
-            int(raw["perSlot"]),
-            float(raw["waitSeconds"]),
-            tuple(_floor(*told) for told in raw["floors"]),
-            bool(raw["dryRun"]),
-        )
-    except (KeyError, TypeError, OverflowError, ValueError) as error:
-        raise ValueError(f"settings of scaling make no sense: {str(error)[:MOST_TOLD]}") from None
-
-
-def _floor(workers: Any, begin: Any, end: Any, days: Any) -> Floor:
-    return Floor(int(workers), int(begin), int(end), frozenset(map(int, days)))
+    """Read the parameter's text; raise `ContractError` for what the program does not write."""
+    return codec.parse_text(ScalingSettings, text, "settings of scaling make no sense")

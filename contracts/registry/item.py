@@ -8,16 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from contracts import names
-from contracts.registry import worker_report as pulse
+from contracts import codec, names
+from contracts.codec import ContractError, Mark, stored
 from contracts.registry.worker_report import Pulse
 
 WorkerState: TypeAlias = Literal["waiting", "ready", "draining"]
 """``waiting``: it cannot work yet, another instance has its job, or the job's volume is on its way."""
-
-_STATES: Final[tuple[WorkerState, ...]] = get_args(WorkerState)
 
 EXPIRES_AFTER_SECONDS: Final = 3600
 """From the last heartbeat on: long enough for the controller to see that they stopped."""
@@ -29,6 +27,7 @@ MOST_STEPS: Final = 2**53
 """What a script may count up to: the integers that JSON's numbers hold exactly."""
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a training job is, as its script told at ``at``: ``step`` of ``steps`` are done.
@@ -41,8 +40,8 @@ class Progress:
     steps: int
     at: float
     began: float
-    rate: float = 0.0
-    best: float = 0.0
+    rate: Annotated[float, Mark.REQUIRED] = 0.0
+    best: Annotated[float, Mark.REQUIRED] = 0.0
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for what no script can have done."""
@@ -54,6 +53,7 @@ class Progress:
             raise ValueError(f"rates {self.rate:g} and {self.best:g}, 0 ≤ rate ≤ best is needed")
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Worker:
     """One worker: its first heartbeat (``since``), its last, and its instance's deadline if known.
@@ -62,15 +62,15 @@ class Worker:
     ``restart`` is when somebody wished that it be started anew (epoch seconds); done once ``since`` is later.
     """
 
-    group: str
-    instance: str
-    slot: int
+    group: Annotated[str, Mark.IN_KEY]
+    instance: Annotated[str, Mark.IN_KEY]
+    slot: Annotated[int, Mark.IN_KEY]
     since: float
     heartbeat: float
-    state: WorkerState
+    state: WorkerState = "ready"
     deadline: float | None = None
-    progress: Progress | None = None
-    pulse: Pulse | None = None
+    progress: Annotated[Progress | None, Mark.OR_DEFAULT] = None
+    pulse: Annotated[Pulse | None, Mark.OR_DEFAULT] = None
     restart: float | None = None
 
     def is_fresh(self, now: float) -> bool:
@@ -85,50 +85,26 @@ def key(group: str, instance: str, slot: int) -> dict[str, Any]:
 
 def dump(worker: Worker) -> dict[str, Any]:
     """Return a worker's whole item."""
-    item = {
+    return {
         **key(worker.group, worker.instance, worker.slot),
-        "instance": {"S": worker.instance},
-        "since": _number(worker.since),
-        "heartbeat": _number(worker.heartbeat),
-        "state": {"S": worker.state},
+        "instance": codec.attribute(worker.instance),
         names.REGISTRY_TTL: _expiry(worker.heartbeat),
+        **codec.dump_item(worker),
     }
-    if worker.deadline is not None:
-        item["deadline"] = _number(worker.deadline)
-    if worker.progress is not None:
-        item["progress"] = _progress(worker.progress)
-    if worker.pulse is not None:
-        item["pulse"] = pulse.dump(worker.pulse)
-    if worker.restart is not None:
-        item["restart"] = _number(worker.restart)
-    return item
 
 
 def parse(item: Mapping[str, Any]) -> Worker:
     """Return the worker of an item; one that says nothing of its state is ready.
 
-    Progress that makes no sense counts as not told. Raise ``ValueError`` for an item that no worker of ours
-    writes.
+    Progress and a report that make no sense count as not told. Raise `ContractError` for an item that no
+    worker of ours writes.
     """
     try:
+        group = item[names.REGISTRY_KEY]["S"]
         instance, _, slot = _place(item)
-        worker = Worker(
-            group=item[names.REGISTRY_KEY]["S"],
-            instance=instance,
-            slot=int(slot),
-            since=float(item["since"]["N"]),
-            heartbeat=float(item["heartbeat"]["N"]),
-            state=item["state"]["S"] if "state" in item else "ready",
-            deadline=float(item["deadline"]["N"]) if "deadline" in item else None,
-            progress=_told(item),
-            pulse=pulse.parse(item),
-            restart=float(item["restart"]["N"]) if "restart" in item else None,
-        )
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"malformed item of the worker registry: {error!r}") from None
-    if worker.state not in _STATES:
-        raise ValueError(f"worker state is {worker.state!r}, allowed: {', '.join(_STATES)}")
-    return worker
+        return codec.parse_item(Worker, item, group=group, instance=instance, slot=int(slot))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ContractError(f"malformed item of the worker registry: {error!s:.200}") from None
 
 
 def owner(item: Mapping[str, Any]) -> str:
@@ -165,22 +141,18 @@ def heartbeat(
         f"SET instance = :instance, since = {since}, heartbeat = :now, #state = :state, #expires = :expires"
     )
     values: dict[str, Any] = {
-        ":instance": {"S": instance},
-        ":now": _number(now),
-        ":state": {"S": state},
+        ":instance": codec.attribute(instance),
+        ":now": codec.attribute(now),
+        ":state": codec.attribute(state),
         ":expires": _expiry(now),
     }
     missing = ["restart"] if is_first else []
-    for name, value in (
-        ("deadline", None if deadline is None else _number(deadline)),
-        ("progress", None if progress is None else _progress(progress)),
-        ("pulse", None if told is None else pulse.dump(told)),
-    ):
+    for name, value in (("deadline", deadline), ("progress", progress), ("pulse", told)):
         if value is None:
             missing.append(name)
         else:
             update += f", {name} = :{name}"
-            values[f":{name}"] = value
+            values[f":{name}"] = codec.attribute(value)
     if missing:
         update += f" REMOVE {', '.join(missing)}"
     return {
@@ -201,25 +173,5 @@ def wished(item: Mapping[str, Any]) -> bool:
         return False
 
 
-def _progress(progress: Progress) -> dict[str, Any]:
-    return {"M": {field: _number(getattr(progress, field)) for field in Progress.__slots__}}
-
-
-def _told(item: Mapping[str, Any]) -> Progress | None:
-    try:
-        told = item["progress"]["M"]
-        return Progress(
-            step=int(told["step"]["N"]),
-            steps=int(told["steps"]["N"]),
-            **{field: float(told[field]["N"]) for field in ("at", "began", "rate", "best")},
-        )
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
-def _expiry(heard: float) -> dict[str, str]:
-    return {"N": str(int(heard) + EXPIRES_AFTER_SECONDS)}
-
-
-def _number(value: float) -> dict[str, str]:
-    return {"N": str(int(value)) if float(value).is_integer() else repr(float(value))}
+def _expiry(heard: float) -> dict[str, Any]:
+    return codec.attribute(int(heard) + EXPIRES_AFTER_SECONDS)

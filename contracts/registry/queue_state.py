@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Final
 
-from contracts import names
+from contracts import codec, names
+from contracts.codec import stored
 
 KEPT_SECONDS: Final = 604_800
 """Who has no queue any more has no row of it after a week."""
@@ -15,6 +16,7 @@ STALE_SECONDS: Final = 180.0
 """What was told longer ago is not believed: its watcher looks each minute."""
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Backlog:
     """A queue as seen at ``at`` (epoch seconds).
@@ -49,15 +51,13 @@ def key(group: str) -> dict[str, Any]:
 
 def dump(group: str, backlog: Backlog) -> dict[str, Any]:
     """Return the whole item."""
-    told = {f.name: {"N": repr(getattr(backlog, f.name))} for f in fields(Backlog)}
-    return {**key(group), **told, names.REGISTRY_TTL: {"N": str(int(backlog.at) + KEPT_SECONDS)}}
+    return {
+        **key(group),
+        **codec.dump_item(backlog),
+        names.REGISTRY_TTL: codec.attribute(int(backlog.at) + KEPT_SECONDS),
+    }
 
 
 def parse(item: Mapping[str, Any]) -> Backlog:
-    """Read an item; raise ``ValueError`` for one that makes no sense."""
-    try:
-        at, oldest, arriving, leaving = (float(item[n]["N"]) for n in ("at", "oldest", "arriving", "leaving"))
-        ready, taken, readers = (int(item[n]["N"]) for n in ("ready", "taken", "readers"))
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"malformed item of a queue: {error!r}") from None
-    return Backlog(at, ready, taken, oldest, arriving, leaving, readers)
+    """Read an item; raise `ContractError` for one that makes no sense."""
+    return codec.parse_item(Backlog, item, "malformed item of a queue")

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Final
+
+from contracts.codec import Mark, stored
 
 MOST_VERSION: Final = 100
 """Characters of a version; an image's digest has 71."""
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Pulse:
     """A worker's own account, as of its last heartbeat.
@@ -26,15 +28,15 @@ class Pulse:
     """
 
     version: str
-    gpu: str = ""
-    at: float = 0.0
-    done: int = 0
-    failed: int = 0
-    rate: float = 0.0
+    gpu: Annotated[str, Mark.REQUIRED] = ""
+    at: Annotated[float, Mark.REQUIRED] = 0.0
+    done: Annotated[int, Mark.REQUIRED] = 0
+    failed: Annotated[int, Mark.REQUIRED] = 0
+    rate: Annotated[float, Mark.REQUIRED] = 0.0
     busy: float | None = None
     gpu_use: float | None = None
-    xid: int = 0
-    starts: int = 1
+    xid: Annotated[int, Mark.REQUIRED] = 0
+    starts: Annotated[int, Mark.REQUIRED] = 1
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for what no worker can tell."""
@@ -47,32 +49,3 @@ class Pulse:
             raise ValueError(f"busy for {self.busy} of the time, at most 1 is allowed")
         if not 0 <= self.failed <= self.done or self.xid < 0 or self.starts < 0:
             raise ValueError(f"{self.failed} of {self.done} failed, Xid {self.xid}, {self.starts} starts")
-
-
-def dump(pulse: Pulse) -> dict[str, Any]:
-    """Return it as a value of DynamoDB's API."""
-    told: dict[str, Any] = {"version": {"S": pulse.version}, "gpu": {"S": pulse.gpu}}
-    for field in ("at", "done", "failed", "rate", "xid", "starts"):
-        told[field] = {"N": repr(getattr(pulse, field))}
-    if pulse.gpu_use is not None:
-        told["gpuUse"] = {"N": repr(pulse.gpu_use)}
-    if pulse.busy is not None:
-        told["busy"] = {"N": repr(pulse.busy)}
-    return {"M": told}
-
-
-def parse(item: Mapping[str, Any]) -> Pulse | None:
-    """Return the pulse of a registry item; None where there is none, or one that makes no sense."""
-    try:
-        told = item["pulse"]["M"]
-        return Pulse(
-            version=told["version"]["S"],
-            gpu=told["gpu"]["S"],
-            at=float(told["at"]["N"]),
-            rate=float(told["rate"]["N"]),
-            gpu_use=float(told["gpuUse"]["N"]) if "gpuUse" in told else None,
-            busy=float(told["busy"]["N"]) if "busy" in told else None,
-            **{field: int(told[field]["N"]) for field in ("done", "failed", "xid", "starts")},
-        )
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return None

@@ -10,7 +10,7 @@ from email.utils import parsedate_to_datetime
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from contracts import names
+from contracts import codec, names
 from contracts.agent.names import JOB_KEY, TAG_JOB
 from contracts.group import config as group_config
 from contracts.group.config import GroupConfig
@@ -308,7 +308,7 @@ def _jobs(leaves: Leaves) -> dict[str, GroupConfig]:
 
 def _mode(text: str) -> str:
     try:
-        return str(group_config.json_object(text).get("mode", "automatic"))
+        return str(codec.decode_object(text).get("mode", "automatic"))
     except ValueError:
         return "automatic"
 

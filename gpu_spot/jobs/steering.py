@@ -11,8 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from contracts import names
-from contracts.group import config as group_config
+from contracts import codec, names
 from gpu_spot.jobs.observed import JobObserved, experiment_of
 from gpu_spot.jobs.reader import JobError, JobReader
 from gpu_spot.jobs.status import PAUSED, standing
@@ -83,7 +82,7 @@ class Steering:
         parameter = names.group_parameter(self._stack, name, names.PARAMETER_CONTROL)
         ssm = self._clients("ssm")
         try:
-            told = group_config.json_object(ssm.get_parameter(Name=parameter)["Parameter"]["Value"])
+            told = codec.decode_object(ssm.get_parameter(Name=parameter)["Parameter"]["Value"])
         except ValueError as error:
             raise JobError(f"parameter {parameter}: {error}") from None
         value = json.dumps({**told, "budget": budget})

@@ -147,14 +147,14 @@ class StackReader:
         remembered, unpriced = SpotPrices(ec2).refresh(one, memory.load(name).memory, now)
         observation = replace(observation, spot_prices=remembered.spot_prices)
         heard = {names.ORIGIN_AWS: registry.read(name, UNLIMITED)}
-        if one.on_premises:
+        if one.config.on_premises:
             heard[names.ORIGIN_ON_PREMISES] = registry.elsewhere(name, UNLIMITED)
         return replace(
             seen,
             instances=observation.instances,
             elsewhere=observation.elsewhere or 0,
             workers=tuple(_workers(heard, {i.id for i in observation.instances}, now)),
-            cost=costs.hourly(observation, one.on_demand_prices),
+            cost=costs.hourly(observation, one.config.on_demand_prices),
             unread=(*observation.troubles, *([unpriced] if unpriced else [])),
         )
 

@@ -145,7 +145,7 @@ def _instance(
     return WorkerHost(
         name,
         workers,
-        settings.slots.get(instance["InstanceType"], 1),
+        settings.config.slots.get(instance["InstanceType"], 1),
         instance["LaunchTime"].timestamp(),
         spared=unfit.get(name, "") or _leaves(name, memory) or _drains(workers) or _doomed(workers, now),
         unclear=name in registry.unclear,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from contracts import names
 from contracts.group import scaling_settings as settings
-from contracts.group.config import MOST_TOLD
 from contracts.group.scaling_settings import ScalingSettings
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget
@@ -156,7 +155,7 @@ def _target(group: str, leaves: Mapping[str, str], own: ScalingSettings) -> int:
     """Return the target that stands there, at most the maximum, which may have been lowered since."""
     text = leaves.get(names.PARAMETER_TARGET, "")
     if not text.isdecimal():
-        told = f"is {text[:MOST_TOLD]!r}, a whole number is needed"
+        told = f"is {text[:80]!r}, a whole number is needed"
         raise ParameterError(f"parameter {group}/{names.PARAMETER_TARGET} {told}")
     # Python refuses to read numbers of thousands of digits.
     return own.maximum if len(text.lstrip("0")) > len(str(own.maximum)) else min(int(text), own.maximum)

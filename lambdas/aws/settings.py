@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import math
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from contracts import names
+from contracts.codec import ContractError
 from contracts.group import config as group_config
+from contracts.group import control, rolling
 from contracts.group import replacement_requests as wishes
-from contracts.group import rolling
 from contracts.group.config import GroupConfig, GroupKind
 from contracts.group.replacement_requests import Wish
 from contracts.group.rolling import Rolling
 from lambdas.core.capacity.plan import Policy
 from lambdas.core.capacity.policies import build
 from lambdas.core.capacity.policies.by_deadline import ByDeadline
-from lambdas.core.model import Allowance, Control, Group, Mode, Side
+from lambdas.core.model import Allowance, Group, Side
 
 if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
@@ -29,7 +30,8 @@ class ParameterError(ValueError):
 
 AUTO_SCALING: Final = "auto-scaling"
 SPOT_FLEET: Final = "spot-fleet"
-_CONTROL_KEYS: Final = ("mode", "onDemand", "budget")
+_MAX_QUOTED: Final = 80
+"""So many characters of a text that cannot be used are quoted; a parameter may hold thousands."""
 _PRIMARY_KINDS: Final[dict[GroupKind, str]] = {"mixed-asg": AUTO_SCALING, "spot-fleet": SPOT_FLEET}
 
 
@@ -43,23 +45,17 @@ class SideHandle:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """One capacity group: what decisions depend on, and how AWS knows it.
+    """One capacity group: what decisions depend on, how AWS knows it, and its configuration as it was read.
 
-    ``sides`` has no fallback where none stands behind the primary; ``slots`` are the worker slots that an
-    instance of a type must show to be ready, 1 where the type is not named; ``zones``, ``on_demand_prices``,
-    ``block`` and ``on_premises`` as in ``GroupConfig``. ``wishes`` and ``rolling`` are the health checker's
-    as it wrote them, ``troubles`` what in the parameters makes no sense and does not keep the group from
-    being looked after.
+    ``sides`` has no fallback where none stands behind the primary. ``wishes`` and ``rolling`` are the health
+    checker's as it wrote them, ``troubles`` what in the parameters makes no sense and does not keep the group
+    from being looked after.
     """
 
     group: Group
     policy: Policy
     sides: Mapping[Side, SideHandle]
-    slots: Mapping[str, int]
-    zones: tuple[str, ...]
-    on_demand_prices: Mapping[str, float]
-    block: str
-    on_premises: int = 0
+    config: GroupConfig
     wishes: tuple[Wish, ...] = ()
     rolling: Rolling | None = None
     troubles: tuple[str, ...] = ()
@@ -101,43 +97,37 @@ def parse(
     text = _leaf(name, names.PARAMETER_CONFIG, leaves)
     try:
         config = group_config.parse(text)
-        policy = ByDeadline() if config.deadline else build(config.policy, config.knobs)
+        choice = config.policy
+        policy = ByDeadline() if config.deadline else build(choice.name, choice.knobs)
     except (TypeError, ValueError) as error:
         raise ParameterError(f"parameter {name}/config: {error}") from None
     prepared = {group: one.get(names.PARAMETER_PREPARED, "") for group, one in (stack or {}).items()}
     target = 0 if waits(name, config, prepared) else _target(name, leaves, config)
-    group = Group(
-        name=name,
-        target=target,
-        maximum=config.maximum,
-        base=config.base,
-        spot_percentage=config.spot_percentage,
-        drain_seconds=config.drain_seconds,
-        fallback=config.fallback is not None,
-        # What has ended, or is scaled in, holds no more than it is to have.
-        reserved=min(config.reserved, target),
-        break_before_make=config.break_before_make,
-        by_zone=config.by_zone,
-        control=_control(name, leaves),
-        deadline=config.deadline or None,
-        run=config.run,
-        budget=budget(name, leaves, config),
-    )
     wished, troubles = _wishes(name, leaves)
     rolls, more = _rolling(name, leaves)
     return GroupSettings(
-        group=group,
+        group=_group(name, leaves, config, target),
         policy=policy,
         sides=_sides(config),
-        slots=config.slots,
-        zones=config.zones,
-        on_demand_prices=config.on_demand_prices,
-        block=config.block,
-        on_premises=config.on_premises,
+        config=config,
         wishes=wished,
         rolling=rolls,
         troubles=(*troubles, *more),
     )
+
+
+def _group(name: str, leaves: Mapping[str, str], config: GroupConfig, target: int) -> Group:
+    """Return what decisions depend on: the settings that both call by the same name, and what follows."""
+    same = {f.name for f in dataclasses.fields(Group)} & {f.name for f in dataclasses.fields(GroupConfig)}
+    derived = {
+        "fallback": config.fallback is not None,
+        # What has ended, or is scaled in, holds no more than it is to have.
+        "reserved": min(config.reserved, target),
+        "deadline": config.deadline or None,
+        "budget": budget(name, leaves, config),
+    }
+    settings = {each: getattr(config, each) for each in same} | derived
+    return Group(name=name, target=target, control=_control(name, leaves), **settings)
 
 
 def _sides(config: GroupConfig) -> dict[Side, SideHandle]:
@@ -162,7 +152,7 @@ def _target(name: str, leaves: Mapping[str, str], config: GroupConfig) -> int:
     text, maximum = leaves.get(names.PARAMETER_TARGET, ""), config.maximum
     # Only so many digits as the maximum has: Python refuses to read numbers of thousands.
     if not text.isdecimal() or len(text.lstrip("0")) > len(str(maximum)) or int(text) > maximum:
-        told = text[: group_config.MOST_TOLD]
+        told = text[:_MAX_QUOTED]
         raise ParameterError(
             f"parameter {name}/target is {told!r}, a whole number from 0 to {maximum} is needed"
         )
@@ -174,7 +164,7 @@ def _wishes(name: str, leaves: Mapping[str, str]) -> tuple[tuple[Wish, ...], tup
     try:
         return wishes.parse(leaves.get(names.PARAMETER_WISHES, "{}")), ()
     except ValueError as error:
-        told = str(error)[: group_config.MOST_TOLD]
+        told = str(error)[:_MAX_QUOTED]
         return (), (f"parameter {name}/{names.PARAMETER_WISHES}: {told}",)
 
 
@@ -183,34 +173,15 @@ def _rolling(name: str, leaves: Mapping[str, str]) -> tuple[Rolling | None, tupl
     try:
         return rolling.parse(leaves.get(names.PARAMETER_ROLLING, rolling.NONE)), ()
     except ValueError as error:
-        told = str(error)[: group_config.MOST_TOLD]
+        told = str(error)[:_MAX_QUOTED]
         return None, (f"parameter {name}/{names.PARAMETER_ROLLING}: {told}",)
 
 
-def _control(name: str, leaves: Mapping[str, str]) -> Control:
-    if names.PARAMETER_CONTROL not in leaves:
-        return Control()
+def _control(name: str, leaves: Mapping[str, str]) -> control.Control:
     try:
-        raw = group_config.json_object(leaves[names.PARAMETER_CONTROL])
-    except ValueError as error:
+        return control.parse(leaves.get(names.PARAMETER_CONTROL, "{}"))
+    except ContractError as error:
         raise ParameterError(f"parameter {name}/control: {error}") from None
-    unknown = sorted(raw.keys() - _CONTROL_KEYS)
-    if unknown:
-        allowed = ", ".join(_CONTROL_KEYS)
-        raise ParameterError(f"parameter {name}/control: key {unknown[0]!r} is unknown, allowed: {allowed}")
-    mode, on_demand = raw.get("mode", Mode.AUTOMATIC), raw.get("onDemand")
-    if mode not in list(Mode):
-        raise ParameterError(f"parameter {name}/control: mode is {mode!r}, allowed: {', '.join(Mode)}")
-    if mode == Mode.MANUAL and (type(on_demand) is not int or on_demand < 0):
-        raise ParameterError(
-            f"parameter {name}/control: onDemand is {on_demand!r}, a whole number ≥ 0 is needed"
-        )
-    dollars = raw.get("budget")
-    if dollars is not None and not (type(dollars) in (int, float) and 0 < dollars < math.inf):
-        raise ParameterError(
-            f"parameter {name}/control: budget is {dollars!r}, US dollars above 0 are needed"
-        )
-    return Control(Mode(mode), on_demand, dollars)
 
 
 def budget(name: str, leaves: Mapping[str, str], config: GroupConfig) -> Allowance | None:

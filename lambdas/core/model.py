@@ -12,6 +12,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, Final, TypeAlias
 
+from contracts.group.control import Control
 from contracts.group.replacement_requests import Wish
 from contracts.group.rolling import Rolling
 from contracts.registry.item import Progress
@@ -29,15 +30,6 @@ class Side(StrEnum):
 
     PRIMARY = "primary"
     FALLBACK = "fallback"
-
-
-class Mode(StrEnum):
-    """What people allow the controller to do with a group (the ``control`` parameter)."""
-
-    AUTOMATIC = "automatic"
-    MANUAL = "manual"
-    DRY_RUN = "dry-run"
-    PAUSED = "paused"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -114,15 +106,6 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
-    """What people set by hand: the mode, in ``MANUAL`` the on-demand slots, and another budget in dollars."""
-
-    mode: Mode = Mode.AUTOMATIC
-    on_demand: int | None = None
-    budget: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Allowance:
     """What a job's run may cost, in US dollars.
 
@@ -158,7 +141,7 @@ class Group:
     reserved: int = 0
     break_before_make: bool = False
     by_zone: bool = False
-    control: Control = Control()
+    control: Control = field(default_factory=Control)
     deadline: float | None = None
     run: str = ""
     budget: Allowance | None = None

@@ -14,7 +14,6 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from contracts import names
-from contracts.group.config import MOST_TOLD
 from lambdas.aws.capacity.controller import Controller, GroupOutcome, StackPlace, build
 from lambdas.aws.capacity.wake_up_messages import RETRY_SECONDS
 from lambdas.core.capacity.policies import by_deadline
@@ -49,7 +48,7 @@ def handler(event: dict[str, Any], context: LambdaContext) -> dict[str, list[dic
         try:
             parsed = parse(json.loads(record["body"]))
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            told = str(error)[:MOST_TOLD]
+            told = str(error)[:80]
             logger.error("malformed event", extra={"message_id": record["messageId"], "error": told})
             malformed.append(record["messageId"])
             continue

@@ -1,4 +1,4 @@
-"""What is stored, logged or configured, word for word: a stack of the version before reads and writes it, too.
+"""What is stored or configured, word for word: a stack of the version before reads and writes it, too.
 
 A text here changes only together with an entry in CHANGELOG.md and docs/upgrading.md.
 """
@@ -22,7 +22,7 @@ from contracts.group import (
     rolling,
     scaling_settings,
 )
-from contracts.group.config import GroupConfig
+from contracts.group.config import GroupConfig, PolicyChoice
 from contracts.group.health_settings import HealthSettings
 from contracts.group.release import WorkerRelease, WorkerReleases
 from contracts.group.release_settings import Wanted
@@ -73,8 +73,7 @@ CONFIG = GroupConfig(
     slots={"g5.xlarge": 2},
     drain_seconds=30,
     break_before_make=True,
-    policy="expected-cost",
-    knobs={"shortageCost": 30.5},
+    policy=PolicyChoice("expected-cost", {"shortageCost": 30.5}),
     run="r1",
     reserved=2,
     block="cr-0123456789abcdef0",
@@ -102,7 +101,10 @@ HEALTH = HealthSettings(600, 1200, 25, -1)
 HEALTH_TEXT = '{"graceSeconds": 600, "stuckSeconds": 1200, "mostAtOnce": 25, "digest": -1}'
 
 SCALING = ScalingSettings(1, 9, 4, 45.5, (Floor(3, 60, 120, frozenset({0, 6})),), dry_run=True)
-SCALING_TEXT = '{"min": 1, "max": 9, "perSlot": 4, "waitSeconds": 45.5, "floors": [[3, 60, 120, [0, 6]]], "dryRun": true}'
+SCALING_TEXT = (
+    '{"min": 1, "max": 9, "perSlot": 4, "waitSeconds": 45.5, '
+    '"floors": [[3, 60, 120, [0, 6]]], "dryRun": true}'
+)
 
 WANTED = Wanted(RELEASE, 4)
 WANTED_TEXT = (

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from contracts.group.control import Control, Mode
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import Memory, note
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.events import InterruptionNotice, RebalanceRecommendation
-from lambdas.core.model import Alarm, Control, Mode, Observation, SetDesired, Side
+from lambdas.core.model import Alarm, Observation, SetDesired, Side
 from tests.core.build import (
     NOW,
     carried_out,

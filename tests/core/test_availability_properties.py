@@ -8,15 +8,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.group.control import Control, Mode
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory, dump, note, parse
 from lambdas.core.events import Event, InterruptionNotice, RebalanceRecommendation, Wake
 from lambdas.core.model import (
-    Control,
     Group,
     Instance,
     Market,
-    Mode,
     Observation,
     Pool,
     RefusalKind,

@@ -10,7 +10,7 @@ from contracts.group import replacement_requests as wishes
 from contracts.group.replacement_requests import Wish
 from contracts.registry import item as registry_item
 from contracts.registry import queue_state as backlog
-from contracts.registry import worker_report as pulse
+from contracts.registry import worker_report
 from contracts.registry.item import Worker
 from contracts.registry.queue_state import Backlog
 from contracts.registry.worker_report import Pulse
@@ -20,7 +20,7 @@ _COUNTS = st.integers(0, 2**40)
 _PULSES = st.builds(
     lambda more, **told: Pulse(done=told["failed"] + more, **told),
     more=_COUNTS,
-    version=st.text(max_size=pulse.MOST_VERSION),
+    version=st.text(max_size=worker_report.MOST_VERSION),
     gpu=st.text(max_size=40),
     at=_AMOUNTS,
     failed=_COUNTS,
@@ -36,14 +36,17 @@ def test_a_pulse_stands_in_the_registry(told: Pulse, restart: float | None) -> N
     worker = Worker("ocr", "i-1", 0, 1.0, 2.0, "ready", pulse=told, restart=restart)
     assert registry_item.parse(registry_item.dump(worker)) == worker
     update = registry_item.heartbeat("i-1", 2.0, "ready", None, told=told)
-    assert pulse.parse({"pulse": update["ExpressionAttributeValues"][":pulse"]}) == told
+    item = {**registry_item.dump(worker), "pulse": update["ExpressionAttributeValues"][":pulse"]}
+    assert registry_item.parse(item).pulse == told
 
 
 @pytest.mark.parametrize("wrong", [{"failed": 2, "done": 1}, {"rate": float("nan")}, {"version": "x" * 101}])
 def test_what_no_worker_can_tell_is_refused_and_counts_as_not_told(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r".+"):
         Pulse(**{"version": "1", **wrong})  # type: ignore[arg-type]
-    assert pulse.parse({"pulse": {"M": {"version": {"S": "1"}, "done": {"N": "many"}}}}) is None
+    item = registry_item.dump(Worker("ocr", "i-1", 0, 1.0, 2.0, "ready"))
+    item["pulse"] = {"M": {"version": {"S": "1"}, "done": {"N": "many"}}}
+    assert registry_item.parse(item).pulse is None
 
 
 @given(st.builds(Backlog, *[_AMOUNTS, _COUNTS, _COUNTS, _AMOUNTS, _AMOUNTS, _AMOUNTS, _COUNTS]))

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
+from contracts.group.control import Control, Mode
 from contracts.group.rolling import Rolling
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.memory import Memory
 from lambdas.core.capacity.policies import build
-from lambdas.core.model import Control, Mode, Observation, Release, SetDesired, Side
+from lambdas.core.model import Observation, Release, SetDesired, Side
 from lambdas.core.rollout.surge import FRESH_SECONDS, eased
 from tests.core.build import NOW, group, observe, spot
 

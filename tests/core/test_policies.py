@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from contracts import codec
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.group_state import Situation
 from lambdas.core.capacity.history import (
@@ -17,8 +19,6 @@ from lambdas.core.capacity.history import (
     History,
     PoolRecord,
     expected_losses,
-    from_json,
-    to_json,
 )
 from lambdas.core.capacity.memory import RELEASE_SECONDS, Memory, dump, learn, parse
 from lambdas.core.capacity.policies import DEFAULT, NAMES, build
@@ -257,7 +257,7 @@ def test_history_is_bounded_and_survives_storage() -> None:
         there = replace(spot(f"s{n}"), pool=replace(spot("x").pool, zone=f"zone-{n}"))
         memory = learn(memory, observe(there), NOW + 60 * n)
     assert len(memory.history.pools) <= 64
-    assert from_json(to_json(memory.history)) == memory.history
+    assert codec.parse(History, json.loads(json.dumps(codec.dump(memory.history)))) == memory.history
     assert parse(dump(memory)) == memory
 
 

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from contracts.group.control import Control, Mode
 from contracts.group.replacement_requests import Wish
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import PACE_SECONDS, Memory, dump, parse, untaken
 from lambdas.core.capacity.policies import build
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
 from lambdas.core.capacity.replacements import WISH_SECONDS, sift
-from lambdas.core.model import Control, Group, Instance, Mode, Observation, Side
+from lambdas.core.model import Group, Instance, Observation, Side
 from tests.core.build import NOW, carried_out, desired, group, observe, on_demand, released, spot
 
 ALONE = group(fallback=False, maximum=6)

@@ -13,7 +13,7 @@ import pytest
 
 from contracts import names
 from contracts.group import config as group_config
-from contracts.group.config import GroupConfig
+from contracts.group.config import GroupConfig, PolicyChoice
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from gpu_spot.jobs.reader import JobReader
@@ -37,7 +37,7 @@ CONFIG: Final = GroupConfig(
     slots={},
     drain_seconds=20,
     break_before_make=True,
-    policy="expected-cost",
+    policy=PolicyChoice("expected-cost"),
     run=RUN,
 )
 

@@ -249,7 +249,9 @@ def test_a_memory_that_cannot_be_read_is_replaced_and_people_hear_of_it_once(aws
     aws.memory["inference"] = {"group": {"S": "inference"}, "version": {"N": "7"}, "memory": {"S": "?"}}
     [alarm] = actions(only(controller(aws).run()))
     assert alarm.kind == "memory-unreadable"
-    assert alarm.reason.startswith("memory of group 'inference' is lost: Expecting value")
+    assert alarm.reason.startswith(
+        "memory of group 'inference' is lost: memory makes no sense: not JSON: Expecting value"
+    )
     assert aws.memory["inference"]["version"] == {"N": "8"}
     assert actions(only(controller(aws).run())) == ()
 

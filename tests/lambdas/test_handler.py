@@ -297,4 +297,4 @@ def test_a_budget_by_hand_that_is_no_amount_is_refused(
     told = json.dumps({"mode": "automatic", "budget": budget})
     aws.parameters[f"{ROOT}/inference/control"] = told
     handle(record("scheduled"))
-    assert f"budget is {budget!r}, US dollars above 0 are needed" in log.getvalue()
+    assert f"parameter inference/control: budget: {budget!r}" in log.getvalue()

@@ -97,7 +97,12 @@ def of_type(hint: Any) -> st.SearchStrategy[Any]:
         hints = get_type_hints(hint, include_extras=True)
         parts = {name: of_type(one) for name, one in hints.items()}
         return st.fixed_dictionaries(parts).map(lambda values: built(hint, values))
-    return {str: st.text(), bool: st.booleans(), int: st.integers(), float: st.floats(allow_nan=False)}[hint]
+    return {
+        str: st.text(),
+        bool: st.booleans(),
+        int: st.integers(),
+        float: st.floats(allow_nan=False, allow_infinity=False),
+    }[hint]
 
 
 def built(kind: type[Any], values: dict[str, Any]) -> Any:

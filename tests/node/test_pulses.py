@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.agent.config import Service
+from contracts.registry import item as registry_item
 from contracts.registry import worker_report as pulses
+from contracts.registry.item import Worker
 from tests.node.clocks import FakeClock
 from tests.node.fake_nvml import FakeGpu, FakeNvml
 from tests.waiting import PATIENCE
@@ -179,7 +181,8 @@ def test_whatever_a_worker_tells_a_pulse_comes_of_it(
     for done, failed, at in told:
         bench.tell(json.dumps({"done": done, "failed": failed}), at=at)
         said = bench.pulses.of(0)
-        assert pulses.parse({"pulse": pulses.dump(said)}) == said
+        item = registry_item.dump(Worker("ocr", "i-1", 0, 1.0, 2.0, "ready", pulse=said))
+        assert registry_item.parse(item).pulse == said
         bench.clock.advance(10)
 
 

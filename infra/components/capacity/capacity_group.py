@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -11,6 +12,7 @@ import pulumi_aws as aws
 
 from contracts import names
 from contracts.group import config as group_config
+from contracts.group import control
 from contracts.group.config import GroupConfig
 from infra.catalogue.on_demand_prices import in_place_of, price
 from infra.components.capacity import overrides, parameter
@@ -34,13 +36,10 @@ CAPACITY_OWNED_BY_CONTROLLER: Final = ("desiredCapacity",)
 class CapacityGroupArgs:
     """``primary`` and ``fallback`` are what each side starts; no fallback where that is empty.
 
-    ``subnet_ids`` are by zone, ``slots`` workers on an instance by its type, ``instance_role_arn`` is the
-    role that instances take.
-    ``follows_volume``: its work has a volume that is in one zone at a time. ``break_before_make``: its work's
-    lease is with one instance at a time.
-    With ``run`` the target counts until the work itself says that this run has ended. With a ``block`` the
-    fallback is what was bought there, and no other on-demand. ``dataset``, ``prepared_by``, ``deadline``,
-    ``budget`` and ``on_premises`` as in ``GroupConfig``. With ``scales`` the target is the scaler's.
+    ``subnet_ids`` are by zone, ``instance_role_arn`` is the role that instances take. ``config`` is what the
+    controller must know, as far as the stack file says it; the component adds names and prices.
+    ``follows_volume``: its work has a volume that is in one zone at a time. With a ``block`` the fallback is
+    what was bought there, and no other on-demand. With ``scales`` the target is the scaler's.
     """
 
     scope: Scope
@@ -50,17 +49,9 @@ class CapacityGroupArgs:
     fallback: Sequence[Launchable]
     subnet_ids: Mapping[str, pulumi.Output[str]]
     instance_role_arn: pulumi.Input[str]
-    slots: Mapping[str, int]
-    drain_seconds: int
-    run: str | None = None
+    config: GroupConfig
     block: CapacityBlock | None = None
     follows_volume: bool = False
-    break_before_make: bool = False
-    dataset: str = ""
-    prepared_by: str = ""
-    deadline: float = 0.0
-    budget: float = 0.0
-    on_premises: int = 0
     scales: bool = False
     ready_after: list[pulumi.Resource] = field(default_factory=list)
 
@@ -162,7 +153,7 @@ class CapacityGroup(pulumi.ComponentResource):
                 min_size=0,
                 max_group_prepared_capacity=warm,
                 instance_reuse_policy=aws.autoscaling.GroupWarmPoolInstanceReusePolicyArgs(
-                    reuse_on_scale_in=self._args.run is None
+                    reuse_on_scale_in=not self._args.config.run
                 ),
             )
             if warm
@@ -275,48 +266,32 @@ class CapacityGroup(pulumi.ComponentResource):
             str(capacity.target),
             owned_by_others=args.scales,
         )
-        if args.run is not None:
+        if args.config.run:
             self._parameter(names.PARAMETER_FINISHED, "The run that has ended", "none", owned_by_others=True)
-        if args.prepared_by == args.group:
+        if args.config.prepared_by == args.group:
             self._parameter(
                 names.PARAMETER_PREPARED, "The dataset that is there", "none", owned_by_others=True
             )
-        self._parameter(
-            names.PARAMETER_CONTROL, "Set by people", '{"mode": "automatic"}', owned_by_others=True
-        )
+        self._parameter(names.PARAMETER_CONTROL, "Set by people", control.INITIAL, owned_by_others=True)
 
     def _config(self, primary: str, fallback: str | None) -> GroupConfig:
-        args, capacity = self._args, self._args.capacity
-        return GroupConfig(
-            kind=capacity.kind,
+        """Return the configuration, complete; written after both sides, whose names stand in it.
+
+        From then on every launch starts the run that it names.
+        """
+        return dataclasses.replace(
+            self._args.config,
             primary=primary,
             fallback=fallback,
-            base=capacity.on_demand_base,
-            spot_percentage=capacity.spot_percentage,
-            maximum=capacity.maximum,
-            slots=args.slots,
-            drain_seconds=args.drain_seconds,
-            break_before_make=args.break_before_make,
-            policy=capacity.fallback.policy,
-            knobs=capacity.fallback.knobs,
-            # Written after both sides, whose names stand here: from then on every launch starts this run.
-            run=args.run or "",
-            reserved=capacity.fallback.reservation.count if capacity.fallback.reservation else 0,
-            block=args.block.reservation if args.block else "",
-            zones=tuple(args.subnet_ids),
+            zones=tuple(self._args.subnet_ids),
             on_demand_prices=self._on_demand_prices(),
-            dataset=args.dataset,
-            prepared_by=args.prepared_by,
-            by_zone=self.by_zone,
-            deadline=args.deadline,
-            budget=args.budget,
             own_prices=self._own_prices(),
-            on_premises=args.on_premises,
+            by_zone=self.by_zone,
         )
 
     def _on_demand_prices(self) -> dict[str, float]:
         args, capacity = self._args, self._args.capacity
-        if not (args.fallback or args.budget) or args.block:
+        if not (args.fallback or args.config.budget) or args.block:
             return {}
         in_order = capacity.instance_requirements is None
         return in_place_of(capacity.types, args.scope.region, capacity.weights, in_order=in_order)
@@ -324,7 +299,7 @@ class CapacityGroup(pulumi.ComponentResource):
     def _own_prices(self) -> dict[str, float]:
         """Return what each type costs on-demand, for a budget; the schema refuses those of no price."""
         args, region = self._args, self._args.scope.region
-        prices = {kind: price(kind, region) for kind in args.capacity.types} if args.budget else {}
+        prices = {kind: price(kind, region) for kind in args.capacity.types} if args.config.budget else {}
         return {kind: dollars for kind, dollars in prices.items() if dollars is not None}
 
     def _parameter(

@@ -11,6 +11,7 @@ import pulumi
 
 from contracts.agent import config as agent
 from contracts.agent.config import GroupSide
+from contracts.group.config import GroupConfig
 from infra.components.capacity.capacity_group import (
     DRAIN_HOOK,
     DRAIN_HOOK_SECONDS,
@@ -48,16 +49,9 @@ class EntryGroup:
     entry: GroupEntry
     access: InstanceAccess
     work: pulumi.Output[dict[str, Any]]
-    slots: Mapping[str, int]
-    drain_seconds: int = 0
-    run: str | None = None
+    config: GroupConfig
     block: CapacityBlock | None = None
     follows_volume: bool = False
-    break_before_make: bool = False
-    prepared: agent.Prepared | None = None
-    deadline: float = 0.0
-    budget: float = 0.0
-    on_premises: int = 0
     scales: bool = False
     tags: Mapping[str, str] = field(default_factory=dict)
     security_groups: Sequence[pulumi.Input[str]] = ()
@@ -94,17 +88,9 @@ def capacity_group(group: EntryGroup, foundation: Foundation) -> CapacityGroup:
             fallback=launchables("fallback") if capacity.fallback.enabled else [],
             subnet_ids=foundation.network.subnet_ids,
             instance_role_arn=identity.role_arn,
-            slots=group.slots,
-            drain_seconds=group.drain_seconds,
-            run=group.run,
+            config=group.config,
             block=group.block,
             follows_volume=group.follows_volume,
-            break_before_make=group.break_before_make,
-            dataset=group.prepared.dataset if group.prepared else "",
-            prepared_by=group.prepared.group if group.prepared else "",
-            deadline=group.deadline,
-            budget=group.budget,
-            on_premises=group.on_premises,
             scales=group.scales,
             # Warm instances start with the group: without a way out and permissions they could not report.
             ready_after=[foundation.network, identity, telemetry, *group.ready_after],

@@ -26,12 +26,15 @@ class CapacityBlocks:
 
         Calls: one for a group with a block, else none. Where it cannot be read what is there stays.
         """
-        if not settings.block:
+        if not settings.config.block:
             return observation
         try:
-            return within(observation, self._ends(settings.block), now)
+            return within(observation, self._ends(settings.config.block), now)
         except (BotoCoreError, ClientError) as error:
-            told = (*observation.troubles, f"Capacity Block {settings.block!r} could not be read: {error}")
+            told = (
+                *observation.troubles,
+                f"Capacity Block {settings.config.block!r} could not be read: {error}",
+            )
             reserved = min(observation.fallback_desired, observation.group.target)
             group = replace(observation.group, fallback=reserved > 0, reserved=reserved)
             return replace(observation, group=group, troubles=told)

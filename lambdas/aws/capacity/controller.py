@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from contracts.group.control import Mode
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget, BudgetError
 from lambdas.aws.capacity.auto_scaling import AutoScalingService
@@ -25,7 +26,7 @@ from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import note, untaken
 from lambdas.core.capacity.policies import by_deadline
 from lambdas.core.events import Event
-from lambdas.core.model import Alarm, Mode
+from lambdas.core.model import Alarm
 from lambdas.core.money import bill, costs
 
 if TYPE_CHECKING:
@@ -176,7 +177,7 @@ class Controller:
             troubles=(*observation.troubles, *elsewhere),
             is_partial=observation.is_partial,
             errors=tuple(errors),
-            cost=costs.hourly(observation, settings.on_demand_prices),
+            cost=costs.hourly(observation, settings.config.on_demand_prices),
         )
 
     def _unmark(self, name: str, failures: Sequence[Failure], claimed: Remembered) -> list[Exception]:

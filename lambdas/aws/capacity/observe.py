@@ -147,14 +147,14 @@ class Observer:
         self, settings: GroupSettings, now: float, budget: Budget, failed: list[str]
     ) -> int | None:
         """Return for how many slots workers on premises serve, ``None`` where that cannot be read."""
-        if not settings.on_premises:
+        if not settings.config.on_premises:
             return 0
         try:
             registered = self.registry.elsewhere(settings.group.name, budget)
         except (BotoCoreError, ClientError) as error:
             failed.append(f"workers on premises could not be read: {error}")
             return None
-        return serving(registered, now) // settings.on_premises
+        return serving(registered, now) // settings.config.on_premises
 
     def _refusals(
         self, settings: GroupSettings, now: float, failed: list[str]
@@ -191,7 +191,7 @@ def _instance(
         return None
     heard = registry.workers.get(instance_id, [])
     instance_type = member.instance_type if detail is None else detail["InstanceType"]
-    expected = settings.slots.get(instance_type, 1)
+    expected = settings.config.slots.get(instance_type, 1)
     if detail is None:
         zone, market, launched_at = member.zone, _likely(side, settings.group), now
     else:

@@ -32,7 +32,7 @@ class SpotPrices:
         Calls: none as long as the remembered ones are believed, nor where no on-demand price is known, else
         one for each 1,000 pools. Where that fails the last prices stay, and the next look tries again.
         """
-        if not settings.on_demand_prices:
+        if not settings.config.on_demand_prices:
             return replace(memory, spot_prices={}, priced_at=None), None
         if memory.priced_at is not None and 0 <= now - memory.priced_at < PRICE_SECONDS:
             return memory, None
@@ -42,12 +42,12 @@ class SpotPrices:
             return memory, f"spot prices could not be read: {error}"
 
     def _read(self, settings: GroupSettings, now: float) -> dict[str, float]:
-        on_demand = settings.on_demand_prices
+        on_demand = settings.config.on_demand_prices
         at = datetime.fromtimestamp(now, UTC)
         pages = self.ec2.get_paginator("describe_spot_price_history").paginate(
             InstanceTypes=list(on_demand),  # type: ignore[arg-type]  # any text, to the controller
             ProductDescriptions=list(_PRODUCTS),
-            Filters=[{"Name": "availability-zone", "Values": list(settings.zones)}],
+            Filters=[{"Name": "availability-zone", "Values": list(settings.config.zones)}],
             # One moment: "the effective price as of the start time" (API, DescribeSpotPriceHistory).
             StartTime=at,
             EndTime=at,

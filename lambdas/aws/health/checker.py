@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from contracts import names
 from contracts.group import health_settings as settings
 from contracts.group import release_settings as releases
+from contracts.group.control import Mode
 from contracts.group.health_settings import HealthSettings
 from contracts.group.release_settings import Wanted
 from lambdas.aws import settings as parameters
@@ -25,7 +26,6 @@ from lambdas.core.health import notifications as words
 from lambdas.core.health.decision import HealthDecision
 from lambdas.core.health.memory import HealthMemory
 from lambdas.core.health.model import Sight
-from lambdas.core.model import Mode
 from lambdas.core.rollout.memory import Rollout
 from lambdas.core.rollout.state import RolloutDemand
 from lambdas.core.rollout.step import RolloutStep, unasked

@@ -9,23 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from contracts.group.control import Mode
 from lambdas.core.capacity import on_premises
 from lambdas.core.capacity.alarms import alarms
 from lambdas.core.capacity.group_state import Situation
 from lambdas.core.capacity.memory import Memory, ask, learn, unsettled
 from lambdas.core.capacity.plan import Plan, Policy
-from lambdas.core.model import (
-    Action,
-    Instance,
-    Market,
-    Mode,
-    Observation,
-    Release,
-    SetDesired,
-    Side,
-    ids,
-    slots,
-)
+from lambdas.core.model import Action, Instance, Market, Observation, Release, SetDesired, Side, ids, slots
 from lambdas.core.money import bill
 from lambdas.core.rollout import surge as easing
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final, TypeAlias
 
-from contracts.checked import name, number
+from contracts.codec import RaisedTo, stored
 from lambdas.core.model import Market, Observation, RefusalKind, Side, slots
 
 SCALE: Final = 0.85
@@ -39,7 +39,11 @@ _KEPT: Final = 0.95
 """What a loss leaves of the weight of those before: about the newest twenty count."""
 _MOST_POOLS: Final = 64
 
+_Weight: TypeAlias = Annotated[float, RaisedTo(0.0)]
+"""A clock that was set back may have left one below 0."""
 
+
+@stored(keys="as named", is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class PoolRecord:
     """What is known of one pool.
@@ -50,9 +54,9 @@ class PoolRecord:
     """
 
     since: float | None = None
-    start_age: float = 0.0
-    losses: float = 0.0
-    expected: float = 0.0
+    start_age: _Weight = 0.0
+    losses: _Weight = 0.0
+    expected: _Weight = 0.0
     lost_at: float | None = None
 
     def is_failing(self, now: float) -> bool:
@@ -64,6 +68,7 @@ class PoolRecord:
         return 0.0 if self.since is None else self.start_age + max(0.0, now - self.since)
 
 
+@stored(keys="as named", is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class History:
     """What is remembered of all pools of a group.
@@ -79,10 +84,10 @@ class History:
     living: Mapping[str, str] = field(default_factory=dict)
     refused: bool = False
     waiting_since: float | None = None
-    losses: float = 0.0
-    unannounced: float = 0.0
-    storm_losses: float = 0.0
-    storm_seconds: float = 0.0
+    losses: _Weight = 0.0
+    unannounced: _Weight = 0.0
+    storm_losses: _Weight = 0.0
+    storm_seconds: _Weight = 0.0
 
     @property
     def storm_rate(self) -> float:
@@ -208,42 +213,3 @@ def _bounded(pools: Mapping[str, PoolRecord]) -> dict[str, PoolRecord]:
     """Keep the pools that live and, of the others, those with most history."""
     order = sorted(pools, key=lambda p: (pools[p].since is None, -pools[p].expected, p))
     return {pool: pools[pool] for pool in sorted(order[:_MOST_POOLS])}
-
-
-def to_json(history: History) -> dict[str, Any]:
-    """Return the history as JSON values."""
-    return {
-        "pools": {pool: asdict(record) for pool, record in history.pools.items()},
-        "living": dict(history.living),
-        "refused": history.refused,
-        "waiting_since": history.waiting_since,
-        "losses": history.losses,
-        "unannounced": history.unannounced,
-        "storm_losses": history.storm_losses,
-        "storm_seconds": history.storm_seconds,
-    }
-
-
-def from_json(raw: Mapping[str, Any]) -> History:
-    """Return the history in JSON values, as ``to_json`` wrote them, checked by ``contracts.checked``."""
-    return History(
-        pools={pool: _record(record) for pool, record in raw["pools"].items()},
-        living={key: name(pool) for key, pool in raw["living"].items()},
-        refused=bool(raw["refused"]),
-        waiting_since=None if raw.get("waiting_since") is None else number(raw["waiting_since"]),
-        losses=max(0.0, number(raw["losses"])),
-        unannounced=max(0.0, number(raw["unannounced"])),
-        storm_losses=max(0.0, number(raw.get("storm_losses", 0.0))),
-        storm_seconds=max(0.0, number(raw.get("storm_seconds", 0.0))),
-    )
-
-
-def _record(raw: Mapping[str, Any]) -> PoolRecord:
-    since, lost_at = raw["since"], raw.get("lost_at")
-    return PoolRecord(
-        since=None if since is None else number(since),
-        start_age=max(0.0, number(raw["start_age"])),
-        losses=max(0.0, number(raw["losses"])),
-        expected=max(0.0, number(raw["expected"])),
-        lost_at=None if lost_at is None else number(lost_at),
-    )

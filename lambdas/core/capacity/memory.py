@@ -11,12 +11,12 @@ import json
 import zlib
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
-from contracts.checked import marks, name, number
-from contracts.group.config import MOST_TOLD
+from contracts import codec
+from contracts.codec import stored
 from lambdas.core.capacity import on_premises
-from lambdas.core.capacity.history import History, follow, from_json, to_json
+from lambdas.core.capacity.history import History, follow
 from lambdas.core.capacity.on_premises import StandIns
 from lambdas.core.deadline import record
 from lambdas.core.deadline.record import JobRecord
@@ -51,6 +51,7 @@ MOST_BYTES: Final = 16_000_000
 _COMPRESSED: Final = "zlib:"
 
 
+@stored(keys="as named", is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Soft state of one group.
@@ -222,30 +223,8 @@ def _home(memory: Memory, observation: Observation) -> str:
 
 def dump(memory: Memory) -> str:
     """Return the memory as JSON, compressed where it is long; equal memories as equal text."""
-    text = json.dumps(
-        {
-            "format": FORMAT,
-            "doomed": dict(memory.doomed),
-            "at_risk": dict(memory.at_risk),
-            "retiring": dict(memory.retiring),
-            "released": dict(memory.released),
-            "replaced": dict(memory.replaced),
-            "boots": {str(market): list(samples) for market, samples in memory.boots.items()},
-            "booted": sorted(memory.booted),
-            "silent": dict(memory.silent),
-            "asked": {str(side): list(asked) for side, asked in memory.asked.items()},
-            "alarmed": sorted(memory.alarmed),
-            "history": to_json(memory.history),
-            "spot_prices": dict(memory.spot_prices),
-            "priced_at": memory.priced_at,
-            "home": memory.home,
-            "job": record.to_json(memory.job),
-            "stand_ins": [memory.stand_ins.slots, memory.stand_ins.most, memory.stand_ins.since],
-            "bill": bill.to_json(memory.bill),
-        },
-        sort_keys=True,
-        separators=(",", ":"),
-    )
+    stored = {"format": FORMAT, **codec.dump(memory)}
+    text = json.dumps(stored, sort_keys=True, separators=(",", ":"))
     if len(text) <= PLAIN_LENGTH:
         return text
     return _COMPRESSED + base64.b64encode(zlib.compress(text.encode(), level=1)).decode()
@@ -256,38 +235,9 @@ def parse(text: str) -> Memory:
 
     Every value is checked: a wrong one would fail each pass, and never be written over.
     """
-    try:
-        raw: Any = json.loads(_plain(text))
-        found = raw.get("format") if isinstance(raw, dict) else raw
-        if found != FORMAT:
-            raise ValueError(f"memory has format {str(found)[:MOST_TOLD]!r}, {FORMAT} is needed")
-        return Memory(
-            doomed=marks(raw["doomed"]),
-            at_risk=marks(raw["at_risk"]),
-            retiring=marks(raw.get("retiring", {})),
-            released=marks(raw["released"]),
-            replaced=marks(raw.get("replaced", {})),
-            boots={Market(market): tuple(map(number, samples)) for market, samples in raw["boots"].items()},
-            booted=frozenset(map(name, raw["booted"])),
-            silent=marks(raw.get("silent", {})),
-            asked={
-                Side(side): (int(number(c)), number(at)) for side, (c, at) in raw.get("asked", {}).items()
-            },
-            alarmed=frozenset(map(name, raw["alarmed"])),
-            history=from_json(raw["history"]) if "history" in raw else History(),
-            spot_prices=marks(raw.get("spot_prices", {})),
-            priced_at=None if raw.get("priced_at") is None else number(raw["priced_at"]),
-            home=name(raw.get("home", "")),
-            job=record.from_json(raw["job"]) if "job" in raw else JobRecord(),
-            stand_ins=_stand_ins(*raw["stand_ins"]) if "stand_ins" in raw else StandIns(),
-            bill=bill.from_json(raw["bill"]) if "bill" in raw else Bill(),
-        )
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"memory makes no sense: {error!r}") from None
-
-
-def _stand_ins(slots: Any, most: Any, since: Any) -> StandIns:
-    return StandIns(int(number(slots)), int(number(most)), None if since is None else number(since))
+    memory = codec.parse_versioned(Memory, _plain(text), FORMAT)
+    record.check(memory.job)
+    return memory
 
 
 def _plain(text: str) -> str:

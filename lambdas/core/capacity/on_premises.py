@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
+from contracts.codec import stored
 from lambdas.core.model import Observation
 
 COOLDOWN_SECONDS: Final = 600.0
 """So long they must have been there before an instance is let go for them."""
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class StandIns:
     """For how many slots workers elsewhere are relied on.

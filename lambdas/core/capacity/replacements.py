@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from contracts.group.control import Mode
 from contracts.group.replacement_requests import Wish
 from lambdas.core.capacity.memory import Memory
-from lambdas.core.model import Group, Instance, Market, Mode, Observation, Side, slots
+from lambdas.core.model import Group, Instance, Market, Observation, Side, slots
 
 WISH_SECONDS: Final = 6 * 3600.0
 """A wish that is older is not followed: its writer has not looked since, or nothing can be done."""

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
+from contracts.codec import stored
 from lambdas.core.deadline.model import Job
 
 ENOUGH: Final = 30
@@ -28,6 +29,7 @@ _TOLD: Final = 3
 """So many change-overs weighs what was told, in the mean."""
 
 
+@stored(keys="as named", is_open=True, has_defaults=True, is_empty_at_default=True)
 @dataclass(frozen=True, slots=True)
 class Seen:
     """Some values, as far as they are remembered."""

@@ -7,11 +7,10 @@ is measured again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final
 
-from contracts.checked import name, number
+from contracts.codec import RaisedTo, stored
 from lambdas.core.deadline.experience import Experience, Seen
 from lambdas.core.model import Instance, Observation, RefusalKind, Side
 
@@ -25,6 +24,7 @@ GRANTED_SECONDS: Final = 60.0
 """On-demand that comes so soon after it was asked for was never refused."""
 
 
+@stored(keys="as named", is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class JobRecord:
     """Soft state of a job under a deadline. Times are epoch seconds, durations seconds.
@@ -46,7 +46,7 @@ class JobRecord:
     best: float = 0.0
     rates: Seen = field(default_factory=Seen)
     paced_at: float = 0.0
-    lost: float = 0.0
+    lost: Annotated[float, RaisedTo(0.0)] = 0.0
     changeovers: Seen = field(default_factory=Seen)
     refusals: Seen = field(default_factory=Seen)
     asked_at: float | None = None
@@ -144,40 +144,10 @@ def _bought(record: JobRecord, observation: Observation, now: float) -> JobRecor
     return replace(record, refusals=refusals, asked_at=None)
 
 
-def to_json(record: JobRecord) -> dict[str, Any]:
-    """Return the record as JSON values."""
-    seen = {"rates": record.rates, "changeovers": record.changeovers, "refusals": record.refusals}
-    # JSON has no infinity, which stands for the extremes of nothing.
-    return {**asdict(record), **{key: asdict(one) if one.count else {} for key, one in seen.items()}}
-
-
-def from_json(raw: Mapping[str, Any]) -> JobRecord:
-    """Return the record in JSON values, as ``to_json`` wrote them, checked by ``contracts.checked``."""
-    record = JobRecord(
-        run=name(raw["run"]),
-        step=int(number(raw["step"])),
-        steps=int(number(raw["steps"])),
-        told_at=number(raw["told_at"]),
-        worker=name(raw["worker"]),
-        rate=number(raw["rate"]),
-        best=number(raw["best"]),
-        rates=_seen(raw["rates"]),
-        paced_at=number(raw["paced_at"]),
-        lost=max(0.0, number(raw["lost"])),
-        changeovers=_seen(raw["changeovers"]),
-        refusals=_seen(raw["refusals"]),
-        asked_at=None if raw["asked_at"] is None else number(raw["asked_at"]),
-        on_demand=name(raw["on_demand"]),
-    )
+def check(record: JobRecord) -> None:
+    """Raise ``ValueError`` for a stored record that no job can have left."""
     if not (0 <= record.step <= record.steps and 0 <= record.rate <= record.best and record.rates.least > 0):
-        raise TypeError(f"progress {raw!r:.80} makes no sense")
-    return record
-
-
-def _seen(raw: Mapping[str, Any]) -> Seen:
-    if not raw:
-        return Seen()
-    seen = Seen(int(number(raw["count"])), *(number(raw[key]) for key in ("least", "most", "total")))
-    if seen.count < 1 or seen.least < 0 or seen.least > seen.most:
-        raise TypeError(f"experience {raw!r:.80} makes no sense")
-    return seen
+        raise ValueError(f"progress {record!r:.80} makes no sense")
+    for seen in (record.rates, record.changeovers, record.refusals):
+        if seen.count and not (seen.count >= 1 and 0 <= seen.least <= seen.most):
+            raise ValueError(f"experience {seen!r:.80} makes no sense")

@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from contracts.checked import marks, name, number
-from contracts.group.config import MOST_TOLD
+from contracts import codec
+from contracts.codec import stored
 from lambdas.core.health.model import Remedy
-from lambdas.core.rollout import memory as rollouts
 from lambdas.core.rollout.memory import Rollout
 
 FORMAT: Final = 1
@@ -23,6 +22,7 @@ MOST_VERSIONS: Final = 20
 MOST_INCIDENTS: Final = 50
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class Watch:
     """A suspicion: ``value`` is what would change if it were wrong, unchanged since ``since``."""
@@ -31,6 +31,7 @@ class Watch:
     since: float
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class Treated:
     """The last that was done about a host: the step, when, and why (a `HealthVerdict`)."""
@@ -40,6 +41,7 @@ class Treated:
     why: str
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class Logged:
     """A step taken in the last day; ``young``: about an instance that had not worked for long."""
@@ -49,6 +51,7 @@ class Logged:
     young: bool
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class Open:
     """An incident that stands: since when, when last seen, what it is, and whether people were told."""
@@ -59,6 +62,7 @@ class Open:
     told: bool = False
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class HealthMemory:
     """Soft state of one group.
@@ -80,49 +84,10 @@ class HealthMemory:
 
 def dump(memory: HealthMemory) -> str:
     """Return the memory as JSON; equal memories as equal text."""
-    return json.dumps(
-        {
-            "format": FORMAT,
-            "watches": {key: [w.value, w.since] for key, w in memory.watches.items()},
-            "treated": {host: [t.step, t.at, t.why] for host, t in memory.treated.items()},
-            "log": [[entry.at, entry.step, int(entry.young)] for entry in memory.log],
-            "versions": dict(memory.versions),
-            "incidents": {key: _opened(one) for key, one in memory.incidents.items()},
-            "over": {key: _opened(one) for key, one in memory.over.items()},
-            "digestDay": memory.digest_day,
-            "rollout": rollouts.dump(memory.rollout),
-        },
-        sort_keys=True,
-        separators=(",", ":"),
-    )
+    stored = {"format": FORMAT, **codec.dump(memory)}
+    return json.dumps(stored, sort_keys=True, separators=(",", ":"))
 
 
 def parse(text: str) -> HealthMemory:
     """Read what ``dump`` wrote; raise ``ValueError`` for all else."""
-    try:
-        raw: Any = json.loads(text)
-        if raw["format"] != FORMAT:
-            raise ValueError(f"memory has format {str(raw['format'])[:MOST_TOLD]!r}, {FORMAT} is needed")
-        return HealthMemory(
-            watches={key: Watch(number(v), number(s)) for key, (v, s) in raw["watches"].items()},
-            treated={
-                h: Treated(Remedy(s), number(at), name(why)) for h, (s, at, why) in raw["treated"].items()
-            },
-            log=tuple(Logged(number(at), Remedy(step), bool(young)) for at, step, young in raw["log"]),
-            versions=marks(raw["versions"]),
-            incidents={key: _incident(one) for key, one in raw["incidents"].items()},
-            over={key: _incident(one) for key, one in raw["over"].items()},
-            digest_day=int(number(raw["digestDay"])),
-            rollout=rollouts.parse(raw.get("rollout")),
-        )
-    except (KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ValueError(f"memory makes no sense: {error!r}") from None
-
-
-def _opened(one: Open) -> list[Any]:
-    return [one.since, one.seen, one.what, int(one.told)]
-
-
-def _incident(raw: Any) -> Open:
-    since, seen, what, told = raw
-    return Open(number(since), number(seen), name(what), bool(told))
+    return codec.parse_versioned(HealthMemory, text, FORMAT)

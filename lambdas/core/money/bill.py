@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Final
 
-from contracts.checked import name, number
+from contracts.codec import stored
+from contracts.limits import AtLeast
 from lambdas.core.model import Alarm, Allowance, Instance, Observation
 from lambdas.core.money import costs
 
@@ -25,6 +26,7 @@ ALARMS: Final = (LOW, SHORT, SPENT)
 """What people hear of a budget: most of it is spent, it will not do, it is spent and the job is held."""
 
 
+@stored(keys="as named", is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Bill:
     """What one run has cost, in US dollars; times are epoch seconds.
@@ -34,9 +36,9 @@ class Bill:
     """
 
     run: str = ""
-    closed: float = 0.0
+    closed: Annotated[float, AtLeast(0)] = 0.0
     closed_at: float = 0.0
-    running: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    running: Mapping[str, tuple[float, Annotated[float, AtLeast(0)]]] = field(default_factory=dict)
 
     def spent(self, now: float) -> float:
         """Return what the run has cost by ``now``."""
@@ -141,21 +143,3 @@ def least_needed(observation: Observation, budget: Allowance) -> float | None:
         shares = (share for pool, share in observation.spot_prices.items() if pool.startswith(f"{kind}@"))
         prices += [share * budget.spot_unit[kind] for share in shares]
     return (told.steps - told.step) / told.best / 3600 * min(prices)
-
-
-def to_json(bill: Bill) -> dict[str, Any]:
-    """Return the bill as JSON values."""
-    return {**asdict(bill), "running": {key: list(one) for key, one in bill.running.items()}}
-
-
-def from_json(raw: Mapping[str, Any]) -> Bill:
-    """Return the bill in JSON values, as ``to_json`` wrote them, checked by ``contracts.checked``."""
-    bill = Bill(
-        run=name(raw["run"]),
-        closed=number(raw["closed"]),
-        closed_at=number(raw["closed_at"]),
-        running={key: (number(since), number(hourly)) for key, (since, hourly) in raw["running"].items()},
-    )
-    if bill.closed < 0 or any(hourly < 0 for _, hourly in bill.running.values()):
-        raise TypeError(f"bill {raw!r:.80} makes no sense")
-    return bill

@@ -9,10 +9,12 @@ since the first look that had counted that one already.
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import astuple, dataclass, replace
-from typing import Final
+from typing import Annotated, Final, TypeAlias
 
+from contracts import codec
+from contracts.codec import stored
+from contracts.limits import AtLeast
 from contracts.registry.queue_state import Backlog
 
 _EVERY_SECONDS: Final = 600.0
@@ -20,6 +22,8 @@ _EVERY_SECONDS: Final = 600.0
 _COARSENESS: Final = 0.1
 """The distance of two older looks, as a share of their age: by so much the age may be told too low."""
 _MOST_MARKS: Final = 120
+
+_Seconds: TypeAlias = Annotated[float, AtLeast(0)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Counts:
             raise ValueError(f"counts of a queue below 0: {self}")
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
     """What is remembered between two looks: the last one, and the totals of those before.
@@ -50,11 +55,11 @@ class QueueHistory:
     published by then, oldest first.
     """
 
-    at: float | None = None
+    at: _Seconds | None = None
     published: int = 0
     ended: int = 0
-    oldest: float = 0.0
-    marks: tuple[tuple[float, int], ...] = ()
+    oldest: _Seconds = 0.0
+    marks: tuple[tuple[_Seconds, int], ...] = ()
 
 
 def look(past: QueueHistory, counts: Counts, at: float) -> tuple[Backlog | None, QueueHistory]:
@@ -105,23 +110,9 @@ def _thinned(marks: list[tuple[float, int]], at: float) -> tuple[tuple[float, in
 
 def dumps(history: QueueHistory) -> str:
     """Return the history as text."""
-    return json.dumps(astuple(history), separators=(",", ":"))
+    return json.dumps(codec.dump(history), separators=(",", ":"))
 
 
 def parse(text: str) -> QueueHistory:
     """Read a history; raise ``ValueError`` for one that makes no sense."""
-    try:
-        at, published, ended, oldest, marks = json.loads(text)
-        read = QueueHistory(
-            None if at is None else float(at),
-            int(published),
-            int(ended),
-            float(oldest),
-            tuple((float(time), int(count)) for time, count in marks),
-        )
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"malformed history of a queue: {error!r}") from None
-    numbers = [read.at or 0.0, read.oldest, *(time for time, _ in read.marks)]
-    if not all(math.isfinite(number) and number >= 0 for number in numbers):
-        raise ValueError("malformed history of a queue: times must be finite, 0 or more")
-    return read
+    return codec.parse_text(QueueHistory, text, "malformed history of a queue")

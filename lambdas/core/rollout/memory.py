@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from contracts.checked import name, number
-from contracts.group import release
+from contracts.codec import stored
 from contracts.group.release import WorkerRelease
 
 MOST_LEFT: Final = 5
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class StartAsked:
     """A host was asked ``at`` (epoch seconds) to start its workers from ``version``."""
@@ -21,6 +21,7 @@ class StartAsked:
     at: float
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class TrialRun:
     """A host runs the trial: whole since ``since``, when its workers had started ``starts`` times, summed up.
@@ -33,6 +34,7 @@ class TrialRun:
     first: int
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True, slots=True)
 class Rollout:
     """``stable`` is what has proved itself, ``trial`` what is tried, ``moved`` when the last step was made.
@@ -52,40 +54,3 @@ class Rollout:
     why: str = ""
     left: tuple[str, ...] = ()
     written: str = ""
-
-
-def dump(rollout: Rollout) -> dict[str, Any]:
-    """Return it as JSON knows it."""
-    return {
-        "stable": rollout.stable and release.as_json(rollout.stable),
-        "trial": rollout.trial and release.as_json(rollout.trial),
-        "moved": rollout.moved,
-        "asked": {host: [one.version, one.at] for host, one in rollout.asked.items()},
-        "runs": {host: [one.since, one.starts, one.first] for host, one in rollout.runs.items()},
-        "proven": dict(rollout.proven),
-        "refused": rollout.refused,
-        "why": rollout.why,
-        "left": list(rollout.left),
-        "written": rollout.written,
-    }
-
-
-def parse(raw: Any) -> Rollout:
-    """Read what `dump` made, nothing where there was none; raise ``ValueError`` or ``KeyError``."""
-    if raw is None:
-        return Rollout()
-    return Rollout(
-        stable=raw["stable"] and release.of_json(raw["stable"]),
-        trial=raw["trial"] and release.of_json(raw["trial"]),
-        moved=number(raw["moved"]),
-        asked={host: StartAsked(name(version), number(at)) for host, (version, at) in raw["asked"].items()},
-        runs={
-            host: TrialRun(number(since), int(starts), int(first))
-            for host, (since, starts, first) in raw["runs"].items()
-        },
-        proven={host: name(version) for host, version in raw["proven"].items()},
-        refused=name(raw["refused"]),
-        why=name(raw["why"]),
-        left=tuple(map(name, raw["left"])),
-        written=name(raw["written"]),
-    )

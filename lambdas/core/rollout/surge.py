@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from lambdas.core.model import Mode, Observation
+from contracts.group.control import Mode
+from lambdas.core.model import Observation
 
 FRESH_SECONDS: Final = 3600.0
 """What is older is not followed: its writer, who says it anew twice as often, has not looked since."""

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from contracts.codec import stored
 from lambdas.core.scaling.model import LOOK_SECONDS
 
 _KEPT: Final = math.exp(-1 / 1440)
@@ -21,6 +22,7 @@ _MOST: Final = 1 / 8
 _SURE: Final = 3.0
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class Dispersion:
     """Sums over pairs of minutes, in requests squared: ``beyond`` is the variance that chance leaves over.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
+from contracts import codec
+from contracts.codec import stored
 from contracts.registry.queue_state import Backlog
 from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.model import LOOK_SECONDS, LoadObservation
@@ -67,39 +70,49 @@ class ScalingMemory:
         return max((workers for _, workers in self.wanted), default=0)
 
 
+@stored(is_open=True, has_defaults=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stored:
+    """The memory as it is stored: the profile in two parts, so that its rates may be rounded."""
+
+    rates: Mapping[int, float]
+    bin: tuple[int, float, int]
+    throughput: Throughput
+    staffed: StaffedWait = field(default_factory=StaffedWait)
+    dispersion: Dispersion = field(default_factory=Dispersion)
+    arrivals: tuple[tuple[float, float], ...]
+    wanted: tuple[tuple[float, int], ...]
+
+
 def dump(memory: ScalingMemory) -> str:
     """Return it as JSON, a few kilobytes."""
     profile = memory.profile
-    raw = {
-        "rates": {str(b): float(f"{rate:.4g}") for b, rate in profile.rates.items()},
-        "bin": [profile.bin, profile.total, profile.count],
-        "throughput": [{k: list(v) for k, v in memory.throughput.by_type.items()}, memory.throughput.at],
-        "staffed": [memory.staffed.log, memory.staffed.usual],
-        "dispersion": [memory.dispersion.beyond, memory.dispersion.squares],
-        "arrivals": memory.arrivals,
-        "wanted": memory.wanted,
-    }
-    return json.dumps(raw, separators=(",", ":"))
+    stored = _Stored(
+        rates={number: float(f"{rate:.4g}") for number, rate in profile.rates.items()},
+        bin=(profile.bin, profile.total, profile.count),
+        throughput=memory.throughput,
+        staffed=memory.staffed,
+        dispersion=memory.dispersion,
+        arrivals=memory.arrivals,
+        wanted=memory.wanted,
+    )
+    return json.dumps(codec.dump(stored), separators=(",", ":"))
 
 
 def parse(text: str) -> ScalingMemory:
     """Read it again; what cannot be read is an empty memory, which learns anew."""
     try:
-        raw: dict[str, Any] = json.loads(text)
-        by_type, at = raw["throughput"]
-        current, total, count = raw["bin"]
-        beyond, squares = raw.get("dispersion", (0.0, 0.0))
-        log, usual = raw.get("staffed", (0.0, 0.0))
-        rates = {int(b): float(rate) for b, rate in raw["rates"].items() if 0 <= int(b) < BINS}
-        if not all(float(seconds) > 0 for _, seconds in by_type.values()):
-            return ScalingMemory()
-        return ScalingMemory(
-            Profile(rates, int(current), float(total), int(count)),
-            Throughput({str(k): (float(r), float(s)) for k, (r, s) in by_type.items()}, float(at)),
-            StaffedWait(float(log), float(usual)),
-            Dispersion(float(beyond), float(squares)),
-            tuple((float(t), float(r)) for t, r in raw["arrivals"])[-RECENT:],
-            tuple((float(t), int(n)) for t, n in raw["wanted"])[-60:],
-        )
-    except (ValueError, TypeError, KeyError, AttributeError):
+        stored = codec.parse_text(_Stored, text)
+    except codec.ContractError:
         return ScalingMemory()
+    if not all(seconds > 0 for _, seconds in stored.throughput.by_type.values()):
+        return ScalingMemory()
+    rates = {number: rate for number, rate in stored.rates.items() if number < BINS}
+    return ScalingMemory(
+        Profile(rates, *stored.bin),
+        stored.throughput,
+        stored.staffed,
+        stored.dispersion,
+        stored.arrivals[-RECENT:],
+        stored.wanted[-60:],
+    )

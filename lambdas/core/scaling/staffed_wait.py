@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
+from contracts.codec import stored
 from lambdas.core.scaling.staffing import LATE_SHARE
 
 STEP: Final = 0.03
@@ -22,6 +23,7 @@ _DAY: Final = 1440.0
 _MOST_WEIGHT: Final = 3.0
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class StaffedWait:
     """``log`` is the logarithm of the wait staffed for ÷ the one allowed.

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from contracts.codec import stored
 from lambdas.core.scaling.model import WorkDone
 
 _KEPT: Final = math.exp(-1 / 120)
@@ -15,6 +16,7 @@ MOST_TYPES: Final = 40
 """A mixed-instances group has at most so many overrides (Auto Scaling quotas)."""
 
 
+@stored(is_list=True)
 @dataclass(frozen=True, slots=True)
 class Throughput:
     """Requests ended and seconds spent on them by type, older ones counting less; last told at ``at``."""

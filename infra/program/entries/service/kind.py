@@ -7,6 +7,7 @@ import dataclasses
 from infra.components.monitoring import dashboard
 from infra.components.monitoring.monitoring import MonitoredGroup
 from infra.iam.instance_statements import InstanceAccess
+from infra.program import group_config
 from infra.program.entries import needs as entry_needs
 from infra.program.entries.group import EntryGroup, capacity_group
 from infra.program.entries.service import agent_config, on_premises
@@ -59,9 +60,11 @@ def _workload(service: Service, access: InstanceAccess, foundation: Foundation) 
         entry=service,
         access=access,
         work=foundation.queues.known(service).apply(lambda queue: agent_config.work(service, queue)),
-        slots=service.slots,
-        drain_seconds=service.drain_seconds,
-        on_premises=service.workers_per_slot if service.on_premises is not None else 0,
+        config=group_config.build(
+            service,
+            slots=service.slots,
+            on_premises=service.workers_per_slot if service.on_premises is not None else 0,
+        ),
         scales=service.scaling is not None and not service.scaling.dry_run,
     )
     row = dashboard.service_row(

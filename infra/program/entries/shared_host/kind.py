@@ -10,6 +10,7 @@ from contracts.agent import config as agent
 from infra.components.monitoring import dashboard, tenant_alarms
 from infra.components.monitoring.monitoring import MonitoredGroup
 from infra.components.tenants.tenancy import Tenancy, TenancyArgs
+from infra.program import group_config
 from infra.program.entries import needs as entry_needs
 from infra.program.entries.group import EntryGroup, capacity_group
 from infra.program.entries.workload import Workload
@@ -61,11 +62,9 @@ def _workload(host: SharedHost, tenancy: Tenancy, foundation: Foundation) -> Wor
                 "drain_seconds": host.drain_seconds,
             }
         ),
-        slots=dict.fromkeys(host.capacity.types, 1),
-        drain_seconds=host.drain_seconds,
         # Volumes and leases are with one instance at a time.
+        config=group_config.build(host, slots=dict.fromkeys(host.capacity.types, 1), break_before_make=True),
         follows_volume=True,
-        break_before_make=True,
         security_groups=[tenancy.security_group_id],
         ready_after=[tenancy],
     )

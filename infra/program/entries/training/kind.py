@@ -14,6 +14,7 @@ from infra.components.monitoring import job_alarms
 from infra.components.monitoring.monitoring import MonitoredGroup
 from infra.components.storage.file_system import FileSystem
 from infra.iam.instance_statements import InstanceAccess
+from infra.program import group_config
 from infra.program.entries import needs as entry_needs
 from infra.program.entries.group import EntryGroup, capacity_group
 from infra.program.entries.training import agent_config
@@ -89,15 +90,19 @@ def _workload(job: Training, run: str, prepared: agent.Prepared | None, foundati
         work=pulumi.Output.all(**known).apply(
             lambda known: agent_config.work(job, scope.stack, KnownJob(**known), prepared, scope.kms_key_arn)
         ),
-        slots=dict.fromkeys(job.capacity.types, 1),
-        run=run,
+        config=group_config.build(
+            job,
+            slots=dict.fromkeys(job.capacity.types, 1),
+            # Volumes and leases are with one instance at a time.
+            break_before_make=not job.shares_group,
+            run=run,
+            block=job.capacity_block.reservation if job.capacity_block else "",
+            deadline=job.deadline_at,
+            dataset=prepared.dataset if prepared else "",
+            prepared_by=prepared.group if prepared else "",
+        ),
         block=job.capacity_block,
-        # Volumes and leases are with one instance at a time.
         follows_volume=job.has_volume,
-        break_before_make=not job.shares_group,
-        prepared=prepared,
-        deadline=job.deadline_at,
-        budget=job.budget or 0.0,
         tags={TAG_JOB: job.name},
     )
     alarms = job_alarms.alarms(

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from bench.parts.page import replace_part, table
 from bench.parts.scenarios import Scenario, chosen, parser
-from lambdas.core.capacity import warm_pool
+from contracts.group import warm_pool
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
 from market.comparison.bound import bound
 from market.comparison.contenders import at

@@ -136,7 +136,7 @@ class Matches:
 Name: TypeAlias = Annotated[str, Matches(r"[a-z]([a-z0-9-]*[a-z0-9])?"), Length(1, 24)]
 """Of a group, which is a service or a training job."""
 
-Count: TypeAlias = Annotated[int, AtLeast(0)]
+WholeNumber: TypeAlias = Annotated[int, AtLeast(0)]
 
 DrainSeconds: TypeAlias = Annotated[int, Within(0, 110)]
 """Before the end: a spot notice leaves 120 seconds, and it is heard within 5."""

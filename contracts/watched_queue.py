@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from contracts import codec
-from contracts.codec import stored
+from contracts.stored import stored
 
 
 @stored(is_list=True)

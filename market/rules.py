@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from lambdas.core.capacity.warm_pool import COLD_BOOT, WARM_BOOT, WARM_PRICE
+from contracts.group.warm_pool import COLD_BOOT, WARM_BOOT, WARM_PRICE
 from lambdas.core.events import NOTICE_SECONDS as NOTICE_SECONDS
 
 TICK_SECONDS: Final = 60.0

@@ -31,7 +31,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "contracts": set(),
     "infra": {
         *("contracts", "userdata"),
-        *(f"lambdas.core.capacity.{part}" for part in ("policies", "warm_pool")),
         *("pulumi", "pulumi_aws", "pulumi_kubernetes", "pydantic"),
     },
     "infra.catalogue": {"userdata.agent.tenants"},
@@ -125,6 +124,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("contracts", "gpu_spot.jobs", "gpu_spot.text", "gpu_spot.status", "lambdas.core"),
     },
     "gpu_spot.forecast": {
+        "contracts",
         *("market", "gpu_spot.preflight", "lambdas.core.model", "lambdas.core.capacity.policies"),
         *("infra.catalogue", "infra.schema", "infra.settings", "infra.kubernetes.pods"),
         *("botocore", "mypy_boto3", "pulumi_declared"),
@@ -270,6 +270,9 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
         ("userdata.agent", "import infra.settings"),
         ("infra.program.stack", "from lambdas.core.model import Group"),
         ("infra.program.stack", "from lambdas.core import model"),
+        ("infra.schema.capacity", "from lambdas.core.capacity import policies"),
+        ("contracts.codec", "import pydantic"),
+        ("contracts.group.config", "from infra.schema import Capacity"),
         ("infra.program.stack", "import gpu_spot"),
         ("infra.kubernetes.jobs", "import pulumi"),
         ("infra.package.inputs", "from infra.program import operations"),

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, TypeAlias
 
 from contracts import codec
-from contracts.codec import Mark, Stored, stored
-from contracts.limits import Above, AtLeast, Count
+from contracts.limits import Above, AtLeast, WholeNumber
+from contracts.stored import FieldMark, Stored, stored
 
 GroupKind: TypeAlias = Literal["mixed-asg", "spot-fleet"]
 """What the primary side is."""
@@ -54,16 +54,16 @@ class GroupConfig:
     kind: GroupKind
     primary: str
     fallback: str | None = None
-    base: Count
-    spot_percentage: Count
-    maximum: Annotated[Count, Stored("max")]
-    slots: Mapping[str, Count]
-    drain_seconds: Annotated[Count, Mark.REQUIRED] = 0
+    base: WholeNumber
+    spot_percentage: WholeNumber
+    maximum: Annotated[WholeNumber, Stored("max")]
+    slots: Mapping[str, WholeNumber]
+    drain_seconds: Annotated[WholeNumber, FieldMark.REQUIRED] = 0
     break_before_make: bool = False
     """A stack that was declared before jobs were handed over this way does not say so."""
     policy: PolicyChoice
     run: str = ""
-    reserved: Count = 0
+    reserved: WholeNumber = 0
     block: str = ""
     zones: tuple[str, ...] = ()
     on_demand_prices: Mapping[str, Price] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class GroupConfig:
     prepared_by: str = ""
     by_zone: bool = False
     deadline: Annotated[float, AtLeast(0)] = 0.0
-    on_premises: Count = 0
+    on_premises: WholeNumber = 0
     budget: Annotated[float, AtLeast(0)] = 0.0
     own_prices: Mapping[str, Price] = field(default_factory=dict)
 

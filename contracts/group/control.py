@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import Annotated, Final
 
 from contracts import codec
-from contracts.codec import ContractError
-from contracts.limits import Above, Count
+from contracts.limits import Above, WholeNumber
+from contracts.stored import ContractError
 
 INITIAL: Final = '{"mode": "automatic"}'
 """What the program writes where there is none yet."""
@@ -28,7 +28,7 @@ class Control:
     """What people set by hand: the mode, in ``MANUAL`` the on-demand slots, and another budget in dollars."""
 
     mode: Mode = Mode.AUTOMATIC
-    on_demand: Count | None = None
+    on_demand: WholeNumber | None = None
     budget: Annotated[float, Above(0)] | None = None
 
 

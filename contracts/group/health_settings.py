@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from contracts import codec
-from contracts.codec import Mark, stored
-from contracts.limits import Count, Within
+from contracts.limits import WholeNumber, Within
+from contracts.stored import FieldMark, stored
 
 GRACE_SECONDS: Final = 900
 STUCK_SECONDS: Final = 900
@@ -29,10 +29,10 @@ class HealthSettings:
     many in an hour. The daily message goes out at ``digest`` o'clock UTC, `NO_DIGEST` for none.
     """
 
-    grace_seconds: Annotated[Count, Mark.REQUIRED] = GRACE_SECONDS
-    stuck_seconds: Annotated[Count, Mark.REQUIRED] = STUCK_SECONDS
-    most_at_once: Annotated[int, Within(0, 100), Mark.REQUIRED] = MOST_AT_ONCE
-    digest: Annotated[int, Within(NO_DIGEST, 23), Mark.REQUIRED] = DIGEST_HOUR
+    grace_seconds: Annotated[WholeNumber, FieldMark.REQUIRED] = GRACE_SECONDS
+    stuck_seconds: Annotated[WholeNumber, FieldMark.REQUIRED] = STUCK_SECONDS
+    most_at_once: Annotated[int, Within(0, 100), FieldMark.REQUIRED] = MOST_AT_ONCE
+    digest: Annotated[int, Within(NO_DIGEST, 23), FieldMark.REQUIRED] = DIGEST_HOUR
 
 
 def dumps(settings: HealthSettings) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final
 
 from contracts import codec, names
-from contracts.codec import ContractError, Mark, stored
+from contracts.stored import ContractError, FieldMark, stored
 
 ROW: Final = "release"
 """Sort key of the row in the partition `names.release_partition`."""
@@ -24,9 +24,9 @@ ROW: Final = "release"
 class WorkerRelease:
     """An image with its command and environment; without an image the command is a process of the AMI."""
 
-    image: Annotated[str, Mark.REQUIRED] = ""
-    command: Annotated[tuple[str, ...], Mark.REQUIRED] = ()
-    environment: Annotated[Mapping[str, str], Mark.REQUIRED] = field(default_factory=dict, hash=False)
+    image: Annotated[str, FieldMark.REQUIRED] = ""
+    command: Annotated[tuple[str, ...], FieldMark.REQUIRED] = ()
+    environment: Annotated[Mapping[str, str], FieldMark.REQUIRED] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for one that starts nothing."""
@@ -52,7 +52,7 @@ class WorkerReleases:
     """
 
     stable: WorkerRelease
-    trial: Annotated[WorkerRelease | None, Mark.REQUIRED] = None
+    trial: Annotated[WorkerRelease | None, FieldMark.REQUIRED] = None
     on: frozenset[str] = frozenset()
     mostly: bool = False
 

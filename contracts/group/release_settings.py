@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from contracts import codec
-from contracts.codec import Mark, stored
 from contracts.group.release import WorkerRelease
 from contracts.limits import AtLeast
+from contracts.stored import FieldMark, stored
 
 MOST_BYTES = 4096
 """Of a parameter of the standard tier (Systems Manager, "Parameter tiers")."""
@@ -20,8 +20,8 @@ MOST_BYTES = 4096
 class Wanted:
     """The release that the stack file asks for; a slot of the target has ``per_slot`` workers."""
 
-    release: Annotated[WorkerRelease, Mark.INLINE]
-    per_slot: Annotated[int, AtLeast(1), Mark.REQUIRED] = 1
+    release: Annotated[WorkerRelease, FieldMark.INLINE]
+    per_slot: Annotated[int, AtLeast(1), FieldMark.REQUIRED] = 1
 
 
 def dumps(wanted: Wanted) -> str:

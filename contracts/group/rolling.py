@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from contracts import codec
-from contracts.codec import Mark, stored
-from contracts.limits import Count
+from contracts.limits import WholeNumber
+from contracts.stored import FieldMark, stored
 
 NONE: Final = "{}"
 
@@ -22,8 +22,8 @@ class Rolling:
     """So many slots above the target, and the instances whose workers start anew; said ``at`` (epoch s)."""
 
     at: int
-    surge: Annotated[Count, Mark.REQUIRED] = 0
-    anew: Annotated[tuple[str, ...], Mark.REQUIRED] = ()
+    surge: Annotated[WholeNumber, FieldMark.REQUIRED] = 0
+    anew: Annotated[tuple[str, ...], FieldMark.REQUIRED] = ()
 
 
 def dump(rolling: Rolling | None) -> str:

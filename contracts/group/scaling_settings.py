@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from contracts import codec
-from contracts.codec import Mark, Stored, stored
+from contracts.stored import FieldMark, Stored, stored
 
 WAIT_SECONDS: Final = 60
 MINIMUM: Final = 1
@@ -68,9 +68,9 @@ class ScalingSettings:
     minimum: Annotated[int, Stored("min")]
     maximum: Annotated[int, Stored("max")]
     per_slot: int
-    wait_seconds: Annotated[float, Mark.REQUIRED] = WAIT_SECONDS
-    floors: Annotated[tuple[Floor, ...], Mark.REQUIRED] = ()
-    dry_run: Annotated[bool, Mark.REQUIRED] = False
+    wait_seconds: Annotated[float, FieldMark.REQUIRED] = WAIT_SECONDS
+    floors: Annotated[tuple[Floor, ...], FieldMark.REQUIRED] = ()
+    dry_run: Annotated[bool, FieldMark.REQUIRED] = False
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for bounds that leave no room."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from contracts import codec, names
-from contracts.codec import ContractError, Mark, stored
 from contracts.registry.worker_report import Pulse
+from contracts.stored import ContractError, FieldMark, stored
 
 WorkerState: TypeAlias = Literal["waiting", "ready", "draining"]
 """``waiting``: it cannot work yet, another instance has its job, or the job's volume is on its way."""
@@ -40,8 +40,8 @@ class Progress:
     steps: int
     at: float
     began: float
-    rate: Annotated[float, Mark.REQUIRED] = 0.0
-    best: Annotated[float, Mark.REQUIRED] = 0.0
+    rate: Annotated[float, FieldMark.REQUIRED] = 0.0
+    best: Annotated[float, FieldMark.REQUIRED] = 0.0
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for what no script can have done."""
@@ -62,15 +62,15 @@ class Worker:
     ``restart`` is when somebody wished that it be started anew (epoch seconds); done once ``since`` is later.
     """
 
-    group: Annotated[str, Mark.IN_KEY]
-    instance: Annotated[str, Mark.IN_KEY]
-    slot: Annotated[int, Mark.IN_KEY]
+    group: Annotated[str, FieldMark.IN_KEY]
+    instance: Annotated[str, FieldMark.IN_KEY]
+    slot: Annotated[int, FieldMark.IN_KEY]
     since: float
     heartbeat: float
     state: WorkerState = "ready"
     deadline: float | None = None
-    progress: Annotated[Progress | None, Mark.OR_DEFAULT] = None
-    pulse: Annotated[Pulse | None, Mark.OR_DEFAULT] = None
+    progress: Annotated[Progress | None, FieldMark.OR_DEFAULT] = None
+    pulse: Annotated[Pulse | None, FieldMark.OR_DEFAULT] = None
     restart: float | None = None
 
     def is_fresh(self, now: float) -> bool:

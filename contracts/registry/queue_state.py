@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 
 from contracts import codec, names
-from contracts.codec import stored
+from contracts.stored import stored
 
 KEPT_SECONDS: Final = 604_800
 """Who has no queue any more has no row of it after a week."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from contracts.codec import Mark, stored
+from contracts.stored import FieldMark, stored
 
 MOST_VERSION: Final = 100
 """Characters of a version; an image's digest has 71."""
@@ -28,15 +28,15 @@ class Pulse:
     """
 
     version: str
-    gpu: Annotated[str, Mark.REQUIRED] = ""
-    at: Annotated[float, Mark.REQUIRED] = 0.0
-    done: Annotated[int, Mark.REQUIRED] = 0
-    failed: Annotated[int, Mark.REQUIRED] = 0
-    rate: Annotated[float, Mark.REQUIRED] = 0.0
+    gpu: Annotated[str, FieldMark.REQUIRED] = ""
+    at: Annotated[float, FieldMark.REQUIRED] = 0.0
+    done: Annotated[int, FieldMark.REQUIRED] = 0
+    failed: Annotated[int, FieldMark.REQUIRED] = 0
+    rate: Annotated[float, FieldMark.REQUIRED] = 0.0
     busy: float | None = None
     gpu_use: float | None = None
-    xid: Annotated[int, Mark.REQUIRED] = 0
-    starts: Annotated[int, Mark.REQUIRED] = 1
+    xid: Annotated[int, FieldMark.REQUIRED] = 0
+    starts: Annotated[int, FieldMark.REQUIRED] = 1
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for what no worker can tell."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from contracts.group.on_demand_share import on_demand_share
 from gpu_spot.forecast.prices import PRODUCTS, newest
 from infra.schema import Capacity
-from lambdas.core.model import Pool, on_demand_share
+from lambdas.core.model import Pool
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from contracts.group.on_demand_share import on_demand_share
 from gpu_spot.forecast.prices import ASSUMED_SPOT, Prices
 from gpu_spot.forecast.ranges import NOTHING, WEEK, Likely, Outlook
 from gpu_spot.forecast.replayed import DRAWN_POOLS, MOST_POOLS, MOST_SLOTS, Question, Traces
@@ -15,7 +16,7 @@ from infra.kubernetes import pods
 from infra.schema import Capacity, Service, Settings, Training
 from infra.schema.work import RunsOn
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
-from lambdas.core.model import Pool, on_demand_share
+from lambdas.core.model import Pool
 
 _WEEK_MINUTES: Final = WEEK * 12 * 60
 _DRAWN_ZONES: Final = 4

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from contracts.group import policies, warm_pool
 from contracts.group.config import GroupKind
 from infra.catalogue import accelerators as catalogue
 from infra.schema.base import Count, Image, Model, Number
 from infra.schema.requirements import InstanceRequirements, is_nvidia
 from infra.schema.reservation import Reservation
-from lambdas.core.capacity import policies, warm_pool
 
 AllocationStrategy: TypeAlias = Literal[
     "price-capacity-optimized", "capacity-optimized", "capacity-optimized-prioritized", "lowest-price"
@@ -59,14 +59,14 @@ class Fallback(Model):
     @field_validator("policy")
     @classmethod
     def _known_policy(cls, name: str) -> str:
-        policies.build(name)
+        policies.check(name)
         return name
 
     @field_validator("knobs")
     @classmethod
     def _known_knobs(cls, knobs: dict[str, float], info: ValidationInfo) -> dict[str, float]:
         if "policy" in info.data:
-            policies.build(info.data["policy"], knobs)
+            policies.check(info.data["policy"], knobs)
         return knobs
 
 
@@ -156,7 +156,7 @@ class Capacity(Model):
             return 0
         if fallback.warm_instances is not None:
             return fallback.warm_instances
-        worth = policies.shortage_cost(policies.build(fallback.policy, fallback.knobs))
+        worth = policies.shortage_cost(fallback.policy, fallback.knobs)
         return warm_pool.size(self.target, self.on_demand_base, self.spot_percentage, worth)
 
     @property

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from contracts import names
 from contracts.group import scaling_settings as settings
+from contracts.group.on_demand_share import on_demand_share
 from contracts.group.scaling_settings import ScalingSettings
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget
@@ -17,7 +18,6 @@ from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
 from lambdas.core.capacity.memory import UNKNOWN_BOOT
-from lambdas.core.model import on_demand_share
 from lambdas.core.scaling import memory as codec
 from lambdas.core.scaling.decide import ScalingDecision, decide
 from lambdas.core.scaling.memory import ScalingMemory

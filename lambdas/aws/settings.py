@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from contracts import names
-from contracts.codec import ContractError
 from contracts.group import config as group_config
 from contracts.group import control, rolling
 from contracts.group import replacement_requests as wishes
 from contracts.group.config import GroupConfig, GroupKind
 from contracts.group.replacement_requests import Wish
 from contracts.group.rolling import Rolling
+from contracts.stored import ContractError
 from lambdas.core.capacity.plan import Policy
 from lambdas.core.capacity.policies import build
 from lambdas.core.capacity.policies.by_deadline import ByDeadline

@@ -244,15 +244,6 @@ class Alarm:
 Action: TypeAlias = SetDesired | Release | Alarm
 
 
-def on_demand_share(capacity: int, base: int, spot_percentage: int) -> int:
-    """Return how many of ``capacity`` slots a mixed group buys on-demand; the share above base rounds up.
-
-    Source: EC2 Auto Scaling user guide, "Mixed instances group", on percentages that give fractions.
-    """
-    above = max(0, capacity - base)
-    return min(capacity, base) + -(-above * (100 - spot_percentage) // 100)
-
-
 def ids(instances: Iterable[Instance]) -> tuple[str, ...]:
     """Return the instance ids, in the given order."""
     return tuple(i.id for i in instances)

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from lambdas.core.model import Market, Pool, Side, on_demand_share
+from contracts.group.on_demand_share import on_demand_share
+from lambdas.core.model import Market, Pool, Side
 from market.supply.spot import SpotMarket
 
 SPOT_REFUSAL: Final = (

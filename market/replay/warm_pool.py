@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lambdas.core.capacity.warm_pool import RETURN
+from contracts.group.warm_pool import RETURN
 from market.rules import Rules, ticks
 
 

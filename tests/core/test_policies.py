@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from contracts import codec
+from contracts.group import policies
+from contracts.stored import camel_case
 from lambdas.core.capacity.availability import decide
 from lambdas.core.capacity.group_state import Situation
 from lambdas.core.capacity.history import (
@@ -21,7 +24,7 @@ from lambdas.core.capacity.history import (
     expected_losses,
 )
 from lambdas.core.capacity.memory import RELEASE_SECONDS, Memory, dump, learn, parse
-from lambdas.core.capacity.policies import DEFAULT, NAMES, build
+from lambdas.core.capacity.policies import DEFAULT, NAMES, build, shortage_cost
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
 from lambdas.core.model import Market, Observation, SetDesired, Side
 from tests.core.build import NOW, desired, observe, on_demand, refusal, released, spot
@@ -284,3 +287,13 @@ def test_the_plan_says_why() -> None:
     state = observe(*fleet(NOW + 120, None, None, None), group=ROOMY)
     plan = build(DEFAULT).plan(Situation.of(state, learn(LEARNED, state, NOW), NOW))
     assert plan.reason == "target 4, 3 primary ready and staying, 1 doomed, 1 as cover"
+
+
+def test_the_knobs_of_the_contract_are_the_fields_of_the_policies() -> None:
+    for name, knobs in policies.KNOBS.items():
+        default: Any = build(name)
+        known = {camel_case(each.name): each.name for each in fields(default)}
+        assert {knob: getattr(default, known[knob]) for knob in known} == {k: knobs[k].default for k in knobs}
+        built = build(name, dict.fromkeys(knobs, 3.5))
+        assert [getattr(built, known[knob]) for knob in knobs] == [3.5] * len(knobs)
+        assert policies.shortage_cost(name, {}) == shortage_cost(default)

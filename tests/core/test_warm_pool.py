@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from contracts.group.on_demand_share import on_demand_share
+from contracts.group.warm_pool import PAYS_FROM, size
 from lambdas.core.capacity import policies
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
 from lambdas.core.capacity.policies.ready_handover import ReadyHandover
-from lambdas.core.capacity.warm_pool import PAYS_FROM, size
-from lambdas.core.model import on_demand_share
 
 costs = st.floats(0, 1e4) | st.just(math.inf)
 

@@ -16,8 +16,8 @@ import yaml
 
 from contracts import codec
 from contracts.agent import config, names
-from contracts.codec import ContractError
 from contracts.names import INSTANCE_NAMESPACE
+from contracts.stored import ContractError
 from infra.archives import agent as agent_archive
 from tests.infra import training
 from tests.infra.booting import Machine

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from contracts import codec, limits
 from contracts.agent import config
-from contracts.codec import ContractError
+from contracts.stored import ContractError
 from tests.node import configs
 from userdata.agent.configuration import load
 from userdata.agent.machine.errors import ConfigError

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from contracts.agent.experiments import by_name, run_of
-from contracts.codec import ContractError
+from contracts.stored import ContractError
 from tests.node import configs
 from tests.node.sharing import MATRIX, Instance, World, check, go
 from userdata.agent.lease.experiment_selection import Finished, Take, Turn, WaitForTurn, choose

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from contracts.codec import ContractError
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
+from contracts.stored import ContractError
 from tests.node import configs, registry_table
 from tests.node.clocks import FakeClock
 from userdata.agent import tasks

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from contracts.agent import config
 from contracts.agent.config import Config
-from contracts.codec import ContractError
+from contracts.stored import ContractError
 from userdata.agent.machine.errors import ConfigError
 
 

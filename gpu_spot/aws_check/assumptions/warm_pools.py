@@ -131,7 +131,7 @@ ASSUMPTIONS: Final = (
         "warm-start",
         "A group takes its warm instance before it launches another.",
         _GUIDE,
-        "lambdas/core/capacity/warm_pool.py",
+        "contracts/group/warm_pool.py",
         "another serves",
         _taken,
         instances=2,

@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from contracts.group.on_demand_share import on_demand_share
 from gpu_spot.preflight.account import Account
 from gpu_spot.preflight.remark import Remark
 from gpu_spot.preflight.service_quotas import Quota, quota
 from gpu_spot.preflight.stack import Stack
 from infra.schema import Capacity
-from lambdas.core.model import on_demand_share
 
 NAME: Final = "quotas of vCPUs"
 

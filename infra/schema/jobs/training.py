@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from contracts import limits
 from contracts.agent.config import check_places
 from contracts.agent.names import DATA_DIR
+from contracts.group import policies
 from infra.catalogue import accelerators as catalogue
 from infra.catalogue import cpu_types
 from infra.catalogue.on_demand_prices import price
@@ -20,7 +21,6 @@ from infra.schema.jobs.moment import moment
 from infra.schema.jobs.prepare import LONGEST_DATASET_NAME, Prepare
 from infra.schema.reservation import CapacityBlock
 from infra.schema.work import Work, check_names, check_text
-from lambdas.core.capacity import policies
 
 ON_THE_VOLUME = "volume"
 """What ``checkpoints`` says where they lie beside the dataset."""

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from botocore.exceptions import ClientError
 
+from contracts.group.on_demand_share import on_demand_share
 from lambdas.aws.capacity.capacity_service import GoneError, Member, NotReleasedError, Order, SideView
 from lambdas.core.launch_failures import classify, known
-from lambdas.core.model import Group, Refusal, Side, on_demand_share
+from lambdas.core.model import Group, Refusal, Side
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

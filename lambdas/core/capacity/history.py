@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final, TypeAlias
 
-from contracts.codec import RaisedTo, stored
+from contracts.stored import RaisedTo, stored
 from lambdas.core.model import Market, Observation, RefusalKind, Side, slots
 
 SCALE: Final = 0.85

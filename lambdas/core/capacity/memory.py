@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from contracts import codec
-from contracts.codec import stored
+from contracts.stored import stored
 from lambdas.core.capacity import on_premises
 from lambdas.core.capacity.history import History, follow
 from lambdas.core.capacity.on_premises import StandIns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from contracts.codec import stored
+from contracts.stored import stored
 from lambdas.core.model import Observation
 
 COOLDOWN_SECONDS: Final = 600.0

@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final
 
-from contracts.codec import stored
+from contracts.stored import stored
 from lambdas.core.deadline.model import Job
 
 ENOUGH: Final = 30

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
-from contracts.codec import RaisedTo, stored
+from contracts.stored import RaisedTo, stored
 from lambdas.core.deadline.experience import Experience, Seen
 from lambdas.core.model import Instance, Observation, RefusalKind, Side
 

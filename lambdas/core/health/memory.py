@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from contracts import codec
-from contracts.codec import stored
+from contracts.stored import stored
 from lambdas.core.health.model import Remedy
 from lambdas.core.rollout.memory import Rollout
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Final
 
-from contracts.codec import stored
 from contracts.limits import AtLeast
+from contracts.stored import stored
 from lambdas.core.model import Alarm, Allowance, Instance, Observation
 from lambdas.core.money import costs
 

@@ -13,9 +13,9 @@ from dataclasses import astuple, dataclass, replace
 from typing import Annotated, Final, TypeAlias
 
 from contracts import codec
-from contracts.codec import stored
 from contracts.limits import AtLeast
 from contracts.registry.queue_state import Backlog
+from contracts.stored import stored
 
 _EVERY_SECONDS: Final = 600.0
 """For so long back every look is kept; of older ones fewer."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from contracts.codec import stored
 from contracts.group.release import WorkerRelease
+from contracts.stored import stored
 
 MOST_LEFT: Final = 5
 

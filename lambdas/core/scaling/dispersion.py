@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from contracts.codec import stored
+from contracts.stored import stored
 from lambdas.core.scaling.model import LOOK_SECONDS
 
 _KEPT: Final = math.exp(-1 / 1440)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from contracts import codec
-from contracts.codec import stored
 from contracts.registry.queue_state import Backlog
+from contracts.stored import ContractError, stored
 from lambdas.core.scaling.dispersion import Dispersion
 from lambdas.core.scaling.model import LOOK_SECONDS, LoadObservation
 from lambdas.core.scaling.profile import BINS, Profile
@@ -103,7 +103,7 @@ def parse(text: str) -> ScalingMemory:
     """Read it again; what cannot be read is an empty memory, which learns anew."""
     try:
         stored = codec.parse_text(_Stored, text)
-    except codec.ContractError:
+    except ContractError:
         return ScalingMemory()
     if not all(seconds > 0 for _, seconds in stored.throughput.by_type.values()):
         return ScalingMemory()

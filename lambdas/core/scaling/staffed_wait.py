@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from contracts.codec import stored
+from contracts.stored import stored
 from lambdas.core.scaling.staffing import LATE_SHARE
 
 STEP: Final = 0.03

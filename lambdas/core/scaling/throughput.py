@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from contracts.codec import stored
+from contracts.stored import stored
 from lambdas.core.scaling.model import WorkDone
 
 _KEPT: Final = math.exp(-1 / 120)

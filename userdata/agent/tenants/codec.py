@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, TypeVar
 
 from contracts import codec
-from contracts.codec import ContractError
 from contracts.limits import Length
+from contracts.stored import ContractError
 from userdata.agent.machine.errors import ConfigError
 from userdata.agent.tenants.model import MOST_TENANTS, Slice, Tenant
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import ClassVar, Final
 
+from contracts.group import policies
 from lambdas.core.capacity.group_state import Situation
 from lambdas.core.capacity.history import OFFSET, PATIENCE, SCALE, UNKNOWN_AGE
 from lambdas.core.capacity.plan import Plan
@@ -40,8 +41,8 @@ class ExpectedCost:
     Where spot saves nothing, none is bought.
     """
 
-    shortage_cost: float = 100.0
-    name: ClassVar[str] = "expected-cost"
+    shortage_cost: float = policies.KNOBS[policies.EXPECTED_COST][policies.SHORTAGE_COST].default
+    name: ClassVar[str] = policies.EXPECTED_COST
 
     def __post_init__(self) -> None:
         """Raise ``ValueError`` for a cost below zero."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from contracts.group import policies
 from lambdas.core.capacity.group_state import Situation
 from lambdas.core.capacity.plan import Plan
 from lambdas.core.model import slots
@@ -18,7 +19,7 @@ class ReadyHandover:
     for the loss where a notice had announced it. This one counts ready workers without a notice.
     """
 
-    name: ClassVar[str] = "ready-handover"
+    name: ClassVar[str] = policies.READY_HANDOVER
 
     def plan(self, situation: Situation) -> Plan:
         """Return target − lasting primary slots."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from lambdas.core.model import on_demand_share
+from contracts.group.on_demand_share import on_demand_share
 
 WARM_PRICE: Final = 0.01
 """A stopped instance as a fraction of a running on-demand one: its root volume. 125 GiB of gp3 at $0.08 a

@@ -1,0 +1,354 @@
+"""A full example of each text and item that is stored, and its value: no field is at its default."""
+
+from __future__ import annotations
+
+from contracts.group.config import GroupConfig, PolicyChoice
+from contracts.group.health_settings import HealthSettings
+from contracts.group.release import WorkerRelease, WorkerReleases
+from contracts.group.release_settings import Wanted
+from contracts.group.replacement_requests import Wish
+from contracts.group.rolling import Rolling
+from contracts.group.scaling_settings import Floor, ScalingSettings
+from contracts.registry.item import Progress, Worker
+from contracts.registry.queue_state import Backlog
+from contracts.registry.worker_report import Pulse
+from contracts.watched_queue import WatchedQueue
+from lambdas.core.capacity.history import History, PoolRecord
+from lambdas.core.capacity.memory import Memory
+from lambdas.core.capacity.on_premises import StandIns
+from lambdas.core.deadline.experience import Seen
+from lambdas.core.deadline.record import JobRecord
+from lambdas.core.health.memory import HealthMemory, Logged, Open, Treated, Watch
+from lambdas.core.health.model import Remedy
+from lambdas.core.model import Market, Side
+from lambdas.core.money.bill import Bill
+from lambdas.core.queues.history import QueueHistory
+from lambdas.core.rollout.memory import Rollout, StartAsked, TrialRun
+from lambdas.core.scaling.dispersion import Dispersion
+from lambdas.core.scaling.memory import ScalingMemory
+from lambdas.core.scaling.profile import Profile
+from lambdas.core.scaling.staffed_wait import StaffedWait
+from lambdas.core.scaling.throughput import Throughput
+from userdata.agent.aws.stints import Stint
+from userdata.agent.tenants.model import MigInstance, Slice, Tenant
+
+DIGEST = "sha256:" + "a" * 64
+RELEASE = WorkerRelease(f"registry.example/ocr@{DIGEST}", ("serve", "--fast"), {"BATCH": "8"})
+
+CONFIG = GroupConfig(
+    kind="mixed-asg",
+    primary="dev-ocr-primary",
+    fallback="dev-ocr-fallback",
+    base=1,
+    spot_percentage=80,
+    maximum=8,
+    slots={"g5.xlarge": 2},
+    drain_seconds=30,
+    break_before_make=True,
+    policy=PolicyChoice("expected-cost", {"shortageCost": 30.5}),
+    run="r1",
+    reserved=2,
+    block="cr-0123456789abcdef0",
+    zones=("us-west-2a", "us-west-2b"),
+    on_demand_prices={"g5.xlarge": 1.006},
+    dataset="imagenet@2",
+    prepared_by="imagenet-data",
+    by_zone=True,
+    deadline=1803920400.0,
+    on_premises=4,
+    budget=120.5,
+    own_prices={"g5.xlarge": 1.25},
+)
+CONFIG_TEXT = (
+    '{"kind": "mixed-asg", "primary": "dev-ocr-primary", "fallback": "dev-ocr-fallback", "base": 1, '
+    '"spotPercentage": 80, "max": 8, "slots": {"g5.xlarge": 2}, "drainSeconds": 30, "breakBeforeMake": true, '
+    '"policy": {"name": "expected-cost", "knobs": {"shortageCost": 30.5}}, "run": "r1", "reserved": 2, '
+    '"block": "cr-0123456789abcdef0", "zones": ["us-west-2a", "us-west-2b"], '
+    '"onDemandPrices": {"g5.xlarge": 1.006}, "dataset": "imagenet@2", "preparedBy": "imagenet-data", '
+    '"byZone": true, "deadline": 1803920400.0, "onPremises": 4, "budget": 120.5, '
+    '"ownPrices": {"g5.xlarge": 1.25}}'
+)
+
+HEALTH = HealthSettings(600, 1200, 25, -1)
+HEALTH_TEXT = '{"graceSeconds": 600, "stuckSeconds": 1200, "mostAtOnce": 25, "digest": -1}'
+
+SCALING = ScalingSettings(1, 9, 4, 45.5, (Floor(3, 60, 120, frozenset({0, 6})),), dry_run=True)
+SCALING_TEXT = (
+    '{"min": 1, "max": 9, "perSlot": 4, "waitSeconds": 45.5, '
+    '"floors": [[3, 60, 120, [0, 6]]], "dryRun": true}'
+)
+
+WANTED = Wanted(RELEASE, 4)
+WANTED_TEXT = (
+    '{"command":["serve","--fast"],"environment":{"BATCH":"8"},'
+    f'"image":"registry.example/ocr@{DIGEST}","perSlot":4}}'
+)
+
+ROLLING = Rolling(1800000000, 2, ("i-1", "i-2"))
+ROLLING_TEXT = '{"at":1800000000,"surge":2,"anew":["i-1","i-2"]}'
+
+WISHES = (Wish("i-1", 1800000000, "xid"), Wish("i-2", 1800000060, "stuck"))
+WISHES_TEXT = '{"i-1":[1800000000,"xid"],"i-2":[1800000060,"stuck"]}'
+
+WATCHED = (
+    WatchedQueue("ocr", "rabbitmq", "ocr", "secret", "https://broker"),
+    WatchedQueue("a", "sqs", "b", "1"),
+)
+WATCHED_TEXT = '[["ocr","rabbitmq","ocr","secret","https://broker"],["a","sqs","b","1",""]]'
+
+HEALTH_MEMORY = HealthMemory(
+    watches={"stuck i-1/0": Watch(7.0, 1800000000.5)},
+    treated={"i-1": Treated(Remedy.REPLACE, 1800000000.0, "xid")},
+    log=(Logged(1800000000.0, Remedy.RESTART, young=True),),
+    versions={"aws v1": 1800000000.0},
+    incidents={"xid": Open(1800000000.0, 1800000060.0, "many", told=True)},
+    over={"old": Open(1.5, 2.5, "gone")},
+    digest_day=20833,
+    rollout=Rollout(
+        stable=RELEASE,
+        trial=WorkerRelease("", ("serve",)),
+        moved=1800000000.0,
+        asked={"i-1": StartAsked("v2", 1800000000.0)},
+        runs={"i-2": TrialRun(1800000000.5, 3, 2)},
+        proven={"i-3": "v2"},
+        refused="v3",
+        why="workers fail",
+        left=("v3",),
+        written="abc",
+    ),
+)
+HEALTH_MEMORY_TEXT = (
+    '{"digestDay":20833,"format":1,"incidents":{"xid":[1800000000.0,1800000060.0,"many",1]},'
+    '"log":[[1800000000.0,"restart",1]],"over":{"old":[1.5,2.5,"gone",0]},'
+    '"rollout":{"asked":{"i-1":["v2",1800000000.0]},"left":["v3"],"moved":1800000000.0,'
+    '"proven":{"i-3":"v2"},"refused":"v3","runs":{"i-2":[1800000000.5,3,2]},'
+    f'"stable":{{"command":["serve","--fast"],"environment":{{"BATCH":"8"}},'
+    f'"image":"registry.example/ocr@{DIGEST}"}},'
+    '"trial":{"command":["serve"],"environment":{},"image":""},"why":"workers fail","written":"abc"},'
+    '"treated":{"i-1":["replace",1800000000.0,"xid"]},"versions":{"aws v1":1800000000.0},'
+    '"watches":{"stuck i-1/0":[7.0,1800000000.5]}}'
+)
+
+SCALING_MEMORY = ScalingMemory(
+    Profile({3: 1.25, 100: 0.5}, 100, 12.5, 4),
+    Throughput({"g5.xlarge": (2.5, 600.0)}, 1800000000.0),
+    StaffedWait(0.5, 1.5),
+    Dispersion(1.5, 2.5),
+    ((1800000000.0, 1.5), (1800000060.0, 2.5)),
+    ((1800000060.0, 3),),
+)
+SCALING_MEMORY_TEXT = (
+    '{"rates":{"3":1.25,"100":0.5},"bin":[100,12.5,4],"throughput":[{"g5.xlarge":[2.5,600.0]},1800000000.0],'
+    '"staffed":[0.5,1.5],"dispersion":[1.5,2.5],"arrivals":[[1800000000.0,1.5],[1800000060.0,2.5]],'
+    '"wanted":[[1800000060.0,3]]}'
+)
+
+QUEUE_HISTORY = QueueHistory(1800000000.0, 70, 60, 12.5, ((1799999940.0, 60), (1800000000.0, 70)))
+QUEUE_HISTORY_TEXT = "[1800000000.0,70,60,12.5,[[1799999940.0,60],[1800000000.0,70]]]"
+
+MEMORY = Memory(
+    doomed={"i-1": 1800000120.0},
+    at_risk={"i-2": 1800000000.0},
+    retiring={"i-3": 1800003600.0},
+    released={"i-4": 1800000000.0},
+    replaced={"i-4": 1800000000.0},
+    boots={Market.SPOT: (180.0, 200.5), Market.ON_DEMAND: (60.0,)},
+    booted=frozenset({"i-2", "i-1"}),
+    silent={"i-5": 1800000000.0},
+    asked={Side.FALLBACK: (2, 1800000000.0)},
+    alarmed=frozenset({"limit"}),
+    history=History(
+        {"g5.xlarge@us-west-2a": PoolRecord(1800000000.0, 6000.0, 1.5, 0.25, 1799990000.0)},
+        {"i-1": "g5.xlarge@us-west-2a"},
+        True,
+        1800000000.0,
+        2.5,
+        0.5,
+        1.5,
+        600.0,
+    ),
+    spot_prices={"g5.xlarge@us-west-2a": 0.35},
+    priced_at=1800000000.0,
+    home="us-west-2a",
+    job=JobRecord(
+        run="r1",
+        step=7,
+        steps=100,
+        told_at=1800000000.0,
+        worker="i-1",
+        rate=0.5,
+        best=0.75,
+        rates=Seen(2, 0.5, 0.75, 1.25),
+        paced_at=1799990000.0,
+        lost=30.5,
+        changeovers=Seen(1, 0.0, 0.0, 0.0),
+        asked_at=1800000000.0,
+        on_demand="i-6",
+    ),
+    stand_ins=StandIns(2, 3, 1800000000.0),
+    bill=Bill("r1", 12.5, 1799990000.0, {"i-1": (1800000000.0, 0.45)}),
+)
+MEMORY_TEXT = (
+    '{"alarmed":["limit"],"asked":{"fallback":[2,1800000000.0]},"at_risk":{"i-2":1800000000.0},'
+    '"bill":{"closed":12.5,"closed_at":1799990000.0,"run":"r1","running":{"i-1":[1800000000.0,0.45]}},'
+    '"booted":["i-1","i-2"],"boots":{"on-demand":[60.0],"spot":[180.0,200.5]},'
+    '"doomed":{"i-1":1800000120.0},"format":1,'
+    '"history":{"living":{"i-1":"g5.xlarge@us-west-2a"},"losses":2.5,'
+    '"pools":{"g5.xlarge@us-west-2a":{"expected":0.25,"losses":1.5,"lost_at":1799990000.0,'
+    '"since":1800000000.0,"start_age":6000.0}},"refused":true,"storm_losses":1.5,"storm_seconds":600.0,'
+    '"unannounced":0.5,"waiting_since":1800000000.0},"home":"us-west-2a",'
+    '"job":{"asked_at":1800000000.0,"best":0.75,"changeovers":{"count":1,"least":0.0,"most":0.0,"total":0.0},'
+    '"lost":30.5,"on_demand":"i-6","paced_at":1799990000.0,"rate":0.5,'
+    '"rates":{"count":2,"least":0.5,"most":0.75,"total":1.25},"refusals":{},"run":"r1","step":7,"steps":100,'
+    '"told_at":1800000000.0,"worker":"i-1"},"priced_at":1800000000.0,"released":{"i-4":1800000000.0},'
+    '"replaced":{"i-4":1800000000.0},"retiring":{"i-3":1800003600.0},"silent":{"i-5":1800000000.0},'
+    '"spot_prices":{"g5.xlarge@us-west-2a":0.35},"stand_ins":[2,3,1800000000.0]}'
+)
+
+TENANTS = (
+    Tenant(
+        name="vision",
+        uid=2001,
+        cpus=8,
+        memory_gib=64,
+        image=f"registry.example/vision@{DIGEST}",
+        cpu_mode="pinned",
+        gpu_ids=(0, 2),
+        host_port=8000,
+        container_port=80,
+        data_gib=50,
+        command=("serve",),
+        environment={"A": "b"},
+    ),
+    Tenant("small", 2002, 2, 8, f"registry.example/small@{DIGEST}", mig="1g.5gb"),
+)
+TENANTS_TEXT = (
+    '{"tenants":[{"command":["serve"],"containerPort":80,"cpuMode":"pinned","cpus":8,"dataGib":50,'
+    '"environment":{"A":"b"},"gpuIds":[0,2],"hostPort":8000,'
+    f'"image":"registry.example/vision@{DIGEST}","memoryGib":64,"name":"vision","uid":2001}},'
+    f'{{"cpus":2,"image":"registry.example/small@{DIGEST}","memoryGib":8,"mig":"1g.5gb","name":"small",'
+    '"uid":2002}]}'
+)
+SLICE = Slice((0, 1), 50, 2**30, pinned=True, gpus=(1,), mig=MigInstance(1, "1g.5gb", 4))
+SLICE_TEXT = (
+    '{"cpus":[0,1],"gpus":[1],"memoryBytes":1073741824,"mig":{"gpu":1,"profile":"1g.5gb","start":4},'
+    '"pinned":true,"weight":50}'
+)
+
+WORKER = Worker(
+    "ocr",
+    "i-1",
+    3,
+    1800000000.0,
+    1800000010.0,
+    "draining",
+    deadline=1800000120.5,
+    progress=Progress(7, 100, 1800000005.5, 1800000001.0, 0.5, 0.75),
+    pulse=Pulse("v1", "GPU-1", 1800000004.5, 12, 1, 0.5, 0.25, 93.5, 31, 2),
+    restart=1800000003.0,
+)
+WORKER_ITEM = {
+    "group": {"S": "ocr"},
+    "worker": {"S": "i-1/3"},
+    "instance": {"S": "i-1"},
+    "since": {"N": "1800000000"},
+    "heartbeat": {"N": "1800000010"},
+    "state": {"S": "draining"},
+    "expires": {"N": "1800003610"},
+    "deadline": {"N": "1800000120.5"},
+    "progress": {
+        "M": {
+            "step": {"N": "7"},
+            "steps": {"N": "100"},
+            "at": {"N": "1800000005.5"},
+            "began": {"N": "1800000001"},
+            "rate": {"N": "0.5"},
+            "best": {"N": "0.75"},
+        }
+    },
+    "pulse": {
+        "M": {
+            "version": {"S": "v1"},
+            "gpu": {"S": "GPU-1"},
+            "at": {"N": "1800000004.5"},
+            "done": {"N": "12"},
+            "failed": {"N": "1"},
+            "rate": {"N": "0.5"},
+            "busy": {"N": "0.25"},
+            "gpuUse": {"N": "93.5"},
+            "xid": {"N": "31"},
+            "starts": {"N": "2"},
+        }
+    },
+    "restart": {"N": "1800000003"},
+}
+BACKLOG = Backlog(1800000000.5, 12, 3, 45.5, 1.5, 0.5, 4)
+BACKLOG_ITEM = {
+    "group": {"S": "ocr@queue"},
+    "worker": {"S": "queue"},
+    "at": {"N": "1800000000.5"},
+    "ready": {"N": "12"},
+    "taken": {"N": "3"},
+    "oldest": {"N": "45.5"},
+    "arriving": {"N": "1.5"},
+    "leaving": {"N": "0.5"},
+    "readers": {"N": "4"},
+    "expires": {"N": "1800604800"},
+}
+RELEASES = WorkerReleases(RELEASE, WorkerRelease("", ("serve",)), frozenset({"i-2", "i-1"}), mostly=True)
+RELEASES_ITEM = {
+    "group": {"S": "ocr@release"},
+    "worker": {"S": "release"},
+    "releases": {
+        "S": '{"mostly":true,"on":["i-1","i-2"],"stable":{"command":["serve","--fast"],'
+        f'"environment":{{"BATCH":"8"}},"image":"registry.example/ocr@{DIGEST}"}},'
+        '"trial":{"command":["serve"],"environment":{},"image":""}}'
+    },
+}
+ATTEMPT = Stint(
+    token=107,
+    revision="a" * 40,
+    instance="i-1",
+    instance_type="g5.xlarge",
+    zone="us-west-2a",
+    market="spot",
+    side="primary",
+    launched=1800000000.0,
+    began=1800000060.5,
+    seen=1800003600.0,
+    started=1800000070.0,
+    restarted=1800000080.0,
+    starts=2,
+    resumed=1799990000.0,
+    checkpoint=1800003500.0,
+    lost=12.5,
+    told=1800003480.0,
+    cause="spot",
+    stopped=1800003590.0,
+    ended=1800003595.0,
+    end="told",
+)
+ATTEMPT_ITEM = {
+    "job": {"S": "resnet#07"},
+    "token": {"N": "107"},
+    "revision": {"S": "a" * 40},
+    "instance": {"S": "i-1"},
+    "instance_type": {"S": "g5.xlarge"},
+    "zone": {"S": "us-west-2a"},
+    "market": {"S": "spot"},
+    "side": {"S": "primary"},
+    "launched": {"N": "1800000000"},
+    "began": {"N": "1800000060.5"},
+    "seen": {"N": "1800003600"},
+    "started": {"N": "1800000070"},
+    "restarted": {"N": "1800000080"},
+    "starts": {"N": "2"},
+    "resumed": {"N": "1799990000"},
+    "checkpoint": {"N": "1800003500"},
+    "lost": {"N": "12.5"},
+    "told": {"N": "1800003480"},
+    "cause": {"S": "spot"},
+    "stopped": {"N": "1800003590"},
+    "ended": {"N": "1800003595"},
+    "end": {"S": "told"},
+}

@@ -46,6 +46,7 @@ _MARKS_OF: Final = {
     "infra/test_file_system_data.py": "pure",
     "infra/test_pin_images.py": "adapter",
     "infra/test_tensorboard_command.py": "adapter",
+    "infra/test_group_config.py": "pure",
     "infra/test_refusals.py": "pure",
     "infra/test_settings.py": "pure",
     "jobs": "adapter",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from userdata.agent.aws.stints import Stint
+from contracts.jobs.attempt import JobAttempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class PriceBook:
     on_demand: Callable[[str], float | None]
     spot: Mapping[tuple[str, str], Sequence[tuple[float, float]]] = field(default_factory=dict)
 
-    def cost(self, stint: Stint, begin: float, end: float) -> float | None:
+    def cost(self, stint: JobAttempt, begin: float, end: float) -> float | None:
         """Return what a stint's instance cost between two times, None where no price is known.
 
         Before the first known price of spot that one counts.

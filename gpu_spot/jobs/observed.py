@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from contracts.jobs.attempt import JobAttempt
 from contracts.registry.item import Worker
-from userdata.agent.aws.stints import Stint
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def experiment_run(run: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JobHost:
-    """An instance of the job's group in EC2. ``is_live``: pending or running; ``market`` as in `Stint`."""
+    """An instance of the job's group. ``is_live``: pending or running; ``market`` as in `JobAttempt`."""
 
     instance: str
     instance_type: str
@@ -70,7 +70,7 @@ class JobObserved:
     row: JobRow = JobRow()
     workers: tuple[Worker, ...] = ()
     hosts: tuple[JobHost, ...] = ()
-    stints: tuple[Stint, ...] = ()
+    stints: tuple[JobAttempt, ...] = ()
     steps: Mapping[str, tuple[int, int | None]] = field(default_factory=dict)
     budget: float = 0.0
     spent: float = 0.0
@@ -105,7 +105,7 @@ class JobObserved:
         return self.row.state if ended else ""
 
     @property
-    def own_stints(self) -> tuple[Stint, ...]:
+    def own_stints(self) -> tuple[JobAttempt, ...]:
         """Those of this run, in order of time."""
         return tuple(sorted((t for t in self.stints if t.revision == self.run), key=lambda t: t.token))
 

@@ -14,6 +14,9 @@ from contracts import codec, names
 from contracts.agent.names import JOB_KEY, TAG_JOB
 from contracts.group import config as group_config
 from contracts.group.config import GroupConfig
+from contracts.jobs import attempt as attempts
+from contracts.jobs import item as job_item
+from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
 from contracts.registry.item import Worker
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.money import PriceBook
@@ -27,8 +30,6 @@ from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
 from lambdas.core.model import Allowance
-from userdata.agent.aws import experiments, jobs, stints
-from userdata.agent.aws.stints import KEPT, Stint
 
 Leaves: TypeAlias = Mapping[str, Mapping[str, str]]
 """A stack's parameters: by group, then by name."""
@@ -201,7 +202,7 @@ class JobReader:
         leaves: Leaves,
         rows: Mapping[str, Mapping[str, Any]],
         hosts: Mapping[str, Sequence[JobHost]],
-        found: Iterable[Stint] = (),
+        found: Iterable[JobAttempt] = (),
     ) -> JobObserved:
         own = leaves[name]
         prepared = {group: one.get(names.PARAMETER_PREPARED, "") for group, one in leaves.items()}
@@ -242,12 +243,12 @@ class JobReader:
         found = self._items([{JOB_KEY: {"S": name}} for name in sorted(wanted)])
         return {item[JOB_KEY]["S"]: item for item in found}
 
-    def _stints(self, name: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[Stint]:
-        newest = int(rows.get(name, {}).get("token", {"N": "0"})["N"])
-        wanted = range(max(1, newest - KEPT + 1), newest + 1)
-        for item in self._items([stints.key(name, token) for token in wanted]):
+    def _stints(self, name: str, rows: Mapping[str, Mapping[str, Any]]) -> Iterator[JobAttempt]:
+        newest = job_item.parse(rows.get(name, {})).token
+        wanted = range(max(1, newest - ATTEMPTS_RETAINED + 1), newest + 1)
+        for item in self._items([attempts.key(name, token) for token in wanted]):
             try:
-                told = stints.parse(item)
+                told = attempts.parse(item)
             except ValueError:
                 continue  # what is malformed is left out, as the controller leaves out such workers
             if told.token in wanted:
@@ -321,28 +322,23 @@ def _budget(name: str, own: Mapping[str, str], config: GroupConfig) -> Allowance
 
 
 def _row(item: Mapping[str, Any], run: str) -> JobRow:
-    def text(name: str) -> str:
-        return str(item.get(name, {}).get("S", ""))
-
-    def number(name: str) -> float:
-        return float(item.get(name, {}).get("N", "0"))
-
+    row = job_item.parse(item)
     return JobRow(
-        state=text("state"),
-        reason=text("reason"),
-        revision=text("revision"),
-        changed=number("changed"),
-        holder=text("holder"),
-        lease_until=number("leaseUntil"),
-        token=int(number("token")),
-        volume=text("volume"),
-        retries=jobs.retries(item, run),
+        state=row.state,
+        reason=row.reason,
+        revision=row.revision,
+        changed=row.changed,
+        holder=row.holder,
+        lease_until=row.lease_until,
+        token=row.token,
+        volume=row.volume,
+        retries=row.retries_of(run),
     )
 
 
 def _experiments(item: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the names of the experiments that share a group, by the group's item."""
-    return tuple(str(one["S"]) for one in item.get(experiments.NAMES, {}).get("L", ()))
+    return job_item.parse(item).experiments
 
 
 def _steps(workers: Iterable[Worker]) -> Iterator[tuple[str, tuple[int, int | None]]]:

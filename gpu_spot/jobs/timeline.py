@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, TypeAlias
 
+from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
 from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.observed import JobObserved
-from userdata.agent.aws.stints import KEPT, Stint
 from userdata.agent.work.training.record import EVERY, lost
 
 Ending: TypeAlias = Literal[
@@ -34,7 +34,7 @@ class Chapter:
     no need). ``cost`` is in US dollars, None where no price is known.
     """
 
-    stint: Stint
+    stint: JobAttempt
     launched: float
     began: float
     started: float | None
@@ -118,13 +118,13 @@ def tell(seen: JobObserved, prices: PriceBook) -> Story:
                 cost=prices.cost(part, part.launched, part.ended or part.seen),
             )
         )
-    oldest = max(1, seen.row.token - KEPT + 1)
+    oldest = max(1, seen.row.token - ATTEMPTS_RETAINED + 1)
     return Story(tuple(chapters), is_cut=oldest > 1 and any(t.token <= oldest for t in seen.own_stints))
 
 
-def _merged(stints: Sequence[Stint]) -> list[Stint]:
+def _merged(stints: Sequence[JobAttempt]) -> list[JobAttempt]:
     """Return the stints, those in a row of one instance as one: its agent gave up and began again."""
-    found: list[Stint] = []
+    found: list[JobAttempt] = []
     for one in stints:
         before = found[-1] if found else None
         if before is None or before.instance != one.instance:
@@ -148,15 +148,15 @@ def _merged(stints: Sequence[Stint]) -> list[Stint]:
     return found
 
 
-def _ending(part: Stint, seen: JobObserved, *, is_last: bool) -> Ending:
-    if part.fate == "hand-over":
+def _ending(part: JobAttempt, seen: JobObserved, *, is_last: bool) -> Ending:
+    if part.outcome == "hand-over":
         return "stopped" if is_last and seen.is_stopped else "hand-over"
-    if part.fate == "silent":
+    if part.outcome == "silent":
         return "goes on" if is_last and seen.now - part.seen < _SILENT else "loss"
-    return part.fate
+    return part.outcome
 
 
-def _away(parts: Sequence[Stint], number: int) -> float | None:
+def _away(parts: Sequence[JobAttempt], number: int) -> float | None:
     part = parts[number]
     later = next((one for one in parts[number + 1 :] if one.starts), None)
     if later is None or not part.starts:
@@ -164,6 +164,6 @@ def _away(parts: Sequence[Stint], number: int) -> float | None:
     return max(0.0, later.started - (part.stopped or part.seen))
 
 
-def priced_types(stints: Iterable[Stint]) -> tuple[str, ...]:
+def priced_types(stints: Iterable[JobAttempt]) -> tuple[str, ...]:
     """Return the instance types of which spot's price is asked for."""
     return tuple(sorted({one.instance_type for one in stints if one.market == "spot"}))

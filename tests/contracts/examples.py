@@ -9,6 +9,8 @@ from contracts.group.release_settings import Wanted
 from contracts.group.replacement_requests import Wish
 from contracts.group.rolling import Rolling
 from contracts.group.scaling_settings import Floor, ScalingSettings
+from contracts.jobs.attempt import JobAttempt
+from contracts.jobs.item import HostFaults, JobItem, Retries
 from contracts.registry.item import Progress, Worker
 from contracts.registry.queue_state import Backlog
 from contracts.registry.worker_report import Pulse
@@ -29,7 +31,6 @@ from lambdas.core.scaling.memory import ScalingMemory
 from lambdas.core.scaling.profile import Profile
 from lambdas.core.scaling.staffed_wait import StaffedWait
 from lambdas.core.scaling.throughput import Throughput
-from userdata.agent.aws.stints import Stint
 from userdata.agent.tenants.model import MigInstance, Slice, Tenant
 
 DIGEST = "sha256:" + "a" * 64
@@ -305,7 +306,7 @@ RELEASES_ITEM = {
         '"trial":{"command":["serve"],"environment":{},"image":""}}'
     },
 }
-ATTEMPT = Stint(
+ATTEMPT = JobAttempt(
     token=107,
     revision="a" * 40,
     instance="i-1",
@@ -351,4 +352,35 @@ ATTEMPT_ITEM = {
     "stopped": {"N": "1800003590"},
     "ended": {"N": "1800003595"},
     "end": {"S": "told"},
+}
+JOB = JobItem(
+    state="running",
+    reason="a reason",
+    revision="a" * 40,
+    changed=1800000000.0,
+    holder="i-1",
+    lease_until=1800000120.0,
+    token=107,
+    volume="vol-1",
+    writer=106,
+    retries=Retries("a" * 40, 1),
+    host_faults=HostFaults("a" * 40, 2, 1799990000.0),
+    experiments=("sweep-1", "sweep-2"),
+)
+JOB_ITEM = {
+    "job": {"S": "resnet"},
+    "state": {"S": "running"},
+    "reason": {"S": "a reason"},
+    "revision": {"S": "a" * 40},
+    "changed": {"N": "1800000000"},
+    "holder": {"S": "i-1"},
+    "leaseUntil": {"N": "1800000120"},
+    "token": {"N": "107"},
+    "volume": {"S": "vol-1"},
+    "writer": {"N": "106"},
+    "retries": {"M": {"revision": {"S": "a" * 40}, "count": {"N": "1"}}},
+    "hostFaults": {
+        "M": {"revision": {"S": "a" * 40}, "count": {"N": "2"}, "checkpoint": {"N": "1799990000"}}
+    },
+    "experiments": {"L": [{"S": "sweep-1"}, {"S": "sweep-2"}]},
 }

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from contracts import watched_queue
+from contracts import codec, watched_queue
 from contracts.group import config as group_config
 from contracts.group import (
     health_settings,
@@ -22,6 +22,8 @@ from contracts.group import (
     rolling,
     scaling_settings,
 )
+from contracts.jobs import attempt as attempts
+from contracts.jobs import item as job_item
 from contracts.registry import item as registry_item
 from contracts.registry import queue_state
 from contracts.registry.item import Worker
@@ -46,6 +48,8 @@ from tests.contracts.examples import (
     HEALTH_MEMORY,
     HEALTH_MEMORY_TEXT,
     HEALTH_TEXT,
+    JOB,
+    JOB_ITEM,
     MEMORY,
     MEMORY_TEXT,
     QUEUE_HISTORY,
@@ -71,7 +75,6 @@ from tests.contracts.examples import (
     WORKER,
     WORKER_ITEM,
 )
-from userdata.agent.aws import stints
 from userdata.agent.tenants import codec as tenants_codec
 
 TEXTS: list[tuple[str, Callable[[Any], str], Callable[[str], Any], Any, str]] = [
@@ -207,11 +210,19 @@ def test_releases_are_a_row_of_the_registry() -> None:
 
 
 def test_an_attempt_is_an_item_of_the_job_table() -> None:
-    assert stints.dump("resnet", ATTEMPT) == ATTEMPT_ITEM
-    assert stints.parse(ATTEMPT_ITEM) == ATTEMPT
+    assert attempts.dump("resnet", ATTEMPT) == ATTEMPT_ITEM
+    assert attempts.parse(ATTEMPT_ITEM) == ATTEMPT
 
 
 def test_the_examples_leave_no_field_at_its_default() -> None:
     for value in (CONFIG, HEALTH, SCALING, ROLLING, ATTEMPT, WORKER, WORKER.pulse, MEMORY.history, BACKLOG):
         assert None not in astuple(value)  # type: ignore[arg-type]
     assert json.loads(CONFIG_TEXT).keys() == json.loads(group_config.dumps(CONFIG)).keys()
+
+
+def test_an_item_of_the_job_table_is_read() -> None:
+    assert job_item.parse(JOB_ITEM) == JOB
+    assert job_item.parse({**JOB_ITEM, "imagenet@2": {"S": "snap-1"}}) == JOB
+    assert job_item.parse({}) == job_item.JobItem()
+    assert codec.attribute(JOB.host_faults) == JOB_ITEM["hostFaults"]
+    assert codec.attribute(JOB.retries) == JOB_ITEM["retries"]

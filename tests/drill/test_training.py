@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from contracts.jobs.attempt import JobAttempt
 from gpu_spot.drill.course import DrillCourse
 from gpu_spot.drill.text import lines
 from gpu_spot.drill.training import JobsCourse
@@ -14,7 +15,6 @@ from gpu_spot.jobs.timeline import Story, tell
 from gpu_spot.status.seen import GroupSeen
 from lambdas.core.model import Instance, Market, Pool, Side
 from tests.jobs.seen import NOW, holding, host, job, row, stint, worker
-from userdata.agent.aws.stints import Stint
 
 START = NOW - 1000
 PRICES = PriceBook(lambda _: None)
@@ -40,7 +40,7 @@ def taken() -> JobsCourse:
     return course
 
 
-def story(first: Stint, resumed: float) -> Story:
+def story(first: JobAttempt, resumed: float) -> Story:
     second = stint(2, "i-2", 600, 5, stopped=0.0, resumed=resumed)
     return tell(job(row=row(token=2), stints=(first, second)), PRICES)
 

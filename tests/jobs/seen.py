@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Final
 
+from contracts.jobs.attempt import JobAttempt
 from contracts.registry.item import Worker
 from gpu_spot.jobs.observed import JobHost, JobObserved, JobRow
-from userdata.agent.aws.stints import Stint
 
 NOW: Final = 1_767_614_400.0
 RUN: Final = "a" * 40
@@ -29,9 +29,9 @@ def host(instance: str, *, is_live: bool = True, zone: str = "us-west-2a", marke
     return JobHost(instance, "g6.xlarge", zone, market, NOW - 900, is_live)
 
 
-def stint(token: int, instance: str, begin: float, until: float, **more: Any) -> Stint:
+def stint(token: int, instance: str, begin: float, until: float, **more: Any) -> JobAttempt:
     """An instance that began to run the job so many seconds before noon, and saw it end so many before."""
-    told = Stint(
+    told = JobAttempt(
         token=token,
         revision=RUN,
         instance=instance,

@@ -14,15 +14,15 @@ import pytest
 from contracts import names
 from contracts.group import config as group_config
 from contracts.group.config import GroupConfig, PolicyChoice
+from contracts.jobs import attempt as attempts
+from contracts.jobs.attempt import JobAttempt
 from contracts.registry import item as registry_item
 from contracts.registry.item import Worker
 from gpu_spot.jobs.reader import JobReader
 from tests import models
 from tests.jobs.seen import NOW, RUN
 from tests.node.clocks import FakeClock
-from userdata.agent.aws import stints
 from userdata.agent.aws.jobs import Jobs
-from userdata.agent.aws.stints import Stint
 
 REGION: Final = "us-west-2"
 IMAGE: Final = "ami-12c6146b"
@@ -122,8 +122,8 @@ class Stack:
             },
         )
 
-    def wrote(self, job: str, stint: Stint) -> None:
-        self("dynamodb").put_item(TableName=self.jobs, Item=stints.dump(job, stint))
+    def wrote(self, job: str, stint: JobAttempt) -> None:
+        self("dynamodb").put_item(TableName=self.jobs, Item=attempts.dump(job, stint))
 
     def trains(self, job: str = "resnet") -> str:
         """Let a job train; return its instance."""

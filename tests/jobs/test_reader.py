@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from contracts.jobs.attempt import ATTEMPTS_RETAINED
 from gpu_spot.jobs import account
 from gpu_spot.jobs.reader import JobError, JobReader, find_tables
 from tests.jobs.seen import NOW, RUN, stint
 from tests.jobs.stack import REGION, Stack
-from userdata.agent.aws.stints import KEPT
 
 
 def test_a_job_that_trains_is_read_from_what_its_agent_wrote(stack: Stack) -> None:
@@ -35,7 +35,7 @@ def test_the_calls_do_not_grow_with_the_life_of_a_job(stack: Stack) -> None:
     stack.calls.clear()
     told = stack.reader.shown("resnet")
     assert told.story is not None
-    assert len(told.story.chapters) == KEPT
+    assert len(told.story.chapters) == ATTEMPTS_RETAINED
     assert told.story.is_cut
     assert stack.calls == {
         "GetParametersByPath": 1,

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
 from gpu_spot.jobs.money import PriceBook
 from gpu_spot.jobs.timeline import Ending, tell
 from tests.jobs.seen import NOW, RUN, job, row, stint
-from userdata.agent.aws.stints import KEPT, Stint
 
 PRICES = PriceBook(lambda kind: {"g6.xlarge": 0.8}.get(kind), {("g6.xlarge", "us-west-2a"): [(0.0, 0.36)]})
 
@@ -69,7 +69,7 @@ def test_what_one_instance_began_twice_is_one_stay() -> None:
         (stint(1, "i-1", 900, 300, stopped=0.0), "none", "loss"),
     ],
 )  # fmt: skip
-def test_how_the_last_one_ended(part: Stint, finished: str, ending: Ending) -> None:
+def test_how_the_last_one_ended(part: JobAttempt, finished: str, ending: Ending) -> None:
     [one] = tell(job(finished=finished, stints=(part,)), PRICES).chapters
     assert one.ending == ending
 
@@ -79,9 +79,9 @@ def test_other_revisions_are_other_stories_and_a_ring_that_is_full_is_said_to_be
     new = stint(2, "i-2", 700, 5, stopped=0.0)
     story = tell(job(row=row(token=2), stints=(old, new)), PRICES)
     assert ([one.stint.instance for one in story.chapters], story.is_cut) == (["i-2"], False)
-    many = [replace(new, token=token) for token in range(6, 6 + KEPT)]
-    assert tell(job(row=row(token=5 + KEPT), stints=tuple(many)), PRICES).is_cut
-    assert not tell(job(row=row(token=5 + KEPT), stints=tuple(many[1:])), PRICES).is_cut
+    many = [replace(new, token=token) for token in range(6, 6 + ATTEMPTS_RETAINED)]
+    assert tell(job(row=row(token=5 + ATTEMPTS_RETAINED), stints=tuple(many)), PRICES).is_cut
+    assert not tell(job(row=row(token=5 + ATTEMPTS_RETAINED), stints=tuple(many[1:])), PRICES).is_cut
 
 
 def test_money_follows_the_price_and_what_has_none_is_not_free() -> None:

@@ -12,21 +12,23 @@ from typing import Any
 import pytest
 
 from contracts.agent.names import LEASE_FILE
+from contracts.jobs import attempt as attempts
+from contracts.jobs.attempt import JobAttempt
 from spot_training import Interval
 from spot_training.interval import RATE, RATE_VARIABLE
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.aws import stints
-from userdata.agent.aws.stints import Stint
 from userdata.agent.tasks import recording
 from userdata.agent.work.training.interruptions import LOOKED_AT, PRIOR, PRIOR_LOSSES, PRIOR_OTHERS, per_hour
 
 TYPE = "g6.xlarge"
 
 
-def stint(token: int, hours: float, **more: Any) -> Stint:
-    begun = Stint(token, "a" * 40, f"i-{token}", TYPE, "us-west-2a", "spot", "primary", 0.0, 1000.0, 1000.0)
+def stint(token: int, hours: float, **more: Any) -> JobAttempt:
+    begun = JobAttempt(
+        token, "a" * 40, f"i-{token}", TYPE, "us-west-2a", "spot", "primary", 0.0, 1000.0, 1000.0
+    )
     return replace(begun, seen=1000.0 + hours * 3600, **more)
 
 
@@ -34,7 +36,7 @@ NOTICE = {"told": 1.0, "cause": "spot", "ended": 2.0, "end": "stopped"}
 GIVEN_BACK = {"told": 1.0, "cause": "scale-in", "ended": 2.0, "end": "stopped"}
 
 
-def rate(before: Sequence[Stint], market: str = "spot", instance_type: str = TYPE) -> float:
+def rate(before: Sequence[JobAttempt], market: str = "spot", instance_type: str = TYPE) -> float:
     return per_hour(before, "i-new", instance_type, market)
 
 
@@ -74,8 +76,8 @@ def test_a_type_is_told_by_its_own_losses_and_an_unseen_one_by_those_of_its_mark
 class Table:
     """The history of a job: one GetItem each."""
 
-    def __init__(self, *told: Stint) -> None:
-        self.items = {(item := stints.dump("resnet", one))["job"]["S"]: item for one in told}
+    def __init__(self, *told: JobAttempt) -> None:
+        self.items = {(item := attempts.dump("resnet", one))["job"]["S"]: item for one in told}
         self.asked = 0
         self.fails = False
 

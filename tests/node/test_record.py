@@ -9,33 +9,34 @@ from pathlib import Path
 import boto3
 import pytest
 
+from contracts.jobs import attempt as attempts
+from contracts.jobs.attempt import JobAttempt
 from tests import models
 from tests.node.bench import Bench
 from tests.node.clocks import FakeClock
 from tests.node.metadata import MetadataServer
-from userdata.agent.aws import stints
-from userdata.agent.aws.stints import Stint, StintTable
+from userdata.agent.aws.job_attempts import JobAttemptTable
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
 from userdata.agent.work.training.record import EVERY, Recorder
 from userdata.agent.work.training.train import newest_checkpoint
 
-BEGUN = Stint(7, "a" * 40, "i-1", "g6.xlarge", "us-west-2a", "spot", "primary", 900.0, 1000.0, 1000.0)
+BEGUN = JobAttempt(7, "a" * 40, "i-1", "g6.xlarge", "us-west-2a", "spot", "primary", 900.0, 1000.0, 1000.0)
 
 
 class Pages:
     """A store that keeps every write; ``fails``: it does not answer."""
 
     def __init__(self) -> None:
-        self.written: list[Stint] = []
+        self.written: list[JobAttempt] = []
         self.fails = False
 
-    def read(self, token: int) -> Stint | None:
+    def read(self, token: int) -> JobAttempt | None:
         if self.fails:
             raise AgentError("no answer")
         return next((one for one in reversed(self.written) if one.token == token), None)
 
-    def write(self, stint: Stint) -> None:
+    def write(self, stint: JobAttempt) -> None:
         if self.fails:
             raise AgentError("no answer")
         self.written.append(stint)
@@ -46,11 +47,11 @@ class Case:
         self.clock, self.folder, self.pages, self.newest = clock, folder, Pages(), 0.0
         self.begin()
 
-    def begin(self, stint: Stint = BEGUN) -> None:
+    def begin(self, stint: JobAttempt = BEGUN) -> None:
         self.recorder = Recorder(self.pages, stint, lambda: self.newest, self.clock, self.folder)
 
     @property
-    def last(self) -> Stint:
+    def last(self) -> JobAttempt:
         return self.pages.written[-1]
 
     def work(self, seconds: float) -> None:
@@ -154,7 +155,7 @@ def test_a_trainer_tells_when_its_command_starts_and_ends(
 
 
 @pytest.fixture
-def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[StintTable]:
+def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[JobAttemptTable]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     with models.moto():
@@ -165,21 +166,21 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Iterator[StintTable]:
             KeySchema=[{"AttributeName": "job", "KeyType": "HASH"}],
             AttributeDefinitions=[{"AttributeName": "job", "AttributeType": "S"}],
         )
-        yield StintTable(dynamodb, "jobs", "resnet")
+        yield JobAttemptTable(dynamodb, "jobs", "resnet")
 
 
-def test_the_table_keeps_the_last_hundred(table: StintTable) -> None:
+def test_the_table_keeps_the_last_hundred(table: JobAttemptTable) -> None:
     told = replace(BEGUN, started=1767571200.25, told=1767574800.0, cause="spot", end="stopped")
     table.write(told)
     assert table.read(7) == told
-    assert table.read(7 + stints.KEPT) is None
-    table.write(replace(told, token=7 + stints.KEPT))
+    assert table.read(7 + attempts.ATTEMPTS_RETAINED) is None
+    table.write(replace(told, token=7 + attempts.ATTEMPTS_RETAINED))
     assert table.read(7) is None
 
 
 def test_what_nobody_of_ours_writes_is_no_stint() -> None:
-    item = stints.dump("resnet", BEGUN)
+    item = attempts.dump("resnet", BEGUN)
     assert item["job"] == {"S": "resnet#07"}
     for broken in ({}, {**item, "seen": {"S": "x"}}, {**item, "seen": {"N": "x"}}):
-        with pytest.raises(ValueError, match="malformed stint"):
-            stints.parse(broken)
+        with pytest.raises(ValueError, match="malformed attempt"):
+            attempts.parse(broken)

@@ -286,3 +286,20 @@ def test_passes_keep_their_grid_though_each_takes_time(training: Node) -> None:
     training.watcher._look = slow  # type: ignore[method-assign]
     training.passes(50)
     assert {round(b - a, 3) for a, b in pairwise(looks)} == {5.0}
+
+
+def test_the_notice_is_stored_word_for_word(tmp_path: Path) -> None:
+    seen = notice.Notice(
+        "spot", "terminate", "2026-01-05T00:02:00Z", 1800000120.5, 1800000090.5, 1800000000.5
+    )
+    notice.write(tmp_path, seen)
+    assert json.loads((tmp_path / "notice.json").read_text()) == {
+        "version": 1,
+        "kind": "spot",
+        "action": "terminate",
+        "announced": "2026-01-05T00:02:00Z",
+        "deadline": 1800000120.5,
+        "drainAt": 1800000090.5,
+        "seen": 1800000000.5,
+    }
+    assert notice.read(tmp_path) == seen

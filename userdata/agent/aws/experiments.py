@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from contracts.jobs import item as job_item
 from userdata.agent.aws.clients import as_agent_error
 from userdata.agent.aws.jobs import Jobs
 from userdata.agent.lease.experiment_selection import Turn
@@ -87,12 +88,12 @@ class ExperimentTable:
 
 def turn(item: Mapping[str, Any], revision: str) -> Turn:
     """Return how the experiment of this item stands in a run of ``revision``; an empty one is new."""
-    own = item.get("revision", {}).get("S") == revision
-    state = item.get("state", {}).get("S", "") if own else ""
+    row = job_item.parse(item)
+    state = row.state_of(revision)
     return Turn(
-        has_begun=own,
+        has_begun=row.revision == revision,
         has_ended=state in ("done", "failed"),
         has_failed=state == "failed",
-        holder=item.get("holder", {}).get("S", ""),
-        until=float(item.get("leaseUntil", {"N": "0"})["N"]),
+        holder=row.holder,
+        until=row.lease_until,
     )

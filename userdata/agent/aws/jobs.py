@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
+from contracts import codec
+from contracts.jobs import item as job_item
+from contracts.jobs.item import HostFaults, JobItem, JobState
 from userdata.agent.aws.clients import as_agent_error
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
@@ -12,8 +14,6 @@ from userdata.agent.machine.clock import Clock
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
     from mypy_boto3_ssm import SSMClient
-
-JobState = Literal["running", "done", "failed"]
 
 _LONGEST_REASON: Final = 500
 
@@ -33,17 +33,8 @@ def item(dynamodb: DynamoDBClient, table: str, job: str) -> dict[str, Any]:
     return dict(found.get("Item", {}))
 
 
-def retries(item: Mapping[str, Any], revision: str) -> int:
-    """Return how often people have let a run of ``revision`` begin again, from the job's item."""
-    told = item.get("retries", {}).get("M", {})
-    return int(told["count"]["N"]) if told.get("revision", {}).get("S") == revision else 0
-
-
 class Jobs:
-    """One job's ``state``, ``reason``, ``revision`` (S) and ``changed`` (N, epoch seconds), beside its lease.
-
-    ``hostFaults`` (M) counts hosts in a row that were to blame: ``count``, ``checkpoint``, ``revision``.
-    ``retries`` (M) counts how often people have let a failed run begin again: ``count``, ``revision``.
+    """One job's state in its item (``contracts.jobs.item``), beside its lease.
 
     A state counts for the revision that it was written for: a new revision in the stack file is a new run.
     """
@@ -68,9 +59,7 @@ class Jobs:
 
     def finished(self) -> bool:
         """Tell whether this revision of the job is done or has failed for good."""
-        item = self._item()
-        same = item.get("revision", {}).get("S") == self.revision
-        return same and item.get("state", {}).get("S") in ("done", "failed")
+        return self._row().state_of(self.revision) in ("done", "failed")
 
     def mark(self, state: JobState, reason: str = "") -> None:
         """Write the state and why. A finished job stays finished, whatever a late instance says.
@@ -114,7 +103,7 @@ class Jobs:
         Raises:
             AgentError: the table does not answer.
         """
-        return retries(self._item(), self.revision)
+        return self._row().retries_of(self.revision)
 
     def count_host_fault(self, checkpoint: float) -> int:
         """Count a host's fault; return how many there were in a row, this one included.
@@ -127,21 +116,16 @@ class Jobs:
         """
         from botocore.exceptions import BotoCoreError, ClientError
 
-        before = self._item().get("hostFaults", {}).get("M", {})
-        same = before.get("revision", {}).get("S") == self.revision
-        seen = float(before.get("checkpoint", {}).get("N", "0"))
-        count = 1 + (int(before["count"]["N"]) if same and int(checkpoint) <= seen else 0)
-        said = {
-            "revision": {"S": self.revision},
-            "count": {"N": str(count)},
-            "checkpoint": {"N": str(int(checkpoint))},
-        }
+        before = self._row().host_faults
+        in_a_row = before.revision == self.revision and int(checkpoint) <= before.checkpoint
+        count = 1 + (before.count if in_a_row else 0)
+        faults = HostFaults(self.revision, count, int(checkpoint))
         try:
             self._dynamodb.update_item(
                 TableName=self._table,
                 Key={"job": {"S": self._job}},
                 UpdateExpression="SET hostFaults = :said",
-                ExpressionAttributeValues={":said": {"M": said}},
+                ExpressionAttributeValues={":said": codec.attribute(faults)},
             )
         except (BotoCoreError, ClientError) as error:
             raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None
@@ -160,6 +144,9 @@ class Jobs:
             log.warning("AWS does not answer", error=str(error))
             return False
         return True
+
+    def _row(self) -> JobItem:
+        return job_item.parse(self._item())
 
     def _item(self) -> dict[str, Any]:
         return item(self._dynamodb, self._table, self._job)

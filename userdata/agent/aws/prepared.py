@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from contracts.agent.config import Prepared
+from contracts.jobs.item import JobState
 from userdata.agent.aws.clients import as_agent_error, error_code
-from userdata.agent.aws.jobs import Jobs, JobState, item
+from userdata.agent.aws.jobs import Jobs, item
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, RefusedError
 

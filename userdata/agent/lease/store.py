@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from contracts.jobs import item as job_item
 from userdata.agent.aws.clients import as_agent_error, error_code
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import LeaseLostError
@@ -83,8 +84,8 @@ class DynamoLease:
             )
         except LeaseLostError:
             return None
-        home = item["volume"]["S"] if "volume" in item else None
-        return Lease(int(item["token"]["N"]), home, int(item.get("writer", {"N": "0"})["N"]))
+        row = job_item.parse(item)
+        return Lease(row.token, row.volume or None, row.writer)
 
     def renew(self, token: int) -> None:
         """Extend the lease by its full length."""

@@ -7,7 +7,8 @@ from typing import Final
 
 from contracts.agent.config import Training
 from contracts.agent.names import LEASE_FILE
-from userdata.agent.aws.stints import Stint, StintTable
+from contracts.jobs.attempt import JobAttempt
+from userdata.agent.aws.job_attempts import JobAttemptTable
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.tasks.node import Node
@@ -25,7 +26,7 @@ def recorder(node: Node, revision: str) -> Recorder | None:
     if training is None or held is None:
         return None
     me, now = node.identity, node.clock.wall()
-    begun = Stint(
+    begun = JobAttempt(
         token=int(held["token"]),
         revision=revision,
         instance=me.instance,
@@ -58,8 +59,8 @@ def told(node: Node) -> dict[str, str]:
     return {INTERRUPTIONS_VARIABLE: f"{rate:.3g}"}
 
 
-def _table(node: Node, training: Training) -> StintTable:
-    return StintTable(node.clients.dynamodb(node.config.region), training.job_table, training.job)
+def _table(node: Node, training: Training) -> JobAttemptTable:
+    return JobAttemptTable(node.clients.dynamodb(node.config.region), training.job_table, training.job)
 
 
 def _market(node: Node) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
+from contracts import codec
 from contracts.agent.names import NOTICE_FILE
+from contracts.stored import ContractError, stored
 from userdata.agent.aws.imds import Answer, is_warmed
 from userdata.agent.machine import files, log
 
@@ -16,6 +18,7 @@ SPOT_NOTICE_SECONDS: Final = 120.0
 VERSION: Final = 1
 
 
+@stored(is_open=True, has_defaults=True)
 @dataclass(frozen=True)
 class Notice:
     """The instance will be taken. All times are epoch seconds."""
@@ -73,9 +76,7 @@ def from_lifecycle(state: str, wall: float, hook_seconds: float) -> Notice:
 
 def write(directory: Path, notice: Notice) -> None:
     """Replace the notice file; readers see the old one or the new one, whole."""
-    body = asdict(notice)
-    body["drainAt"] = body.pop("drain_at")
-    files.write_json(directory / NOTICE_FILE, {"version": VERSION, **body})
+    files.write_json(directory / NOTICE_FILE, {"version": VERSION, **codec.dump(notice)})
 
 
 def read(directory: Path) -> Notice | None:
@@ -84,13 +85,6 @@ def read(directory: Path) -> Notice | None:
     if body is None:
         return None
     try:
-        return Notice(
-            kind=str(body["kind"]),
-            action=str(body["action"]),
-            announced=str(body["announced"]),
-            deadline=float(body["deadline"]),
-            drain_at=float(body["drainAt"]),
-            seen=float(body["seen"]),
-        )
-    except (KeyError, TypeError, ValueError):
+        return codec.parse(Notice, body)
+    except ContractError:
         return None

@@ -10,7 +10,7 @@ from typing import Final, Literal, Protocol
 
 from contracts import names
 from contracts.agent.config import Training
-from userdata.agent.aws.jobs import JobState
+from contracts.jobs.item import JobState
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final
 
-from userdata.agent.aws.stints import Stint
+from contracts.jobs.attempt import JobAttempt
 
 LOOKED_AT: Final = 20
 """So many of the job's last stints count: a market of months ago says little."""
@@ -18,7 +18,7 @@ PRIOR_LOSSES: Final = 2.0
 """How many interruptions the prior is worth against those that were met."""
 
 
-def per_hour(before: Iterable[Stint], instance: str, instance_type: str, market: str) -> float:
+def per_hour(before: Iterable[JobAttempt], instance: str, instance_type: str, market: str) -> float:
     """Return how often an hour an instance like this one is expected to be lost.
 
     ``before`` are the stints before that of ``instance``. All those of its market make the prior of those of
@@ -34,13 +34,13 @@ def per_hour(before: Iterable[Stint], instance: str, instance_type: str, market:
     return rate
 
 
-def _interrupted(stints: Sequence[Stint], then: str) -> list[bool]:
+def _interrupted(stints: Sequence[JobAttempt], then: str) -> list[bool]:
     """Return of each stint whether it was interrupted; ``then`` is the instance of the one after the last.
 
     Who says nothing of an end and comes again was not lost: its agent began anew.
     """
     after = [*(other.instance for _, other in pairwise(stints)), then][: len(stints)]
     return [
-        one.fate in ("notice", "host fault") or (one.fate == "silent" and one.instance != other)
+        one.outcome in ("notice", "host fault") or (one.outcome == "silent" and one.instance != other)
         for one, other in zip(stints, after, strict=True)
     ]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from userdata.agent.aws.stints import Stint
+from contracts.jobs.attempt import JobAttempt
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
@@ -20,14 +20,14 @@ from userdata.agent.work import notice
 EVERY: Final = 60.0
 
 
-class StintStore(Protocol):
+class JobAttemptStore(Protocol):
     """Where stints are kept."""
 
-    def read(self, token: int) -> Stint | None:
+    def read(self, token: int) -> JobAttempt | None:
         """Return what has been written of a stint."""
         ...
 
-    def write(self, stint: Stint) -> None:
+    def write(self, stint: JobAttempt) -> None:
         """Write all of a stint."""
         ...
 
@@ -40,7 +40,12 @@ class Recorder:
     """
 
     def __init__(
-        self, store: StintStore, begun: Stint, newest: Callable[[], float], clock: Clock, directory: Path
+        self,
+        store: JobAttemptStore,
+        begun: JobAttempt,
+        newest: Callable[[], float],
+        clock: Clock,
+        directory: Path,
     ) -> None:
         self._store = store
         self._newest = newest
@@ -82,7 +87,7 @@ class Recorder:
         """The run has ended; ``end`` says how (``RunEnd``)."""
         self._write(replace(self._stint, ended=self._clock.wall(), end=end))
 
-    def _write(self, stint: Stint) -> None:
+    def _write(self, stint: JobAttempt) -> None:
         self._due = self._clock.monotonic() + EVERY
         found = None if stint.told else notice.read(self._directory)
         if found is not None:
@@ -98,7 +103,7 @@ class Recorder:
         self._is_failing = False
 
 
-def lost(stint: Stint, resumed: float) -> float:
+def lost(stint: JobAttempt, resumed: float) -> float:
     """Return how many seconds of the last start's work were in vain, if it goes on from the time ``resumed``.
 
     Where nobody saw the command end it counts until it was seen last: up to a minute too little.

@@ -23,7 +23,7 @@ BELOW_THE_PROGRAM = {
 }
 BELOW_THE_ENTRIES = {
     *BELOW_THE_PROGRAM,
-    *(f"infra.program.{shared}" for shared in ("agent_config", "foundation", "queues")),
+    *(f"infra.program.{shared}" for shared in ("agent_config", "foundation", "group_config", "queues")),
 }
 # Room → the modules it may import beside the standard library and itself. The longest matching room counts.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -39,7 +39,6 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("pulumi", "pulumi_aws", "pydantic"),
     },
     "infra.schema": {
-        *(f"lambdas.core.capacity.{part}" for part in ("policies", "warm_pool")),
         *("contracts", "infra.catalogue", "userdata.agent.machine", "userdata.agent.tenants", "pydantic"),
     },
     "infra.archives": {"contracts", "pulumi"},
@@ -53,6 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "infra.program.foundation": {*BELOW_THE_PROGRAM, "infra.program.queues"},
     "infra.program.queues": {*BELOW_THE_PROGRAM, "infra.program.agent_config"},
     "infra.program.agent_config": {"contracts", "infra.schema"},
+    "infra.program.group_config": {"contracts", "infra.schema", "infra.program.agent_config"},
     "infra.program.entries": {*BELOW_THE_ENTRIES, "infra.program.entries"},
     # No kind of entry knows another.
     **{

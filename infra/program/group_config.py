@@ -5,10 +5,12 @@ Settings that both call by the same name are passed on; no other module between 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, cast
 
 from contracts.group.config import GroupConfig, PolicyChoice
 from infra.program.agent_config import same_names
+from infra.schema.base import Model
 from infra.schema.work import GroupEntry
 
 
@@ -23,7 +25,7 @@ def build(entry: GroupEntry, **derived: Any) -> GroupConfig:
     capacity, fallback = entry.capacity, entry.capacity.fallback
     same = {
         name: value
-        for part in (fallback, capacity, entry)
+        for part in cast(Sequence[Model], (fallback, capacity, entry))
         for name, value in same_names(GroupConfig, part).items()
         # By the same name an entry has whole sections (`fallback`, `onPremises`), dates and places.
         if type(value) in (bool, int, float) or name == "kind"

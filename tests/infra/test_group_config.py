@@ -13,8 +13,8 @@ import yaml
 from contracts.group import config as contract
 from contracts.group.config import GroupConfig
 from contracts.stored import stored
-from infra import group_config
 from infra.components.capacity.capacity_group import CapacityGroup
+from infra.program import group_config
 from infra.schema import Service
 from infra.settings import load_settings
 from lambdas.aws import settings

@@ -25,6 +25,8 @@ from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.cloud.views import GroupView, registry_table
 from rehearsal.fleets import CloudFleet
 
+QUEUE_KIND: Final = "rabbitmq"
+"""Whose rows are played: ``services[].queue.kind``."""
 _BUSY: Final = 0.55
 """The busy hour's load, as a share of what the group's maximum could end; the burst comes on top."""
 

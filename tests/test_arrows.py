@@ -23,7 +23,7 @@ BELOW_THE_PROGRAM = {
 }
 BELOW_THE_ENTRIES = {
     *BELOW_THE_PROGRAM,
-    *(f"infra.program.{shared}" for shared in ("agent_config", "foundation", "group_config", "queues")),
+    *(f"infra.program.{shared}" for shared in ("agent_config", "foundation", "group_config")),
 }
 # Room → the modules it may import beside the standard library and itself. The longest matching room counts.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -49,8 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     # One stack: foundation, then entries, then what looks after them, then outputs.
     "infra.program": {"contracts", "infra", "userdata", "pulumi"},
-    "infra.program.foundation": {*BELOW_THE_PROGRAM, "infra.program.queues"},
-    "infra.program.queues": {*BELOW_THE_PROGRAM, "infra.program.agent_config"},
+    "infra.program.foundation": BELOW_THE_PROGRAM,
     "infra.program.agent_config": {"contracts", "infra.schema"},
     "infra.program.group_config": {"contracts", "infra.schema", "infra.program.agent_config"},
     "infra.program.entries": {*BELOW_THE_ENTRIES, "infra.program.entries"},

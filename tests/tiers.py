@@ -136,6 +136,7 @@ _MARKS_OF: Final = {
     "test_benches.py": "adapter long",
     "docs": "adapter",
     "test_map.py": "pure",
+    "test_queue_kinds.py": "pure",
     "test_repository.py": "adapter",
     "test_vocabulary.py": "pure",
 }

@@ -26,14 +26,13 @@ from gpu_spot.status.seen import (
 )
 from lambdas.aws import settings
 from lambdas.aws.budget import UNLIMITED, Budget
-from lambdas.aws.capacity.auto_scaling import AutoScalingService
-from lambdas.aws.capacity.capacity_service import CapacityService, GoneError
+from lambdas.aws.capacity.capacity_service import GoneError
 from lambdas.aws.capacity.observe import Observer
-from lambdas.aws.capacity.spot_fleet import SpotFleetService
+from lambdas.aws.capacity.services import capacity_services
 from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import Registered, RegistryReader
-from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings
+from lambdas.aws.settings import GroupSettings
 from lambdas.core.money import costs
 
 LOOK_BACK: Final = 3 * 3600.0
@@ -128,10 +127,7 @@ class StackReader:
         self, one: GroupSettings, registry: RegistryReader, memory: MemoryStore, now: float
     ) -> GroupSeen:
         ec2 = self._clients("ec2")
-        capacity: dict[str, CapacityService] = {
-            AUTO_SCALING: AutoScalingService(self._clients("autoscaling")),
-            SPOT_FLEET: SpotFleetService(ec2),
-        }
+        capacity = capacity_services(self._clients("autoscaling"), ec2)
         name = one.group.name
         seen = GroupSeen(
             name,

@@ -9,8 +9,7 @@ from typing import Any, Final
 import pulumi
 
 from contracts import names
-from infra.iam import queue_statements
-from infra.iam.queue_statements import SqsArns
+from infra.iam.queue_statements import QueueAccess
 from infra.iam.statement import ANY_RESOURCE, Statement, lend_key, with_key
 from infra.schema import OnPremises
 from infra.scope import Scope
@@ -25,9 +24,8 @@ class InstanceAccess:
 
     ``needs`` chooses among the agent's statements; ``job`` and ``dataset`` (``s3://bucket/folder/``) are a
     training job's, empty without, and so are ``artifacts`` (likewise), ``secret``, a secret's name,
-    ``prepared`` (``<name>@<version>``) and the group ``prepared_by``. ``queue`` names the secret of a
-    service's queue, and ``sqs`` is one of SQS. Of the file system instances see what lies behind
-    ``access_points``. ``tenants`` is the list of a shared host's.
+    ``prepared`` (``<name>@<version>``) and the group ``prepared_by``. ``queue`` is a service's. Of the file
+    system instances see what lies behind ``access_points``. ``tenants`` is the list of a shared host's.
     """
 
     needs: frozenset[permissions.Need]
@@ -42,8 +40,7 @@ class InstanceAccess:
     prepared_by: str = ""
     secret: str = ""
     artifacts: str = ""
-    queue: pulumi.Input[str] | None = None
-    sqs: SqsArns | None = None
+    queue: QueueAccess | None = None
     tenants: pulumi.Input[str] = ""
     file_system: pulumi.Input[str] | None = None
     access_points: Sequence[pulumi.Input[str]] = ()
@@ -70,7 +67,7 @@ def instance(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statem
         ),
         *_of_agent(scope, group, access),
         *_storage_access(access),
-        *(queue_statements.sqs_worker(access.sqs) if access.sqs is not None else ()),
+        *(access.queue.work if access.queue is not None else ()),
         *_key(scope, access),
     ]
 
@@ -82,11 +79,10 @@ ON_PREMISES: Final[frozenset[permissions.Need]] = frozenset({"work", "image", "q
 def on_premises(scope: Scope, *, group: str, access: InstanceAccess) -> list[Statement]:
     """What hosts elsewhere may do: the agent's own calls, with a part of the registry to themselves."""
     allowed = replace(access, needs=access.needs & ON_PREMISES)
-    services = ["dynamodb", *(["secretsmanager"] if access.queue is not None else [])]
-    services += ["sqs"] if access.sqs is not None else []
+    services = ["dynamodb", *([access.queue.service] if access.queue is not None else [])]
     return [
         *_of_agent(scope, names.on_premises_partition(group), allowed),
-        *(queue_statements.sqs_worker(access.sqs) if access.sqs is not None else ()),
+        *(access.queue.work if access.queue is not None else ()),
         *with_key(scope, services),
     ]
 
@@ -133,7 +129,7 @@ def _of_agent(scope: Scope, group: str, access: InstanceAccess) -> Iterator[Stat
         "bucket": bucket,
         "registry_table": access.registry_table,
         "job_table": access.job_table,
-        "queue": access.queue or "",
+        "queue": (access.queue and access.queue.secret) or "",
         "tenants": access.tenants,
         "auto_scaling_group": f"{scope.prefix}{group}-*",
     }
@@ -161,8 +157,8 @@ def _filled(conditions: permissions.Conditions, words: Mapping[str, str]) -> dic
 
 
 def _key(scope: Scope, access: InstanceAccess) -> list[Statement]:
-    services = ["dynamodb", "s3", *(["secretsmanager"] if access.secret or access.queue is not None else [])]
-    services += ["sqs"] if access.sqs is not None else []
+    services = ["dynamodb", "s3", *(["secretsmanager"] if access.secret else [])]
+    services += [access.queue.service] if access.queue is not None else []
     if not access.needs.isdisjoint({"volume", "tenants"}):
         return [*with_key(scope, ["ec2", *services]), *lend_key(scope)]
     return with_key(scope, services)

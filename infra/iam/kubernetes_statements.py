@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pulumi
 
-from infra.iam import queue_statements
-from infra.iam.queue_statements import SqsArns
+from infra.iam.queue_statements import QueueAccess, merged, secrets_of
 from infra.iam.statement import Statement, with_key
 from infra.scope import Scope
 
@@ -36,25 +35,16 @@ def assumed_by_pods(scope: Scope, cluster: str, namespace: str, account: str) ->
     ]
 
 
-def worker(scope: Scope, secret: pulumi.Input[str] | None, sqs: SqsArns | None) -> list[Statement]:
+def worker(scope: Scope, queue: QueueAccess) -> list[Statement]:
     """What a service's pods may do: what their queue takes, as on instances."""
-    services = [*(["secretsmanager"] if secret is not None else []), *(["sqs"] if sqs is not None else [])]
-    return [
-        *(_read_secrets(scope, [secret]) if secret is not None else ()),
-        *(queue_statements.sqs_worker(sqs) if sqs is not None else ()),
-        *(with_key(scope, services) if services else ()),
-    ]
+    return [*_read_secrets(scope, [queue]), *queue.work, *with_key(scope, [queue.service])]
 
 
-def keda(
-    scope: Scope, secrets: Sequence[pulumi.Input[str]], queues: Sequence[pulumi.Input[str]]
-) -> list[Statement]:
-    """What KEDA's operator needs to see how many wait: secrets by name, queues of SQS by ARN."""
-    services = [*(["secretsmanager"] if secrets else []), *(["sqs"] if queues else [])]
-    allowed = _read_secrets(scope, secrets) if secrets else []
-    if queues:
-        allowed.append(Statement("SeeQueues", ["sqs:GetQueueAttributes", "sqs:GetQueueUrl"], queues))
-    return [*allowed, *(with_key(scope, services) if services else ())]
+def keda(scope: Scope, queues: Sequence[QueueAccess]) -> list[Statement]:
+    """What KEDA's operator needs to see how many wait."""
+    counted = merged(statement for queue in queues for statement in queue.count)
+    services = sorted({queue.service for queue in queues})
+    return [*_read_secrets(scope, queues), *counted, *with_key(scope, services)]
 
 
 def file_system_driver(
@@ -71,7 +61,10 @@ def file_system_driver(
     ]
 
 
-def _read_secrets(scope: Scope, secrets: Sequence[pulumi.Input[str]]) -> list[Statement]:
+def _read_secrets(scope: Scope, queues: Sequence[QueueAccess]) -> list[Statement]:
+    secrets = secrets_of(queues)
+    if not secrets:
+        return []
     return [
         Statement(
             "ReadQueueSecrets",

@@ -8,6 +8,7 @@ from typing import Final
 
 import pulumi
 
+from infra.iam.queue_statements import QueueAccess, merged
 from infra.iam.statement import ANY_RESOURCE, Statement
 from infra.scope import Scope
 
@@ -70,7 +71,7 @@ def previews(
     *,
     images: Sequence[str],
     snapshots: bool,
-    brokers: bool,
+    queues: Sequence[QueueAccess],
     existing_network: bool,
     interfaces: bool,
     cluster: str | None,
@@ -89,8 +90,7 @@ def previews(
     ]
     if snapshots:
         allowed.append(Statement("FindSnapshots", ["ec2:DescribeSnapshots"], ANY_RESOURCE))
-    if brokers:
-        allowed.append(Statement("DrawPasswords", ["secretsmanager:GetRandomPassword"], ANY_RESOURCE))
+    allowed += merged(statement for queue in queues for statement in queue.preview)
     if interfaces:
         allowed.append(Statement("FindServices", ["ec2:DescribeVpcEndpointServices"], ANY_RESOURCE))
     if cluster is not None:

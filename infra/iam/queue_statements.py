@@ -1,9 +1,9 @@
-"""What workers and callers of a queue may do, and the function that watches it."""
+"""What a service's queue asks of IAM, whatever its kind, and what the function may do that watches it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pulumi
@@ -25,76 +25,41 @@ resources in an Amazon VPC", required permissions)."""
 
 
 @dataclass(frozen=True)
-class SqsArns:
-    """A service's queue, that of its dead letters, and the pattern of its clients' queues of answers."""
+class QueueAccess:
+    """What a service's queue asks of IAM.
 
-    queue: pulumi.Input[str]
-    dead: pulumi.Input[str]
-    answers: pulumi.Input[str]
+    ``service`` is AWS's that decrypts for its workers. ``secret`` names the secret with its URL, if it has
+    one: workers and observers may read that. Beside it workers have ``work``, who only sees how many wait has
+    ``count``, the queue watcher ``watch``, and a preview of the stack ``preview``.
+    """
 
-
-def sqs_worker(arns: SqsArns) -> list[Statement]:
-    """What a worker of a queue in SQS may do: take requests, hold them, answer, bury."""
-    return [
-        Statement(
-            "WorkOnQueue",
-            [
-                "sqs:ChangeMessageVisibility",
-                "sqs:DeleteMessage",
-                "sqs:GetQueueAttributes",
-                "sqs:GetQueueUrl",
-                "sqs:ReceiveMessage",
-            ],
-            [arns.queue],
-        ),
-        Statement("BuryRequests", ["sqs:GetQueueUrl", "sqs:SendMessage"], [arns.dead]),
-        Statement("SendAnswers", ["sqs:SendMessage"], [arns.answers]),
-    ]
+    service: str
+    secret: pulumi.Input[str] | None = None
+    work: Sequence[Statement] = ()
+    count: Sequence[Statement] = ()
+    watch: Sequence[Statement] = ()
+    preview: Sequence[Statement] = ()
 
 
-def sqs_caller(scope: Scope, arns: SqsArns) -> list[Statement]:
-    """What a client of such a queue may do: send requests, have a queue of answers, tidy up after others."""
-    return [
-        Statement("SendRequests", ["sqs:GetQueueUrl", "sqs:SendMessage"], [arns.queue]),
-        Statement(
-            "ReadAnswers",
-            [
-                "sqs:CreateQueue",
-                "sqs:DeleteMessage",
-                "sqs:DeleteQueue",
-                "sqs:ListQueueTags",
-                "sqs:ReceiveMessage",
-                "sqs:TagQueue",
-            ],
-            [arns.answers],
-        ),
-        Statement("FindAnswers", ["sqs:ListQueues"], ANY_RESOURCE),
-        *with_key(scope, ["sqs"]),
-    ]
+def secrets_of(queues: Iterable[QueueAccess]) -> list[pulumi.Input[str]]:
+    """Return the names of the queues' secrets."""
+    return [queue.secret for queue in queues if queue.secret is not None]
 
 
-def only_over_tls(queue_arn: pulumi.Input[str]) -> list[Statement]:
-    """Return a queue's own policy: nobody may do anything without TLS. Who may stands with the roles."""
-    return [
-        Statement(
-            "OnlyOverTls",
-            ["sqs:*"],
-            [queue_arn],
-            {"Bool": {"aws:SecureTransport": "false"}},
-            principal="*",
-            effect="Deny",
-        )
-    ]
+def merged(statements: Iterable[Statement]) -> list[Statement]:
+    """Return one statement of each name, on the resources of all that have it."""
+    found: dict[str, Statement] = {}
+    for one in statements:
+        before = found.setdefault(one.sid, one)
+        if before is not one and one.resources is not ANY_RESOURCE:
+            found[one.sid] = replace(before, resources=[*before.resources, *one.resources])
+    return [*found.values()]
 
 
 def queue_watcher(
-    scope: Scope,
-    function: str,
-    registry_arn: pulumi.Input[str],
-    secrets: Sequence[pulumi.Input[str]],
-    queues: Sequence[pulumi.Input[str]],
+    scope: Scope, function: str, registry_arn: pulumi.Input[str], queues: Sequence[QueueAccess]
 ) -> list[Statement]:
-    """What the queue watcher may do: read ``secrets`` (names), see ``queues`` of SQS (ARNs), keep its rows.
+    """What the queue watcher may do: see ``queues``, keep its rows.
 
     ``function`` is its name: its own code may not do what Lambda does with its role for the network.
     """
@@ -114,7 +79,7 @@ def queue_watcher(
             effect="Deny",
         ),
     ]
-    if secrets:
+    if secrets := secrets_of(queues):
         allowed.append(
             Statement(
                 "ReadQueueSecrets",
@@ -126,7 +91,5 @@ def queue_watcher(
                 ],
             )
         )
-    if queues:
-        allowed.append(Statement("SeeQueues", ["sqs:GetQueueAttributes", "sqs:GetQueueUrl"], queues))
-        allowed.append(Statement("SeeTheirMetrics", ["cloudwatch:GetMetricData"], ANY_RESOURCE))
+    allowed += merged(statement for queue in queues for statement in queue.watch)
     return [*allowed, *with_key(scope, ["dynamodb", "lambda", "secretsmanager"])]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from contracts.agent import config as agent
 from contracts.agent.names import RUN_DIR
 from infra.kubernetes import pods, requests
 from infra.kubernetes.place import ClusterPlace, Object
+from infra.kubernetes.triggers import TRIGGERS
 from infra.schema import Service
 from infra.schema.services.scaling import DAYS, Scaling, ScalingFloor
 from userdata.agent.work import worker_report_file as tell
@@ -192,13 +193,9 @@ def _scaled(service: Service, queue: agent.Queue, place: ClusterPlace) -> Object
 
 def _queue_trigger(service: Service, queue: agent.Queue, place: ClusterPlace) -> Object:
     """Return what tells how many wait: with what is being worked on, or it would take the workers away."""
-    most = str(place.cluster.queued_per_worker)
-    told: dict[str, Any] = {"authenticationRef": {"name": service.name}}
-    if queue.secret is None:
-        metadata = {"queueURL": queue.name, "queueLength": most, "awsRegion": place.region}
-        return {"type": "aws-sqs-queue", "metadata": {**metadata, "scaleOnInFlight": "true"}, **told}
-    metadata = {"protocol": "amqp", "queueName": queue.name, "mode": "QueueLength", "value": most}
-    return {"type": "rabbitmq", "metadata": metadata, **told}
+    assert service.queue is not None
+    trigger = TRIGGERS[service.queue.kind](queue, str(place.cluster.queued_per_worker), place.region)
+    return {**trigger, "authenticationRef": {"name": service.name}}
 
 
 def _floors(scaling: Scaling, per: int) -> list[Object]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from infra.components.capacity.agent_store import AgentStore, AgentStoreArgs
 from infra.components.control.state import State, StateArgs
 from infra.components.network.network import Network, NetworkArgs
+from infra.components.queues import kinds as queue_kinds
+from infra.components.queues.declared_queue import DeclaredQueue
 from infra.components.storage.storage import Storage, StorageArgs
 from infra.iam.instance_statements import InstanceAccess
-from infra.program import queues
-from infra.program.queues import Queues
 from infra.schema import Settings
 from infra.scope import Scope
 from userdata.agent.aws.permissions import Need
@@ -27,7 +27,8 @@ class Foundation:
     state: State
     storage: Storage
     store: AgentStore
-    queues: Queues
+    queues: Mapping[str, DeclaredQueue]
+    """By service: they are there wherever its workers are, on instances, as pods or on premises."""
 
     def access(self, needs: frozenset[Need]) -> InstanceAccess:
         """Return what instances with these needs use of it; the group adds where its logs go."""
@@ -66,5 +67,5 @@ def declare(settings: Settings, scope: Scope, needs: Set[Need]) -> Foundation:
             scope.below,
         ),
         AgentStore(scope.name("agent"), AgentStoreArgs(scope), scope.below),
-        queues.declare(settings, scope, network),
+        queue_kinds.declare(settings, scope, network),
     )

@@ -13,7 +13,7 @@ from infra.components.control.scheduled_function import KeeperArgs
 from infra.components.identity.previews import Deploys, DeploysArgs, Previews, PreviewsArgs
 from infra.components.monitoring.monitoring import Monitoring, MonitoringArgs
 from infra.components.monitoring.tensorboard import TensorBoard, TensorBoardArgs
-from infra.components.queue.watcher import QueueWatcher, QueueWatcherArgs
+from infra.components.queues.watcher import QueueWatcher, QueueWatcherArgs
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
 from infra.schema import Service, Settings
@@ -50,7 +50,7 @@ def _controller(
         scope,
         foundation.state,
         foundation.log_retention_days,
-        fleets=any(workload.capacity.kind == "spot-fleet" for workload in controlled),
+        fleets=any(workload.capacity.is_fleet for workload in controlled),
         blocks=any(workload.has_block for workload in workloads),
         zones=any(workload.group.by_zone for workload in workloads),
         ready_after=[workload.group for workload in workloads],
@@ -67,22 +67,16 @@ def _monitoring(
         settings.monitoring,
         [workload.monitored for workload in controlled],
         controller,
-        [*foundation.queues.alarms(scope.stack)],
+        [alarm for queue in foundation.queues.values() for alarm in queue.alarms(scope.stack)],
     )
     return Monitoring(scope.name("monitoring"), args, scope.below)
 
 
 def _queue_watcher(foundation: Foundation) -> None:
-    scope, queues = foundation.scope, foundation.queues
-    if queues.services:
+    scope, queues = foundation.scope, [*foundation.queues.values()]
+    if queues:
         args = QueueWatcherArgs(
-            scope,
-            queues.services,
-            queues.secrets,
-            queues.sqs,
-            foundation.network,
-            foundation.state,
-            foundation.log_retention_days,
+            scope, queues, foundation.network, foundation.state, foundation.log_retention_days
         )
         QueueWatcher(scope.name("queues"), args, scope.below)
 
@@ -134,7 +128,7 @@ def _roles(settings: Settings, of_previews: PreviewSettings, foundation: Foundat
         of_previews,
         settings.on_instances.own_image_parameters,
         snapshots=any(work.datasets for work in (*settings.services, *settings.training)),
-        brokers=bool(foundation.queues.brokers),
+        queues=[queue.access for queue in foundation.queues.values()],
         network=settings.network,
         cluster=there.cluster if there is not None and there.own is None else None,
     )

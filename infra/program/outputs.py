@@ -36,7 +36,8 @@ def export(foundation: Foundation, workloads: Sequence[Workload], operations: Op
     )
     scope.export("groups", {workload.name: _group(scope.stack, workload) for workload in workloads})
     _of_storage(foundation)
-    foundation.queues.export(scope)
+    if reached := {name: queue.outputs for name, queue in foundation.queues.items() if queue.outputs}:
+        scope.export("queues", reached)
 
 
 def _group(stack: str, workload: Workload) -> dict[str, Any]:

@@ -9,10 +9,8 @@ from infra.schema.jobs.training import Training
 from infra.schema.network import Network
 from infra.schema.operations import Bucket, Deploys, Identity, Monitoring, Previews, Repository, Storage
 from infra.schema.services.on_premises import OnPremises
-from infra.schema.services.queue import Queue
 from infra.schema.services.scaling import Scaling
 from infra.schema.services.service import Service
-from infra.schema.services.sqs_queue import SqsQueue
 from infra.schema.settings import Settings
 from infra.schema.shared_host import SharedHost
 from infra.schema.tensorboard import TensorBoard
@@ -30,13 +28,11 @@ __all__ = (
     "Network",
     "OnPremises",
     "Previews",
-    "Queue",
     "Repository",
     "Scaling",
     "Service",
     "Settings",
     "SharedHost",
-    "SqsQueue",
     "Storage",
     "TensorBoard",
     "Training",

@@ -80,7 +80,7 @@ def check_requirements(entries: Iterable[Work], network: Network | None) -> None
         capacity = entry.capacity
         if capacity.instance_requirements is None or network is None:
             continue
-        images, zones = len(capacity.images), len(network.zones) if capacity.kind == "spot-fleet" else 1
+        images, zones = len(capacity.images), len(network.zones) if capacity.is_fleet else 1
         if images * zones > _REQUIREMENTS:
             counted = f"{images} image(s) in {zones} zone(s)" if zones > 1 else f"{images} images"
             raise ValueError(

@@ -137,6 +137,11 @@ class Capacity(Model):
         return self.fleet_type == "maintain"
 
     @property
+    def is_fleet(self) -> bool:
+        """Whether a Spot Fleet is the primary group, which has no lifecycle hooks; else Auto Scaling is."""
+        return self.kind == "spot-fleet"
+
+    @property
     def types(self) -> tuple[str, ...]:
         """The instance types that may be started, the first choice first."""
         if self.instance_requirements is not None:

@@ -27,7 +27,6 @@ from infra.schema.jobs.experiments import experiments
 from infra.schema.jobs.training import Training
 from infra.schema.network import Network
 from infra.schema.operations import Identity, Monitoring, Storage
-from infra.schema.services.queue import Queue
 from infra.schema.services.service import Service
 from infra.schema.shared_host import SharedHost
 from infra.schema.tensorboard import TensorBoard
@@ -204,10 +203,10 @@ class Settings(Model):
 
     @property
     def caller_groups(self) -> list[str]:
-        """Security groups of others that may reach brokers, sorted; without the network's own."""
-        queues = [service.queue for service in self.services if isinstance(service.queue, Queue)]
-        named = {one for queue in queues for one in queue.callers}
-        return sorted({one for one in named if one.startswith("sg-")} - {*self.network.security_groups})
+        """Security groups of others that may reach queues, sorted; without the network's own."""
+        queues = [service.queue for service in self.services if service.queue is not None]
+        named = {one for queue in queues for one in queue.caller_groups}
+        return sorted(named - {*self.network.security_groups})
 
     def warnings(self) -> Iterator[str]:
         """Yield what is allowed and rarely meant, one line each."""

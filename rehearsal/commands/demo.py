@@ -37,6 +37,7 @@ from rehearsal.cloud.local_cloud import LocalCloud
 from rehearsal.commands import stacks
 from rehearsal.commands.deployed import START, deployed
 from rehearsal.commands.progress import TerminalProgress
+from rehearsal.loaded_fleet import QUEUE_KIND
 from rehearsal.machines.real import broker
 from rehearsal.real_job import Script
 from rehearsal.rehearse import Wishes, is_shared, rehearse
@@ -148,8 +149,8 @@ def _scaled(config: StackConfig, args: argparse.Namespace) -> dict[str, Any]:
         args.group, kind = one.get("name"), (one.get("queue") or {}).get("kind")
         if "scaling" not in one:
             break
-        if kind != "rabbitmq":
-            raise UserError(f"queue of {args.group} is {kind}, allowed with --load: rabbitmq")
+        if kind != QUEUE_KIND:
+            raise UserError(f"queue of {args.group} is {kind}, allowed with --load: {QUEUE_KIND}")
         return {f"services[{place}].scaling.dryRun": False}
     group = args.group or "the first group"
     raise UserError(

@@ -7,8 +7,7 @@ from typing import Any
 
 from infra.kubernetes.place import ClusterPlace, Object
 from infra.kubernetes.render import objects
-from infra.program.queues import KnownQueue, agent_queue
-from infra.schema import Service, Settings
+from infra.schema import Settings
 from infra.settings import load_settings
 
 IMAGE = f"210987654321.dkr.ecr.us-west-2.amazonaws.com/team/train@sha256:{'1' * 64}"
@@ -65,8 +64,8 @@ PLACE = {
     "subnets": ("subnet-0123456789abcdef0", "subnet-0123456789abcdef1"),
     "security_groups": ("sg-0123456789abcdef0",),
 }
-KNOWN_SQS = KnownQueue(url="sqs://us-west-2/123456789012", name="gpu-spot-dev-ocr")
-KNOWN_RABBITMQ = KnownQueue(secret="brokers/ocr")
+FOUND = {"url": "sqs://us-west-2/123456789012", "name": "gpu-spot-dev-ocr", "secret": "brokers/ocr"}
+"""What AWS names of queues, of either kind."""
 
 
 def settings(
@@ -79,14 +78,9 @@ def settings(
     return load_settings(raw | {f"gpu-spot:{key}": value for key, value in keys.items()})
 
 
-def known_queue(service: Service) -> KnownQueue:
-    return KNOWN_SQS if service.queue and service.queue.kind == "sqs" else KNOWN_RABBITMQ
-
-
 def place(told: Settings) -> ClusterPlace:
     assert told.kubernetes is not None
-    queues = {service.name: agent_queue(service, known_queue(service)) for service in told.services}
-    queues = {name: queue for name, queue in queues.items() if queue is not None}
+    queues = {one.name: one.queue.for_workers(one.name, FOUND) for one in told.services if one.queue}
     return ClusterPlace(stack="dev", region="us-west-2", cluster=told.kubernetes, queues=queues, **PLACE)  # type: ignore[arg-type]
 
 

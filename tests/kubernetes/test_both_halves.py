@@ -19,7 +19,7 @@ from infra.program.entries.training import agent_config as of_training
 from infra.program.entries.training.agent_config import KnownJob
 from infra.schema import Service, Settings, Training
 from tests.kubernetes import entries
-from tests.kubernetes.entries import known_queue, one
+from tests.kubernetes.entries import one
 from userdata.agent.work.service import queue as told_queue
 from userdata.agent.work.service import workers
 from userdata.agent.work.training import variables
@@ -34,12 +34,12 @@ def both(entry: str, **changes: Any) -> tuple[Service | Training, agent.Config, 
     there = entries.settings(**{entry: changes})
     left, right = ((told.training if entry == "job" else told.services)[0] for told in (here, there))
     assert left.model_dump(exclude={"runs_on"}) == right.model_dump(exclude={"runs_on"})
+    place = entries.place(there)
     if isinstance(left, Service):
-        work = of_service.work(left, known_queue(there.services[0]))
+        work = of_service.work(left, place.queues.get("ocr"))
     else:
         known = KnownJob("jobs", file_system="fs-0123456789abcdef0", access_point="fsap-0123456789abcdef0")
         work = of_training.work(left, HERE.stack, known)
-    place = entries.place(there)
     only = there.model_copy(update={"services" if entry == "job" else "training": ()})
     return right, agent_config.build(left, HERE, "registry", work), render.objects(only, place)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.preflight.checks import brokers, endpoints, images, money, offerings, sizes, taken_names
+from gpu_spot.preflight.checks import endpoints, images, money, offerings, queues, sizes, taken_names
 from pulumi_on_moto import AwsClients
 from tests.preflight.worlds import answer, declared, remarks, stack, statuses
 
@@ -280,19 +280,19 @@ def sold(
 @pytest.mark.parametrize("versions", [("4.2",), ("3.13.7", "4.2.1")])
 def test_a_broker_that_is_sold_is_fine(clients: AwsClients, versions: tuple[str, ...]) -> None:
     sold(clients, versions=versions)
-    assert statuses(remarks(brokers, stack(declared=[broker()]), clients)) == {"name": "ok"}
+    assert statuses(remarks(queues, stack(declared=[broker()]), clients)) == {"name": "ok"}
 
 
 def test_a_broker_that_is_not_sold_like_this_fails(clients: AwsClients) -> None:
     sold(clients, versions=("3.13",))
-    [found] = remarks(brokers, stack(declared=[broker()]), clients)
+    [found] = remarks(queues, stack(declared=[broker()]), clients)
     assert found.status == "failure"
     assert "it runs 3.13 as CLUSTER_MULTI_AZ, 3.13 as SINGLE_INSTANCE" in found.found
 
 
 def test_a_type_of_broker_that_the_region_lacks_fails(clients: AwsClients) -> None:
     answer(clients, "mq", "DescribeBrokerInstanceOptions", {"BrokerInstanceOptions": []})
-    [found] = remarks(brokers, stack(declared=[broker()]), clients)
+    [found] = remarks(queues, stack(declared=[broker()]), clients)
     assert (found.status, found.found) == ("failure", "mq.m7g.large is not sold in this region")
 
 
@@ -300,16 +300,16 @@ def test_a_type_of_broker_that_the_region_lacks_fails(clients: AwsClients) -> No
 def test_a_broker_where_it_is_not_sold_fails(clients: AwsClients, subnets: int, status: str) -> None:
     sold(clients)  # in the first of the stack's two zones
     wanted = broker(deploymentMode="CLUSTER_MULTI_AZ", subnetIds=["subnet"] * subnets)
-    assert statuses(remarks(brokers, stack(declared=[wanted]), clients)) == {"name": status}
+    assert statuses(remarks(queues, stack(declared=[wanted]), clients)) == {"name": status}
 
 
 def test_the_secret_of_an_existing_broker_is_looked_for(clients: AwsClients) -> None:
     queue = {"kind": "rabbitmq", "existing": {"secret": "queues/ocr"}}
     capacity = {"kind": "mixed-asg", "target": 1, "instanceTypes": ["g6.xlarge"]}
     services = [{"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue}]
-    assert statuses(remarks(brokers, stack(services=services), clients)) == {"queue of ocr": "failure"}
+    assert statuses(remarks(queues, stack(services=services), clients)) == {"queue of ocr": "failure"}
     clients("secretsmanager").create_secret(Name="queues/ocr", SecretString="amqps://a:b@c")
-    assert statuses(remarks(brokers, stack(services=services), clients)) == {"queue of ocr": "ok"}
+    assert statuses(remarks(queues, stack(services=services), clients)) == {"queue of ocr": "ok"}
 
 
 def test_existing_queues_of_sqs_are_looked_for_and_so_is_where_the_dead_go(clients: AwsClients) -> None:
@@ -318,7 +318,7 @@ def test_existing_queues_of_sqs_are_looked_for_and_so_is_where_the_dead_go(clien
     services = [{"name": "ocr", "command": ["serve"], "capacity": capacity, "queue": queue}]
 
     def seen() -> tuple[str, str]:
-        [found] = remarks(brokers, stack(services=services), clients)
+        [found] = remarks(queues, stack(services=services), clients)
         return found.status, found.found
 
     assert seen() == (

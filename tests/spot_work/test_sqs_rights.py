@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from infra.iam import queue_statements
-from infra.iam.queue_statements import SqsArns
+from infra.iam import sqs_statements
+from infra.iam.sqs_statements import SqsArns
 from infra.iam.statement import Statement
 from infra.scope import Scope
 from spot_work import Queue, Worker, message
@@ -75,8 +75,8 @@ def test_worker_and_client_need_all_that_they_may_do_and_no_more(monkeypatch: py
         thread.join(PATIENCE)
         post.close()
     scope = Scope("dev", REGION, ACCOUNT, "aws")
-    assert working.made == granted(queue_statements.sqs_worker(ARNS))
-    assert asking.made == granted(queue_statements.sqs_caller(scope, ARNS))
+    assert working.made == granted(sqs_statements.worker(ARNS))
+    assert asking.made == granted(sqs_statements.caller(scope, ARNS))
 
 
 def _work(value: Any) -> Any:

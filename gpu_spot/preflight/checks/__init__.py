@@ -6,7 +6,6 @@ from typing import Final
 
 from gpu_spot.preflight.checks import (
     billing,
-    brokers,
     disks,
     encryption,
     endpoints,
@@ -16,6 +15,7 @@ from gpu_spot.preflight.checks import (
     money,
     offerings,
     permissions,
+    queues,
     quotas,
     reservations,
     service_roles,
@@ -36,7 +36,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     images,
     encryption,
     endpoints,
-    brokers,
+    queues,
     taken_names,
     github,
     billing,

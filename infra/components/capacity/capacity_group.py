@@ -79,8 +79,7 @@ class CapacityGroup(pulumi.ComponentResource):
         """Declare the group."""
         super().__init__("gpu-spot:infra:CapacityGroup", name, None, opts)
         self._args = args
-        is_fleet = args.capacity.kind == "spot-fleet"
-        self.primary_name = self._fleet().id if is_fleet else self._mixed_group().name
+        self.primary_name = self._fleet().id if args.capacity.is_fleet else self._mixed_group().name
         self.fallback_name = self._fallback().name if args.fallback else None
         self.is_kept = args.capacity.is_kept
         # Where the volume is. LaunchInstances takes no group with a warm pool (Auto

@@ -20,7 +20,6 @@ from infra.components.network.network import Network
 from infra.iam.statement import Statement
 from infra.schema import Kubernetes, Settings
 from infra.schema.cluster.own_cluster import OwnCluster
-from infra.schema.services.queue import Queue
 from infra.scope import Scope
 
 _ALWAYS: Final = ("coredns", "aws-ebs-csi-driver", "aws-efs-csi-driver", "snapshot-controller")
@@ -90,7 +89,8 @@ class OwnEksCluster(pulumi.ComponentResource):
 
     @property
     def _has_secrets(self) -> bool:
-        return any(isinstance(service.queue, Queue) for service in self._args.there.services)
+        services = self._args.there.services
+        return any(service.queue is not None and service.queue.has_secret for service in services)
 
     @property
     def _scales(self) -> bool:

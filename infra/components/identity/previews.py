@@ -11,6 +11,7 @@ import pulumi_aws as aws
 
 from infra import schema
 from infra.iam import preview_statements
+from infra.iam.queue_statements import QueueAccess
 from infra.iam.statement import Statement, document
 from infra.scope import Scope
 
@@ -30,7 +31,7 @@ class PreviewsArgs:
     settings: schema.Previews
     images: Sequence[str]
     snapshots: bool
-    brokers: bool
+    queues: Sequence[QueueAccess]
     network: schema.Network
     cluster: str | None = None
 
@@ -69,7 +70,7 @@ class Previews(pulumi.ComponentResource):
                     args.settings.state_bucket,
                     images=args.images,
                     snapshots=args.snapshots,
-                    brokers=args.brokers,
+                    queues=args.queues,
                     existing_network=args.network.vpc_id is not None,
                     interfaces=args.network.endpoints == "interface",
                     cluster=args.cluster,

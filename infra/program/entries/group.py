@@ -142,7 +142,7 @@ def _image_lookup(scope: Scope, capacity: Capacity, side: GroupSide) -> Callable
     For the fallback always at preview: a warm pool that is taken out of the stack file is still there when
     the new template arrives, because the provider updates a group before its pool.
     """
-    lists_types = capacity.kind == "mixed-asg" and capacity.instance_requirements is None
+    lists_types = not capacity.is_fleet and capacity.instance_requirements is None
     if side == "primary" and lists_types:
         return looked_up_at_launch
     return lambda image: looked_up_at_preview(scope, image)
@@ -153,7 +153,7 @@ def _agent(
 ) -> pulumi.Output[agent.Config]:
     """Return the node agent's configuration on one side, once AWS has named what stands in it."""
     hooks = None
-    if side == "fallback" or group.entry.capacity.kind == "mixed-asg":
+    if side == "fallback" or not group.entry.capacity.is_fleet:
         launch = LAUNCH_HOOK if side == "fallback" else ""
         hooks = agent.Hooks(launch=launch, terminate=DRAIN_HOOK, terminate_seconds=DRAIN_HOOK_SECONDS)
     scope = foundation.scope

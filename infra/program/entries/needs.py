@@ -19,7 +19,7 @@ def needs(entry: GroupEntry, images: Iterable[str], own: Mapping[Need, bool]) ->
     """Return an entry's needs: those of all kinds, and which of its kind's ``own`` it has."""
     of_all: dict[Need, bool] = {
         "image": any(map(_ECR.match, images)),
-        "hooks": entry.capacity.kind == "mixed-asg" or entry.capacity.fallback.enabled,
+        "hooks": not entry.capacity.is_fleet or entry.capacity.fallback.enabled,
         "attached": bool(entry.datasets),
     }
     return frozenset(need for need, applies in {**of_all, **own}.items() if applies)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from contracts import limits
@@ -14,9 +12,8 @@ from infra.schema.capacity import Capacity
 from infra.schema.cluster.kubernetes import check_capacity, refused
 from infra.schema.services.health import Health
 from infra.schema.services.on_premises import OnPremises
-from infra.schema.services.queue import Queue
+from infra.schema.services.queues.kinds import MODELS, AnyQueue
 from infra.schema.services.scaling import Scaling
-from infra.schema.services.sqs_queue import SqsQueue
 from infra.schema.work import Work
 
 
@@ -38,7 +35,7 @@ class Service(Work):
     """The container's arguments, or without an image a process of the AMI."""
     says_ready: bool = False
     """Whether a worker counts only once it has said so itself, and not from its start."""
-    queue: Annotated[Queue | SqsQueue, Field(discriminator="kind")] | None = None
+    queue: AnyQueue | None = None
     """What its workers read; each is told where it is, in ``SPOT_WORK_URL`` and what stands beside it."""
     health: Health = Field(default_factory=Health)
     """How its workers are watched."""
@@ -96,9 +93,7 @@ class Service(Work):
 
     @field_validator("queue")
     @classmethod
-    def _somebody_reads_it(
-        cls, queue: Queue | SqsQueue | None, info: ValidationInfo
-    ) -> Queue | SqsQueue | None:
+    def _somebody_reads_it(cls, queue: AnyQueue | None, info: ValidationInfo) -> AnyQueue | None:
         if queue is None:
             return None
         if info.data.get("image") is None and not info.data.get("command"):
@@ -117,11 +112,12 @@ class Service(Work):
             raise ValueError("without an image or a command to run there, allowed: with one of them")
         if hosts is not None and info.data.get("datasets"):
             raise ValueError("beside datasets, which are volumes of AWS, allowed: one of the two")
-        in_containers = info.data.get("image") is not None
-        if hosts is not None and in_containers and isinstance(info.data.get("queue"), SqsQueue):
+        in_containers, queue = info.data.get("image") is not None, info.data.get("queue")
+        if hosts is not None and in_containers and queue is not None and not queue.has_secret:
+            others = " or ".join(model.title for model in MODELS if model.has_secret)
             raise ValueError(
-                "beside a queue of SQS and an image, whose containers have no credentials there, allowed: "
-                "a queue of RabbitMQ, or a command alone"
+                f"beside a queue of {queue.title} and an image, whose containers have no credentials there, "
+                f"allowed: a queue of {others}, or a command alone"
             )
         return hosts
 

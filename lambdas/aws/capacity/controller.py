@@ -11,17 +11,16 @@ from botocore.exceptions import BotoCoreError, ClientError
 from contracts.group.control import Mode
 from lambdas.aws import settings as parameters
 from lambdas.aws.budget import Budget, BudgetError
-from lambdas.aws.capacity.auto_scaling import AutoScalingService
 from lambdas.aws.capacity.capacity_blocks import CapacityBlocks
-from lambdas.aws.capacity.capacity_service import CapacityService, GoneError, NotPlacedError
+from lambdas.aws.capacity.capacity_service import GoneError, NotPlacedError
 from lambdas.aws.capacity.capacity_updater import Actor, Failure
 from lambdas.aws.capacity.observe import Observer
-from lambdas.aws.capacity.spot_fleet import SpotFleetService
+from lambdas.aws.capacity.services import capacity_services
 from lambdas.aws.capacity.spot_prices import SpotPrices
 from lambdas.aws.capacity.wake_up_messages import AlarmClock
 from lambdas.aws.memory import ConflictError, MemoryStore, Remembered
 from lambdas.aws.registry import RegistryReader
-from lambdas.aws.settings import AUTO_SCALING, SPOT_FLEET, GroupSettings, ParameterError
+from lambdas.aws.settings import GroupSettings, ParameterError
 from lambdas.core.capacity.availability import Decision, decide
 from lambdas.core.capacity.memory import note, untaken
 from lambdas.core.capacity.policies import by_deadline
@@ -224,10 +223,7 @@ def _rotated(groups: list[GroupSettings], now: float) -> list[GroupSettings]:
 def build(client: Callable[[str], Any], place: StackPlace, clock: Callable[[], float]) -> Controller:
     """Return the controller of one stack; ``client`` gives the boto3 client of a service by its name."""
     dynamodb, ec2 = client("dynamodb"), client("ec2")
-    capacity: dict[str, CapacityService] = {
-        AUTO_SCALING: AutoScalingService(client("autoscaling")),
-        SPOT_FLEET: SpotFleetService(ec2),
-    }
+    capacity = capacity_services(client("autoscaling"), ec2)
     return Controller(
         ssm=client("ssm"),
         root=place.root,

@@ -6,6 +6,7 @@ import base64
 import http.client
 import ssl
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -58,6 +59,11 @@ class RabbitMq:
             return _get(api, queue.name, self.tls, ends_at)
         except (OSError, http.client.HTTPException) as error:
             raise ValueError(f"{api!r} does not answer: {type(error).__name__}: {error}") from None
+
+
+def reader(client: Callable[[str], Any]) -> RabbitMq:
+    """Return the reader; ``client`` returns the boto3 client of a service by its name."""
+    return RabbitMq(client("secretsmanager"))
 
 
 def _get(api: ManagementApi, queue: str, tls: ssl.SSLContext, ends_at: float) -> tuple[int, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -91,3 +92,8 @@ class SqsReader:
         )
         found = {one["Id"]: one["Values"] for one in answer["MetricDataResults"]}
         return {key: float(found[key][0]) if found.get(key) else 0.0 for key in _METRICS}
+
+
+def reader(client: Callable[[str], Any]) -> SqsReader:
+    """Return the reader; ``client`` returns the boto3 client of a service by its name."""
+    return SqsReader(client("sqs"), client("cloudwatch"))

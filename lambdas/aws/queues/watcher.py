@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from contracts import names
 from contracts.registry import queue_state as rows
 from contracts.registry.queue_state import Backlog
 from contracts.watched_queue import WatchedQueue
-from lambdas.aws.queues.rabbitmq import RabbitMq
-from lambdas.aws.queues.sqs import SqsReader
+from lambdas.aws.queues.kinds import KINDS
+from lambdas.aws.queues.reader import Reader
 from lambdas.core.queues import history as queue_history
 from lambdas.core.queues.history import QueueHistory
 
@@ -22,20 +22,6 @@ _MOST_SECONDS: Final = 8.0
 """For one queue: a broker that is away answers in no time, or never."""
 _HISTORY: Final = "history"
 """Sort key of what is remembered of a queue, beside the row that tells of it."""
-
-
-class Reader(Protocol):
-    """Looks at queues of one kind."""
-
-    def look(
-        self, queue: WatchedQueue, past: QueueHistory, at: float, seconds: float
-    ) -> tuple[Backlog | None, QueueHistory]:
-        """Return how a queue stands at ``at`` and what to remember until the next look.
-
-        None where that cannot be said yet. Takes about ``seconds`` at most; raises any exception where the
-        queue cannot be seen, with one line that says why.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +112,5 @@ def build(
 ) -> QueueWatcher:
     """Return the watcher; ``client`` gives the boto3 client of a service by its name."""
     kinds = {queue.kind for queue in queues}
-    readers: dict[str, Reader] = {}
-    if "rabbitmq" in kinds:
-        readers["rabbitmq"] = RabbitMq(client("secretsmanager"))
-    if "sqs" in kinds:
-        readers["sqs"] = SqsReader(client("sqs"), client("cloudwatch"))
+    readers = {kind: reader(client) for kind, reader in KINDS.items() if kind in kinds}
     return QueueWatcher(queues, readers, client("dynamodb"), table, clock)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
+from typing import NamedTuple
 
 from spot_work.pending import Pending
 from spot_work.publisher import Post
 from spot_work.queues import Queue
 from spot_work.source import Source
+
+
+class Transport(NamedTuple):
+    """Both ends of a queue; each transport is a folder of its own."""
+
+    source: Callable[[str, Queue, int, float], Source]
+    post: Callable[[str, Queue, Pending], Post]
 
 
 def source(url: str, queue: Queue, prefetch: int, give_up_after: float = 900.0) -> Source:
@@ -17,37 +26,37 @@ def source(url: str, queue: Queue, prefetch: int, give_up_after: float = 900.0) 
         ValueError: the address cannot be read.
         ImportError: what its transport needs is not installed.
     """
-    if _is_sqs(url):
-        _needs_boto3()
-        from spot_work.sqs.source import SqsSource
-
-        return SqsSource(url, queue, prefetch, give_up_after)
-    from spot_work.rabbitmq.source import RabbitSource
-
-    return RabbitSource(url, queue, prefetch, give_up_after)
+    return _transport(url).source(url, queue, prefetch, give_up_after)
 
 
 def post(url: str, queue: Queue, pending: Pending) -> Post:
     """Return a client's end of a queue; raises what `source` does."""
-    if _is_sqs(url):
-        _needs_boto3()
-        from spot_work.sqs.post import SqsPost
+    return _transport(url).post(url, queue, pending)
 
-        return SqsPost(url, queue, pending)
+
+def _rabbitmq() -> Transport:
     from spot_work.rabbitmq.post import RabbitPost
+    from spot_work.rabbitmq.source import RabbitSource
 
-    return RabbitPost(url, queue, pending)
+    return Transport(RabbitSource, RabbitPost)
 
 
-def _is_sqs(url: str) -> bool:
+def _sqs() -> Transport:
+    if importlib.util.find_spec("boto3") is None:
+        raise ImportError("SQS is spoken by boto3, which is not here: install spot-work[sqs]")
+    from spot_work.sqs.post import SqsPost
+    from spot_work.sqs.source import SqsSource
+
+    return Transport(SqsSource, SqsPost)
+
+
+_SCHEMES = {"amqp": _rabbitmq, "amqps": _rabbitmq, "sqs": _sqs}
+
+
+def _transport(url: str) -> Transport:
     scheme, _, _ = url.partition("://")
-    if scheme not in ("amqp", "amqps", "sqs"):
+    if scheme not in _SCHEMES:
         raise ValueError(
             f"{scheme}://, allowed: amqps://user:password@host:port/vhost or sqs://region/account"
         )
-    return scheme == "sqs"
-
-
-def _needs_boto3() -> None:
-    if importlib.util.find_spec("boto3") is None:
-        raise ImportError("SQS is spoken by boto3, which is not here: install spot-work[sqs]")
+    return _SCHEMES[scheme]()

@@ -58,8 +58,7 @@ def _pods(there: Settings, kubernetes: Kubernetes, foundation: Foundation, own: 
     """Declare who the pods of services are that ask AWS for something."""
     scope, queues = foundation.scope, foundation.queues
     for service in there.services:
-        secret, sqs = queues.secrets.get(service.name), queues.sqs_arns(service)
-        if statements := kubernetes_statements.worker(scope, secret, sqs):
+        if (queue := queues.get(service.name)) is not None:
             PodIdentity(
                 scope.name(service.name, "pods"),
                 PodIdentityArgs(
@@ -67,7 +66,7 @@ def _pods(there: Settings, kubernetes: Kubernetes, foundation: Foundation, own: 
                     kubernetes.cluster,
                     kubernetes.namespace,
                     service.name,
-                    statements,
+                    kubernetes_statements.worker(scope, queue.access),
                     group=service.name,
                     made=own.made if own else None,
                 ),
@@ -102,12 +101,10 @@ def _found(name: str, scope: Scope) -> Reached:
 
 def _engines(there: Settings, foundation: Foundation) -> dict[str, Sequence[Statement]]:
     found: dict[str, Sequence[Statement]] = {}
-    scaled = [service.name for service in there.services if service.scaling is not None]
-    known = foundation.queues
-    secrets = [known.secrets[name] for name in scaled if name in known.secrets]
-    sqs = [known.sqs[name].arns.queue for name in scaled if name in known.sqs]
-    if secrets or sqs:
-        found["keda"] = kubernetes_statements.keda(foundation.scope, secrets, sqs)
+    # A service that scales has a queue.
+    counted = [foundation.queues[one.name].access for one in there.services if one.scaling is not None]
+    if counted:
+        found["keda"] = kubernetes_statements.keda(foundation.scope, counted)
     files, points = foundation.storage.file_system, sorted({job.checkpoints for job in there.training})
     if files is not None and points:
         found["efs-csi"] = kubernetes_statements.file_system_driver(

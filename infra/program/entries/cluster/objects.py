@@ -11,10 +11,10 @@ import pulumi
 
 from infra.components.capacity.launch_template import usable_snapshot
 from infra.components.cluster.objects import DrawnObject
+from infra.components.queues.declared_queue import DeclaredQueue
 from infra.kubernetes import render
 from infra.kubernetes.place import ClusterPlace, Object
 from infra.program.foundation import Foundation
-from infra.program.queues import KnownQueue, agent_queue
 from infra.schema import Settings
 from infra.scope import Scope
 
@@ -57,19 +57,21 @@ def _named(
             one: usable_snapshot(foundation.scope, one).apply(lambda found: found.volume_size)
             for one in snapshots
         },
-        queues={service.name: foundation.queues.named(service) for service in there.services},
+        queues={name: queue.for_workers for name, queue in _queues(there, foundation).items()},
         subnets=list(foundation.network.subnet_ids.values()),
         security_groups=foundation.network.security_group_ids,
         node_profile=profile,
     )
 
 
+def _queues(there: Settings, foundation: Foundation) -> dict[str, DeclaredQueue]:
+    return {one.name: foundation.queues[one.name] for one in there.services if one.queue is not None}
+
+
 def _marked(there: Settings, foundation: Foundation) -> dict[str, Any]:
     """Return marks for what ``_named`` will know."""
     files = foundation.storage.file_system
-    queues = {
-        service.name: dict.fromkeys(foundation.queues.named(service), _MARK) for service in there.services
-    }
+    queues = {name: queue.marked_for_workers(_MARK) for name, queue in _queues(there, foundation).items()}
     snapshots = {one.snapshot for entry in (*there.services, *there.training) for one in entry.datasets}
     return {
         "file_system": _MARK,
@@ -93,11 +95,7 @@ def _rendered(settings: Settings, scope: Scope, named: dict[str, Any]) -> list[O
         file_system=named["file_system"],
         access_points=named["access_points"],
         snapshot_gib={one: int(size) for one, size in named["snapshot_gib"].items()},
-        queues={
-            service.name: queue
-            for service in settings.on_kubernetes.services
-            if (queue := agent_queue(service, KnownQueue(**named["queues"][service.name]))) is not None
-        },
+        queues=named["queues"],
         subnets=tuple(named["subnets"]),
         security_groups=tuple(named["security_groups"]),
         node_profile=named["node_profile"],

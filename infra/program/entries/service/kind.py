@@ -13,7 +13,7 @@ from infra.program.entries.group import EntryGroup, capacity_group
 from infra.program.entries.service import agent_config, on_premises
 from infra.program.entries.workload import Workload
 from infra.program.foundation import Foundation
-from infra.schema import Queue, Service, Settings, SqsQueue
+from infra.schema import Service, Settings
 from userdata.agent.aws.permissions import Need
 
 
@@ -34,10 +34,10 @@ def needs_of(service: Service) -> frozenset[Need]:
     own: dict[Need, bool] = {
         "work": True,
         "release": True,
-        "queue": isinstance(service.queue, Queue),
-        "sqs": isinstance(service.queue, SqsQueue),
         "pull": bool(service.image) and service.capacity.fallback.enabled,
     }
+    if service.queue is not None:
+        own[service.queue.need] = True
     return entry_needs.needs(service, _images(service), own)
 
 
@@ -46,10 +46,10 @@ def _images(service: Service) -> tuple[str, ...]:
 
 
 def _access(service: Service, foundation: Foundation) -> InstanceAccess:
+    queue = foundation.queues.get(service.name)
     return dataclasses.replace(
         foundation.access(needs_of(service)),
-        queue=foundation.queues.secrets.get(service.name),
-        sqs=foundation.queues.sqs_arns(service),
+        queue=queue.access if queue else None,
         repositories=entry_needs.repositories(_images(service), foundation.scope),
     )
 
@@ -59,7 +59,9 @@ def _workload(service: Service, access: InstanceAccess, foundation: Foundation) 
     group = EntryGroup(
         entry=service,
         access=access,
-        work=foundation.queues.known(service).apply(lambda queue: agent_config.work(service, queue)),
+        work=agent_config.queue_of(service, foundation).apply(
+            lambda queue: agent_config.work(service, queue)
+        ),
         config=group_config.build(
             service,
             slots=service.slots,

@@ -12,9 +12,8 @@ from contracts.agent import config as agent
 from infra.components.identity.hosts import HostIdentity, HostIdentityArgs
 from infra.iam.instance_statements import InstanceAccess
 from infra.program import agent_config
-from infra.program.entries.service.agent_config import work
+from infra.program.entries.service.agent_config import queue_of, work
 from infra.program.foundation import Foundation
-from infra.program.queues import KnownQueue
 from infra.schema import OnPremises, Service
 from userdata import render
 
@@ -41,7 +40,7 @@ def _host(
         HostIdentityArgs(scope, service.name, settings, access),
         scope.below,
     )
-    known = pulumi.Output.all(foundation.state.registry.name, foundation.queues.known(service))
+    known = pulumi.Output.all(foundation.state.registry.name, queue_of(service, foundation))
     return {
         "policy": identity.policy_arn,
         "role": identity.role_arn,
@@ -52,7 +51,9 @@ def _host(
     }
 
 
-def _agent(service: Service, region: str, stack: str, registry_table: str, queue: KnownQueue) -> agent.Config:
+def _agent(
+    service: Service, region: str, stack: str, registry_table: str, queue: agent.Queue | None
+) -> agent.Config:
     place = agent_config.InstancePlace(region, stack, "primary", None, agent.Metrics.log_group)
     config = agent_config.build(service, place, registry_table, work(service, queue))
     return dataclasses.replace(config, on_premises=True)

@@ -10,7 +10,7 @@ import pulumi
 import pulumi_aws as aws
 
 from infra.catalogue.broker_types import MODES
-from infra.schema.services.queue import OwnBroker
+from infra.schema.services.queues.rabbitmq import OwnBroker
 from infra.scope import Scope
 
 _AMQPS: Final = 5671

@@ -8,7 +8,6 @@ that workers read tells the queue watcher (``queue_alarms.py``).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pulumi
@@ -19,20 +18,12 @@ from infra.components.monitoring.queue_alarms import FULL
 _NAMESPACE: Final = "AWS/AmazonMQ"
 
 
-@dataclass(frozen=True)
-class WatchedBroker:
-    """A broker of the stack's own: whose queue it has, and its name in AWS."""
-
-    service: str
-    name: pulumi.Input[str]
-
-
-def alarms(broker: WatchedBroker) -> Iterator[AlarmSpec]:
-    """Yield the alarms of one broker."""
-    of, name = {"Broker": broker.name}, f"{broker.service}-queue"
+def of_broker(service: str, broker: pulumi.Input[str]) -> Iterator[AlarmSpec]:
+    """Yield the alarms of the broker of that name, which has the queue of ``service``."""
+    of, name = {"Broker": broker}, f"{service}-queue"
     yield AlarmSpec(
         f"{name}-down",
-        f"The broker of {broker.service} has said nothing for ten minutes.",
+        f"The broker of {service} has said nothing for ten minutes.",
         _NAMESPACE,
         "ConnectionCount",
         of,
@@ -45,7 +36,7 @@ def alarms(broker: WatchedBroker) -> Iterator[AlarmSpec]:
     )
     yield AlarmSpec(
         f"{name}-memory",
-        f"The broker of {broker.service} uses {FULL:.0%} of the memory that it may; at all of it, it blocks "
+        f"The broker of {service} uses {FULL:.0%} of the memory that it may; at all of it, it blocks "
         "who sends.",
         _NAMESPACE,
         "RabbitMQMemUsed",
@@ -59,7 +50,7 @@ def alarms(broker: WatchedBroker) -> Iterator[AlarmSpec]:
     )
     yield AlarmSpec(
         f"{name}-disk",
-        f"The broker of {broker.service} has less than twice the free disk below which it blocks who sends.",
+        f"The broker of {service} has less than twice the free disk below which it blocks who sends.",
         _NAMESPACE,
         "RabbitMQDiskFree",
         of,

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pulumi
 
 from contracts import names, watched_queue
-from contracts.watched_queue import WatchedQueue
 from infra.components.control.scheduled_function import ScheduledFunction, ScheduledFunctionArgs
 from infra.components.control.state import State
 from infra.components.network.network import Network
-from infra.components.queue.sqs import Sqs
+from infra.components.queues.declared_queue import DeclaredQueue
 from infra.iam import queue_statements
-from infra.schema import Service
-from infra.schema.services.sqs_queue import SqsQueue
 from infra.scope import Scope
 
 _SHORT: Final = "queues"
@@ -25,12 +22,10 @@ _TIMEOUT: Final = 50
 
 @dataclass(frozen=True)
 class QueueWatcherArgs:
-    """``services`` are those with a queue; by service the names of secrets, and the queues of SQS."""
+    """``queues`` are all of the stack, wherever their workers are."""
 
     scope: Scope
-    services: Sequence[Service]
-    secrets: Mapping[str, pulumi.Input[str]]
-    sqs: Mapping[str, Sqs]
+    queues: Sequence[DeclaredQueue]
     network: Network
     state: State
     log_retention_days: int
@@ -60,14 +55,13 @@ class QueueWatcher(pulumi.ComponentResource):
                     scope,
                     scope.name(_SHORT),
                     registry.arn,
-                    list(args.secrets.values()),
-                    [one.arns.queue for one in args.sqs.values()],
+                    [queue.access for queue in args.queues],
                 ),
                 environment={
                     names.ENV_REGISTRY_TABLE: registry.name,
-                    names.ENV_QUEUES: pulumi.Output.all(
-                        *(_watched(service, args) for service in args.services)
-                    ).apply(watched_queue.dumps),
+                    names.ENV_QUEUES: pulumi.Output.all(*(queue.watched for queue in args.queues)).apply(
+                        watched_queue.dumps
+                    ),
                 },
                 subnet_ids=list(args.network.subnet_ids.values()),
                 security_group_ids=args.network.security_group_ids,
@@ -77,18 +71,3 @@ class QueueWatcher(pulumi.ComponentResource):
             pulumi.ResourceOptions(parent=self),
         )
         self.register_outputs({})
-
-
-def _watched(service: Service, args: QueueWatcherArgs) -> pulumi.Output[WatchedQueue]:
-    if isinstance(service.queue, SqsQueue):
-        sqs = args.sqs[service.name]
-        return pulumi.Output.all(sqs.name, sqs.place).apply(
-            lambda known: WatchedQueue(service.name, "sqs", *known)
-        )
-    queue = service.queue
-    if queue is None:
-        raise ValueError(f"{service.name} has no queue")
-    management = (queue.existing and queue.existing.management_url) or ""
-    return pulumi.Output.from_input(args.secrets[service.name]).apply(
-        lambda secret: WatchedQueue(service.name, queue.kind, queue.name or service.name, secret, management)
-    )

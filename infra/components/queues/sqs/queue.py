@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import pulumi
 import pulumi_aws as aws
 
-from infra.iam import queue_statements
-from infra.iam.queue_statements import SqsArns
+from contracts.watched_queue import WatchedQueue
+from infra.components.queues.declared_queue import DeclaredQueue, QueueArgs
+from infra.components.queues.sqs import alarms
+from infra.iam import sqs_statements
+from infra.iam.sqs_statements import SqsArns
 from infra.iam.statement import document
-from infra.schema.services.sqs_queue import SqsQueue
-from infra.scope import Scope
+from infra.schema.services.queues.sqs import SqsQueue
 
 _DAY: Final = 86_400
 _LONGEST_NAME: Final = 55
@@ -21,13 +22,26 @@ _LONGEST_POLL: Final = 20
 _DEAD_DAYS: Final = 14
 
 
-@dataclass(frozen=True)
-class SqsArgs:
-    """``service`` names whose queue it is."""
-
-    scope: Scope
-    service: str
-    settings: SqsQueue
+def declare(args: QueueArgs[SqsQueue]) -> DeclaredQueue:
+    """Declare a service's queues, or the policy for callers of those that are there."""
+    service, kind = args.service, args.settings.kind
+    sqs = Sqs(args.scope.name(service, "sqs"), args, args.scope.below)
+    return DeclaredQueue(
+        service,
+        args.settings,
+        found={"name": sqs.name, "url": sqs.url},
+        watched=pulumi.Output.all(sqs.name, sqs.place).apply(
+            lambda known: WatchedQueue(service, kind, *known)
+        ),
+        access=sqs_statements.access(sqs.arns),
+        own_alarms=[*alarms.of_queue(service, sqs.dead_name)],
+        outputs={
+            "url": sqs.url,
+            "queue": sqs.name,
+            "deadLetters": sqs.dead_name,
+            "callers": sqs.callers_policy,
+        },
+    )
 
 
 class Sqs(pulumi.ComponentResource):
@@ -43,7 +57,9 @@ class Sqs(pulumi.ComponentResource):
     place: pulumi.Output[str]
     callers_policy: pulumi.Output[str]
 
-    def __init__(self, name: str, args: SqsArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, args: QueueArgs[SqsQueue], opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         """Declare the queues."""
         super().__init__("gpu-spot:infra:Sqs", name, None, opts)
         self._args, self._child = args, pulumi.ResourceOptions(parent=self)
@@ -64,7 +80,7 @@ class Sqs(pulumi.ComponentResource):
         self.callers_policy = aws.iam.Policy(
             policy,
             description=f"Send requests to {args.service}, and read their answers",
-            policy=document(queue_statements.sqs_caller(scope, self.arns)),
+            policy=document(sqs_statements.caller(scope, self.arns)),
             tags=scope.tags(policy, group=args.service),
             opts=self._child,
         ).arn
@@ -92,7 +108,7 @@ class Sqs(pulumi.ComponentResource):
         aws.sqs.QueuePolicy(
             name,
             queue_url=queue.url,
-            policy=document(queue_statements.only_over_tls(queue.arn)),
+            policy=document(sqs_statements.only_over_tls(queue.arn)),
             opts=self._child,
         )
         return queue

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from contracts import limits
+from contracts.agent import config as agent
 from infra.catalogue import broker_types
 from infra.catalogue.broker_types import BrokerMode, EngineVersion
 from infra.schema.base import Model
+from infra.schema.services.queues.settings import OldestSeconds, QueueSettings
+from userdata.agent.aws.permissions import Need
 
 Caller: TypeAlias = Annotated[
     str, Field(pattern=r"^(sg-[0-9a-f]{8,17}|[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})$")
 ]
 """Who may reach the broker: a security group, or a network."""
-OldestSeconds: TypeAlias = Annotated[int, Field(ge=60, le=604_800)]
-"""How long a task may wait before somebody is told."""
 
 
 class Maintenance(Model):
@@ -50,12 +52,16 @@ class ExistingBroker(Model):
     """Of its management API; left out, port 443 of a broker of Amazon MQ, 15671 of another."""
 
 
-class Queue(Model):
+class Queue(QueueSettings):
     """The queue in RabbitMQ that a service's workers read, as ``spot_work`` declares it.
 
     With ``existing`` nothing is declared. Else the stack has a broker of Amazon MQ, private, reached by the
     workers and by ``callers``.
     """
+
+    title: ClassVar[str] = "RabbitMQ"
+    has_secret: ClassVar[bool] = True
+    need: ClassVar[Need] = "queue"
 
     kind: Literal["rabbitmq"]
     """In RabbitMQ."""
@@ -91,6 +97,20 @@ class Queue(Model):
                 self.engine_version, self.deployment, self.instance_type, self.callers, self.maintenance
             )
         return None
+
+    @property
+    def most_waiting(self) -> int:
+        """How many may wait; 0: no limit."""
+        return self.most
+
+    @property
+    def caller_groups(self) -> tuple[str, ...]:
+        """Security groups of others that may reach the broker."""
+        return tuple(one for one in self.callers if one.startswith("sg-"))
+
+    def for_workers(self, service: str, found: Mapping[str, str]) -> agent.Queue:
+        """Return what the agent's configuration says of it; ``found`` has ``secret``, a name."""
+        return agent.Queue(self.name or service, secret=found["secret"], tries=self.tries, most=self.most)
 
     @field_validator("name")
     @classmethod

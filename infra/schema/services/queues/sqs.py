@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, TypeAlias
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from contracts import limits
+from contracts.agent import config as agent
 from infra.schema.base import Model
-from infra.schema.services.queue import OldestSeconds
+from infra.schema.services.queues.settings import OldestSeconds, QueueSettings
+from userdata.agent.aws.permissions import Need
 
 SqsName: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,55}$")]
 """SQS takes 80 characters, and clients' queues of answers are named after it."""
@@ -23,11 +26,15 @@ class ExistingSqs(Model):
     """Where it sends its dead letters."""
 
 
-class SqsQueue(Model):
+class SqsQueue(QueueSettings):
     """The queue of SQS that a service's workers read, with a dead-letter queue behind it.
 
     SQS refuses nothing because it is full. With ``existing`` no queue is declared.
     """
+
+    title: ClassVar[str] = "SQS"
+    has_secret: ClassVar[bool] = False
+    need: ClassVar[Need] = "sqs"
 
     kind: Literal["sqs"]
     """Amazon SQS."""
@@ -41,6 +48,13 @@ class SqsQueue(Model):
     """So long a task is kept; a dead one 14 days."""
     oldest_seconds: OldestSeconds = 900
     """An alarm rings when a task has waited for so long."""
+
+    def for_workers(self, service: str, found: Mapping[str, str]) -> agent.Queue:
+        """Return what the agent's configuration says of it; ``found`` has ``name`` and ``url``.
+
+        How it is declared it knows itself.
+        """
+        return agent.Queue(found["name"], url=found["url"])
 
     @field_validator("tries", "visibility_seconds", "retention_days")
     @classmethod

@@ -1,1 +1,0 @@
-"""What services' workers read from."""

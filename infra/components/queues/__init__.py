@@ -1,0 +1,1 @@
+"""What services' workers read from, a room for each kind of queue; ``kinds`` lists them."""

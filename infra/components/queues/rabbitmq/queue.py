@@ -1,0 +1,48 @@
+"""A service's queue in RabbitMQ, as the rest of the stack sees it."""
+
+from __future__ import annotations
+
+import pulumi
+
+from contracts.watched_queue import WatchedQueue
+from infra.components.queues.declared_queue import DeclaredQueue, QueueArgs
+from infra.components.queues.rabbitmq import alarms
+from infra.components.queues.rabbitmq.broker import Broker, BrokerArgs, broker_name
+from infra.iam import rabbitmq_statements
+from infra.schema.services.queues.rabbitmq import Queue
+
+
+def declare(args: QueueArgs[Queue]) -> DeclaredQueue:
+    """Declare a service's broker; nothing where it is there."""
+    settings, own = args.settings, args.settings.own
+    if own is None:
+        assert settings.existing is not None
+        return _queue(args, settings.existing.secret, settings.existing.management_url or "")
+    network = args.network
+    subnets, workers = network.subnet_ids, network.worker_security_group_id
+    broker = Broker(
+        broker_name(args.scope, args.service),
+        BrokerArgs(args.scope, args.service, own, network.vpc_id, subnets, workers),
+        args.scope.below,
+    )
+    return _queue(args, broker.secret_name, broker=broker)
+
+
+def _queue(
+    args: QueueArgs[Queue], secret: pulumi.Input[str], management: str = "", broker: Broker | None = None
+) -> DeclaredQueue:
+    service, name = args.service, args.settings.name or args.service
+    outputs: dict[str, pulumi.Input[str]] = {}
+    if broker is not None:
+        outputs = {"broker": broker.name, "console": broker.console_url, "secret": broker.secret_name}
+    return DeclaredQueue(
+        service,
+        args.settings,
+        found={"secret": secret},
+        watched=pulumi.Output.from_input(secret).apply(
+            lambda place: WatchedQueue(service, args.settings.kind, name, place, management)
+        ),
+        access=rabbitmq_statements.access(secret, own_broker=broker is not None),
+        own_alarms=[*alarms.of_broker(service, broker.name)] if broker is not None else [],
+        outputs=outputs,
+    )

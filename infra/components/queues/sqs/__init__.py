@@ -1,0 +1,1 @@
+"""Queues in SQS: the stack's own, or two that are there."""

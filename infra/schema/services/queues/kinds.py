@@ -1,0 +1,14 @@
+"""The kinds of queue that a stack file can name."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+from pydantic import Field
+
+from infra.schema.services.queues.rabbitmq import Queue
+from infra.schema.services.queues.settings import QueueSettings
+from infra.schema.services.queues.sqs import SqsQueue
+
+AnyQueue: TypeAlias = Annotated[Queue | SqsQueue, Field(discriminator="kind")]
+MODELS: tuple[type[QueueSettings], ...] = (Queue, SqsQueue)

@@ -1,0 +1,122 @@
+"""A queue's kind is chosen in one list for each side: nobody else names one, asks for it or imports it."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Iterator
+from typing import TypeGuard
+
+import pytest
+
+from tests.test_arrows import ROOT, SOURCES, imports, module_name
+
+PLACES = (
+    "gpu_spot/preflight/checks/queues/",
+    "infra/components/queues/",
+    "infra/iam/rabbitmq_statements.py",
+    "infra/iam/sqs_statements.py",
+    "infra/kubernetes/triggers.py",
+    "infra/schema/services/queues/",
+    "lambdas/aws/queues/",
+    "rehearsal/loaded_fleet.py",  # whose rows it plays
+    "spot_work/src/spot_work/rabbitmq/",
+    "spot_work/src/spot_work/sqs/",
+    "spot_work/src/spot_work/transports.py",
+)
+"""Where the kinds are, and the lists that name them; CONTRIBUTING.md, "Adding a queue kind"."""
+KINDS = {"rabbitmq", "sqs"}
+OF_A_KIND = (
+    *(f"gpu_spot.preflight.checks.queues.{kind}" for kind in sorted(KINDS)),
+    *(f"infra.components.queues.{kind}" for kind in sorted(KINDS)),
+    *(f"infra.iam.{kind}_statements" for kind in sorted(KINDS)),
+    *(f"infra.schema.services.queues.{kind}" for kind in sorted(KINDS)),
+    *(f"lambdas.aws.queues.{kind}" for kind in sorted(KINDS)),
+    *(f"spot_work.{kind}" for kind in sorted(KINDS)),
+)
+WORDS = re.compile("queue|rabbitmq|sqs", re.IGNORECASE)
+BUILT_IN = {name for name, value in vars(builtins).items() if isinstance(value, type)}
+
+
+def asks(source: str, module: str, *, is_package: bool = False) -> Iterator[int]:
+    """Yield the lines that ask of which kind a queue is.
+
+    ``sqs`` is AWS's word, too: it counts where it is held against something, not as the name of a client.
+    """
+    for line, name in imports(source, module, is_package=is_package):
+        if any(name == one or name.startswith(f"{one}.") for one in OF_A_KIND):
+            yield line
+    for node in ast.walk(ast.parse(source)):
+        if _asks(node):
+            yield node.lineno
+
+
+def _asks(node: ast.AST) -> TypeGuard[ast.expr | ast.pattern]:
+    if isinstance(node, ast.Constant):
+        return node.value == "rabbitmq"
+    if isinstance(node, ast.MatchValue):
+        return bool(KINDS & _texts(node))
+    if isinstance(node, ast.Compare):
+        asked = ast.unparse(node).lower()
+        return bool(KINDS & _texts(node)) and ("kind" in asked or "queue" in asked)
+    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass"):
+        given, classes = map(ast.unparse, node.args)
+        return "queue" in given.lower() and classes not in BUILT_IN
+    return False
+
+
+def _texts(node: ast.AST) -> set[str]:
+    return {
+        one.value for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    }
+
+
+def test_nobody_else_asks_for_a_queues_kind() -> None:
+    found = []
+    for path in SOURCES:
+        place, source = path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
+        if not place.startswith(PLACES) and WORDS.search(source):
+            lines = asks(source, module_name(path), is_package=path.name == "__init__.py")
+            found += [f"{place}:{line}" for line in lines]
+    assert not found
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_each_place_is_there(place: str) -> None:
+    assert (ROOT / place).exists()
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("place", [place for place in PLACES if place.endswith("/queues/")])
+def test_each_side_has_a_module_or_a_room_for_each_kind(place: str, kind: str) -> None:
+    assert (ROOT / place / kind).is_dir() or (ROOT / place / f"{kind}.py").is_file()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "if service.queue.kind == 'sqs': ...",
+        "found = 'x' if queue.kind in ('sqs',) else 'y'",
+        "match queue.kind:\n    case 'sqs': ...",
+        "isinstance(service.queue, Model)",
+        "{'rabbitmq': 1}",
+        "def f():\n    from infra.schema.services.queues import sqs",
+        "from infra.components.queues.rabbitmq.broker import Broker",
+    ],
+)
+def test_who_asks_is_found(source: str) -> None:
+    assert [*asks(source, "infra.program.stack")]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "client('sqs')",
+        "wait = LONG if service == 'sqs' else SHORT",
+        "from infra.components.queues import kinds",
+        "isinstance(entry, Service)",
+    ],
+)
+def test_who_does_not_is_let_alone(source: str) -> None:
+    assert not [*asks(source, "infra.program.stack")]

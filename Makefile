@@ -24,7 +24,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 empty  :=
 space  := $(empty) $(empty)
 USED   := $(subst $(space),|,$(sort $(shell grep -rhoE --include='*.py' '\baws\.[a-z0-9_]+\.' infra pulumi_on_moto | cut -d. -f2)))
-BENCHES := $(subst _,-,$(notdir $(basename $(wildcard bench/*.py))))
+SCRIPTS := $(basename $(filter-out bench/fit/% bench/parts/%,$(wildcard bench/*/*.py)))
+BENCHES := $(subst _,-,$(notdir $(SCRIPTS)))
 FITS := $(notdir $(basename $(sort $(wildcard bench/fit/*.py))))
 
 .PHONY: help setup demo demo-research demo-service aws-check check quick test alone test-traces test-real lint types format system-packages system-packages-real bench fit declared site lock clean distclean
@@ -101,9 +102,9 @@ system-packages-real: # the same, and what tests/real needs
 bench: $(BENCHES:%=bench-%) ## every benchmark; one of them: make bench-NAME → out/bench/NAME.json
 
 bench-%: setup
-	@test -f bench/$(subst -,_,$*).py || { echo "no benchmark $*; there are: $(or $(BENCHES),none)" >&2; exit 2; }
+	@test -n "$(filter %/$(subst -,_,$*),$(SCRIPTS))" || { echo "no benchmark $*; there are: $(or $(BENCHES),none)" >&2; exit 2; }
 	@mkdir -p out/bench
-	@$(BIN)/python -m bench.$(subst -,_,$*) --out out/bench/$*.json $(ARGS)
+	@$(BIN)/python -m $(subst /,.,$(filter %/$(subst -,_,$*),$(SCRIPTS))) --out out/bench/$*.json $(ARGS)
 
 fit: setup ## fit anew what is shipped as fitted (GPU_SPOT_TRACES=…): an error where the two differ
 	@for script in $(FITS); do $(BIN)/python -m bench.fit.$$script; done

@@ -15,12 +15,12 @@ from moto.ec2.models import ec2_backends
 from gpu_spot.aws_check.lab import INSTANCE_TYPE, Lab
 from gpu_spot.preflight.account import ClientOf
 from pulumi_on_moto import sandbox
+from pulumi_on_moto.fixes.ec2.spot_prices import quote
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.fixes.groups import launches
 from pulumi_on_moto.fixes.groups.members import join, warm_instances, warm_size
 from pulumi_on_moto.fixes.groups.weights import capacity
-from pulumi_on_moto.fixes.spot_prices import quote
 from pulumi_on_moto.running.clock import SimulatedTime, simulated
 from pulumi_on_moto.running.events import EventBus
 from pulumi_on_moto.running.functions import FunctionRuntime

@@ -39,7 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("pulumi", "pulumi_aws", "pydantic"),
     },
     "infra.schema": {
-        *("contracts", "infra.catalogue", "userdata.agent.machine", "userdata.agent.tenants", "pydantic"),
+        *("contracts", "infra.catalogue", "userdata.agent.aws.permissions", "userdata.agent.machine"),
+        *("userdata.agent.tenants", "pydantic"),
     },
     "infra.archives": {"contracts", "pulumi"},
     "infra.iam": {"contracts", "infra.schema", "infra.scope", "userdata.agent", "pulumi", "pulumi_aws"},
@@ -86,7 +87,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spot_work.sqs": {"spot_work", "boto3", "botocore"},
     # No framework in the core: it is imported where a script already has one, or none.
     "spot_training": set(),
-    "spot_training.s3": {"spot_training", "boto3", "botocore"},
+    "spot_training.storage.s3": {"spot_training", "boto3", "botocore"},
     "spot_training.keras": {"spot_training", "keras", "numpy"},
     "spot_training.torch": {"spot_training", "torch"},
     "spot_training.huggingface": {"spot_training", "transformers"},
@@ -105,7 +106,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *("contracts", "market.rules", "market.supply", "market.replay", "lambdas.core", "numpy"),
     },
     "market.deadline": {"market.rules", "market.supply", "lambdas.core.deadline", "numpy"},
-    "market.plots": {"lambdas.core.capacity.policies", "plotly"},
+    "market.plots": {"lambdas.core.capacity.policies"},
     # What runs for a real account: neither moto, nor what builds on it, nor what rehearses. See REHEARSES.
     "gpu_spot": {"pulumi_declared"},
     "gpu_spot.commands": {

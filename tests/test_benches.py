@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from bench import checkpoint
+from bench.machines import checkpoint
 from tests.real import environments
 from tests.waiting import PATIENCE
 
@@ -23,24 +23,33 @@ ENDS: Final = {
     "fit.forecast": TRACES,
     "fit.hazard": TRACES,
     "fit.market": TRACES,
-    "service": BROKER,
+    "services.service": BROKER,
 }
 """What ends with code 2 where neither traces nor programs are at hand, and the line that it ends with."""
 MODEL: Final = "replaying the fitted model: GPU_SPOT_TRACES is not set"
 CONTAINERS: Final = "containers are left out: "
 GOES_ON: Final = {
-    "capacity": MODEL,
-    "deadline": MODEL,
-    "doubt": MODEL,
-    "forecast": MODEL,
-    "kubernetes": CONTAINERS,
-    "rebalance": MODEL,
-    "scaling": MODEL,
-    "slices": CONTAINERS,
-    "warm_pool": MODEL,
+    "market.capacity": MODEL,
+    "market.deadline": MODEL,
+    "market.doubt": MODEL,
+    "market.forecast": MODEL,
+    "machines.kubernetes": CONTAINERS,
+    "market.rebalance": MODEL,
+    "services.scaling": MODEL,
+    "machines.slices": CONTAINERS,
+    "market.warm_pool": MODEL,
 }
 """What does a part or something else there, and the line that says so."""
-NEEDS_NOTHING: Final = {"checker", "deploy", "health", "node", "research", "service_sqs", "walk"}
+NEEDS_NOTHING: Final = {
+    "",
+    "functions.checker",
+    "functions.deploy",
+    "functions.health",
+    "functions.walk",
+    "machines.node",
+    "machines.research",
+    "services.service_sqs",
+}
 
 
 def started(name: str, folder: Path, *arguments: str, **variables: str) -> subprocess.Popen[str]:
@@ -56,9 +65,9 @@ def started(name: str, folder: Path, *arguments: str, **variables: str) -> subpr
 
 
 def test_of_every_benchmark_it_is_known_what_it_needs() -> None:
-    names = {path.stem for path in (ROOT / "bench").glob("*.py")}
-    names |= {f"fit.{path.stem}" for path in (ROOT / "bench" / "fit").glob("*.py")}
-    assert names == {*ENDS, *GOES_ON, *NEEDS_NOTHING, "checkpoint"}
+    scripts = (ROOT / "bench").glob("*/*.py")
+    names = {f"{path.parent.name}.{path.stem}" for path in scripts if path.parent.name != "parts"}
+    assert names == {*ENDS, *GOES_ON, *NEEDS_NOTHING, "machines.checkpoint"}
 
 
 @pytest.mark.parametrize("name", ENDS)
@@ -81,7 +90,7 @@ def test_what_it_leaves_out_or_replaces_stands_first(name: str, tmp_path: Path) 
         process.communicate()
 
 
-@pytest.mark.parametrize("name", ["deadline", "rebalance"])
+@pytest.mark.parametrize("name", ["market.deadline", "market.rebalance"])
 def test_a_folder_of_traces_that_is_not_there_is_no_model(name: str, tmp_path: Path) -> None:
     process = started(name, tmp_path, GPU_SPOT_TRACES="nowhere")
     said, _ = process.communicate(timeout=PATIENCE)

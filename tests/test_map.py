@@ -16,7 +16,7 @@ PATH = re.compile(rf"`((?:bench|tests|{'|'.join(PACKAGES)})/[^`<…]*)`")
 
 def rooms() -> set[str]:
     """Every folder of the product that holds modules, as the map writes it."""
-    found = {"bench/", "bench/fit/", "bench/parts/"}
+    found = {"bench/", *(f"{path.relative_to(ROOT)}/" for path in (ROOT / "bench").glob("[a-z]*"))}
     for package in PACKAGES:
         home = folder(package)
         for path in home.rglob("*.py"):

@@ -44,7 +44,7 @@ def asks(source: str, module: str, *, is_package: bool = False) -> Iterator[int]
 
     ``sqs`` is AWS's word, too: it counts where it is held against something, not as the name of a client.
     """
-    for line, name in imports(source, module, is_package=is_package):
+    for line, name, _ in imports(source, module, is_package=is_package):
         if any(name == one or name.startswith(f"{one}.") for one in OF_A_KIND):
             yield line
     for node in ast.walk(ast.parse(source)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import astuple
 
-from bench.forecast import fit, measured
+from bench.market.forecast import fit, measured
 from bench.parts import needs
 from bench.parts.scenarios import real
 from gpu_spot.forecast.ranges import FITTED

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from bench.parts import needs
+from bench.parts.run import parser_of
 from market.supply.model import draw
 from market.supply.trace import PoolTrace, load
 
@@ -57,11 +58,9 @@ def modelled(days: float = 30) -> list[Scenario]:
 
 def parser(doc: str | None, name: str, seeds: int) -> argparse.ArgumentParser:
     """Return the arguments that every benchmark of scenarios takes; by default so many ``seeds``."""
-    made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
-    made.add_argument("--out", type=Path, default=Path(f"out/bench/{name}.json"))
+    made = parser_of(doc, name, docs=True)
     made.add_argument("--seeds", type=int, default=seeds, help=f"how many, from 1 on ({seeds})")
     made.add_argument("--scenarios", type=int, help="only the first so many")
-    made.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
     return made
 
 

@@ -1,4 +1,4 @@
-"""The half of ``bench.slices`` that needs real containers: what tenants reach, and what they lend."""
+"""The half of ``make bench-slices`` that needs real containers: what tenants reach, and what they lend."""
 
 from __future__ import annotations
 

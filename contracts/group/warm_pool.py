@@ -16,7 +16,7 @@ RETURN: Final = 60.0
 """Seconds until who was released is stopped and can be started again: assumed. EC2 bills the time before it
 stops, as before any release, and not the stopping itself (EC2 guide, "Amazon EC2 instance state changes")."""
 PAYS_FROM: Final = 2.0
-"""The ``shortageCost`` from which a pool pays (``bench/warm_pool.py``)."""
+"""The ``shortageCost`` from which a pool pays (``make bench-warm-pool``)."""
 
 
 def size(target: int, base: int, spot_percentage: int, shortage_cost: float) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from botocore.exceptions import ClientError
 
 from gpu_spot.preflight.account import Account
+from gpu_spot.preflight.remark import Remark
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,14 @@ class Quota:
     def ask(self) -> str:
         """What to do for more: AWS takes hours to days."""
         return f"ask for more: {self.page}"
+
+    def remark(self, told: str, least: float, most: float) -> Remark:
+        """Return what to make of it: ``least`` is what the targets need, ``most`` what may be asked for."""
+        if self.value < least:
+            return Remark(self.name, "failure", told, self.ask)
+        if self.value < most:
+            return Remark(self.name, "warning", told, self.ask)
+        return Remark(self.name, "ok", told)
 
 
 def quota(account: Account, service: str, code: str) -> Quota:

@@ -10,12 +10,15 @@ from lambdas.core.capacity import policies
 from lambdas.core.capacity.plan import Policy
 from lambdas.core.capacity.policies.expected_cost import ExpectedCost
 from lambdas.core.model import Pool
-from market.comparison.baselines.checker_2018 import Checker2018
-from market.comparison.baselines.on_demand import OnDemand
-from market.comparison.baselines.spot_only import SpotOnly
-from market.comparison.baselines.spothedge import DynamicPlacer, SpotHedge
-from market.comparison.baselines.spothedge_ideal import SpotHedgeIdeal
-from market.comparison.baselines.static_mix import StaticMix
+from market.comparison.baselines import (
+    Checker2018,
+    DynamicPlacer,
+    OnDemand,
+    SpotHedge,
+    SpotHedgeIdeal,
+    SpotOnly,
+    StaticMix,
+)
 from market.replay.groups import Allocation, GroupShape, Spread
 
 FRONTIER: Final = (0.0, 1.2, 3.0, 30.0, 100.0, 150.0, 200.0, 300.0, 500.0, 1000.0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Final
 
+from market.plots.svg import OTHERS, OURS, Picture
+
 _WIDTH, _ROW, _TOP, _BOTTOM = 760, 34, 40, 44
 _LEFT, _RIGHT = 150, 24
-_OURS, _OTHERS = "#0b7a75", "#b3541e"
 _TITLE: Final = "Cost above the cheapest way to the same availability"
 _LEAST: Final = 0.001
 """The regret that is drawn for none at all, and for less: the axis is logarithmic."""
@@ -38,34 +38,20 @@ def svg(by_policy: Mapping[str, Sequence[tuple[str, float | None]]]) -> str:
             return _WIDTH - _RIGHT / 2
         return _LEFT + math.log10(max(regret, _LEAST) / _LEAST) / decades * (_WIDTH - _LEFT - _RIGHT)
 
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" '
-        'font-family="sans-serif" font-size="11">',
-        f'<rect width="{_WIDTH}" height="{height}" fill="#fff"/>',
-        f'<text x="{_LEFT}" y="20" font-size="14">{_TITLE}</text>',
-    ]
+    picture = Picture(_WIDTH, height)
+    picture.text(_LEFT, 20, _TITLE, font_size=14)
     for power in range(decades + 1):
         regret = _LEAST * 10**power
+        picture.path(f"M{x(regret):.1f} {_TOP - 8}V{height - _BOTTOM}")
         told = f"≤ {100 * regret:g} %" if power == 0 else f"{100 * regret:g} %"
-        parts.append(
-            f'<path d="M{x(regret):.1f} {_TOP - 8}V{height - _BOTTOM}" stroke="#ddd"/>'
-            f'<text x="{x(regret):.1f}" y="{height - _BOTTOM + 16}" text-anchor="middle">{told}</text>'
-        )
+        picture.text(x(regret), height - _BOTTOM + 16, told, "middle")
     for number, (policy, marks) in enumerate(by_policy.items()):
-        y, colour = _TOP + _ROW * (number + 0.5), _OTHERS if number else _OURS
-        parts.append(
-            f'<text x="{_LEFT - 12}" y="{y + 4:.1f}" text-anchor="end" fill="{colour}">'
-            f"{escape(policy)}</text>"
-        )
+        y, colour = _TOP + _ROW * (number + 0.5), OTHERS if number else OURS
+        picture.text(_LEFT - 12, y + 4, policy, "end", fill=colour)
         for place, (world, regret) in enumerate(marks):
             told = "does not get there" if regret is None else f"{100 * regret:.2f} %"
             # Neighbours are set apart a little, so that many of one value are seen as many.
-            parts.append(
-                f'<circle cx="{x(regret):.1f}" cy="{y + (place % 7 - 3) * 3:.1f}" r="3" fill="{colour}" '
-                f'fill-opacity="0.55"><title>{escape(world)}: {told}</title></circle>'
-            )
-    parts.append(
-        f'<text x="{_LEFT}" y="{height - 8}">a dot is a world; at the right edge: a policy does not get there'
-        "</text></svg>"
-    )
-    return "\n".join(parts)
+            picture.dot(x(regret), y + (place % 7 - 3) * 3, colour, f"{world}: {told}", radius=3)
+    end = "a dot is a world; at the right edge: a policy does not get there"
+    picture.text(_LEFT, height - 8, end)
+    return str(picture)

@@ -12,12 +12,12 @@ from typing import Any, Final
 from contracts.registry.worker_report import Pulse
 from lambdas.core.model import Market, Pool, Side
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes import spot_prices, terminations
+from pulumi_on_moto.fixes.ec2 import spot_prices, terminations
+from pulumi_on_moto.fixes.ec2.spot_requests import ENDED_BY_USER, MARKED, request_of
 from pulumi_on_moto.fixes.fleets.changing import modifying_takes
 from pulumi_on_moto.fixes.groups import launches, leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.fixes.speedups.answers import lagging
-from pulumi_on_moto.fixes.spot_requests import ENDED_BY_USER, MARKED, request_of
 from pulumi_on_moto.program.record import Deployment
 from pulumi_on_moto.running.clock import SimulatedTime
 from pulumi_on_moto.running.functions import Call, Invocation

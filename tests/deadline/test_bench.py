@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-from bench.deadline import draw, grouped, main, tasks
 from bench.fit.deadline import TABLE, fingerprint
+from bench.market.deadline import draw, grouped, main, tasks
 from bench.parts.cells import cells
 from bench.parts.deadline_doubts import AXES, TOGETHER, dominates, grid
 from bench.parts.deadline_jobs import RATIOS, Task

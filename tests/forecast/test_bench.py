@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import forecast
+from bench.market import forecast
 from bench.parts.scenarios import modelled, real
 from gpu_spot.forecast.ranges import WEEK, Part
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import health as bench
+from bench.functions import health as bench
 from contracts import names
 from contracts.group import health_settings as settings
 from contracts.group.health_settings import HealthSettings

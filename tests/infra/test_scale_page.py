@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel
 
-from bench.checker import measure
+from bench.functions.checker import measure
 from contracts.agent.config import Config, Metrics
 from gpu_spot.preflight.checks import sizes
 from infra.components.control import controller

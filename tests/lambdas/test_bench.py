@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.checker import broken as broken_in
-from bench.checker import figures, main, measure
+from bench.functions.checker import broken as broken_in
+from bench.functions.checker import figures, main, measure
 from lambdas.core.capacity import policies
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.walk import main
+from bench.functions.walk import main
 from contracts.registry import item as registry_item
 from lambdas.aws.capacity import controller, observe
 from lambdas.aws.capacity.auto_scaling import AutoScalingService

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.parts.scenarios import real
-from market.comparison.baselines.spothedge import DynamicPlacer
+from market.comparison.baselines import DynamicPlacer
 from market.comparison.contenders import named
 from market.comparison.runs import compare
 from market.replay.groups import Offer

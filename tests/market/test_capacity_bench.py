@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import capacity
+from bench.market import capacity
 from bench.parts.page import replace_part
 
 

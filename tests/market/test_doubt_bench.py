@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import doubt
+from bench.market import doubt
 from bench.parts.cells import cells
 from lambdas.core.capacity.policies import DEFAULT
 from market.comparison.regret import Mark, cheapest, dominates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bench import rebalance
+from bench.market import rebalance
 
 
 def test_nobody_is_cheapest_as_published_and_nobody_cuts_a_boot_short(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench import warm_pool
+from bench.market import warm_pool
 from market.comparison.contenders import named
 from market.comparison.runs import play
 from market.replay.ledger import Ledger

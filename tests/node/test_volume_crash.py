@@ -1,4 +1,4 @@
-"""`bench/node.py` plays all cases; here all of those in calm weather and a fixed share of the others."""
+"""`make bench-node` plays all cases; here all of those in calm weather and a fixed share of the others."""
 
 from __future__ import annotations
 

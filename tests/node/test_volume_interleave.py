@@ -1,4 +1,4 @@
-"""`bench/node.py` plays all of them; here those with two stops, and a share of the others."""
+"""`make bench-node` plays all of them; here those with two stops, and a share of the others."""
 
 from __future__ import annotations
 

@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 
 from gpu_spot.preflight.account import Account
-from gpu_spot.preflight.checks import (
-    billing,
-    disks,
-    encryption,
-    github,
-    limits,
-    permissions,
-    quotas,
-    service_roles,
-)
+from gpu_spot.preflight.checks import disks, encryption, limits
+from gpu_spot.preflight.checks.account import billing, github, permissions, quotas, service_roles
 from pulumi_on_moto import AwsClients
 from tests.infra import training
 from tests.preflight.worlds import answer, declared, error, remarks, stack, statuses

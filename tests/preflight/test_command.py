@@ -11,7 +11,8 @@ from gpu_spot import cli
 from gpu_spot.commands import preflight
 from gpu_spot.preflight import account, stack
 from gpu_spot.preflight.account import identified
-from gpu_spot.preflight.checks import github, money, offerings, service_roles, taken_names
+from gpu_spot.preflight.checks import money, offerings
+from gpu_spot.preflight.checks.account import github, service_roles, taken_names
 from gpu_spot.preflight.inspection import inspect
 from pulumi_on_moto import AwsClients
 from tests.docs.keys import documented

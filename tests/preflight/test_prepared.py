@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpu_spot.preflight.checks import images, offerings, quotas
+from gpu_spot.preflight.checks import images, offerings
+from gpu_spot.preflight.checks.account import quotas
 from gpu_spot.preflight.stack import Stack
 from pulumi_on_moto import AwsClients
 from tests.infra import training

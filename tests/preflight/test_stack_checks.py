@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gpu_spot.preflight.checks import endpoints, images, money, offerings, queues, sizes, taken_names
+from gpu_spot.preflight.checks import endpoints, images, money, offerings, queues, sizes
+from gpu_spot.preflight.checks.account import taken_names
 from pulumi_on_moto import AwsClients
 from tests.preflight.worlds import answer, declared, remarks, stack, statuses
 

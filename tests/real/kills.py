@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from spot_training.checkpointer import Checkpointer
-from spot_training.files import Files
-from spot_training.manifest import FILE
+from spot_training.storage.files import Files
+from spot_training.storage.manifest import FILE
 
 FORK = multiprocessing.get_context("fork")
 KILLED_AFTER = 30.0  # by torchrun, when another rank has ended

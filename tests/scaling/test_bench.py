@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import scaling
+from bench.services import scaling
 from market.load import worlds
 from market.load.shapes import LoadShape
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from spot_training.checkpointer import Checkpointer
-from spot_training.files import Files
-from spot_training.patience import Patience
+from spot_training.storage.files import Files
+from spot_training.storage.patience import Patience
 
 
 class Gone(BaseException):

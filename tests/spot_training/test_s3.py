@@ -10,7 +10,7 @@ import boto3
 import pytest
 
 from spot_training import Checkpointer, InUseError, RestoreError, SaveError, SpotTrainingError
-from spot_training.s3 import S3Store
+from spot_training.storage.s3 import S3Store
 from tests.models import moto
 from tests.spot_training.disk import content
 

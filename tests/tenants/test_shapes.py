@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from bench import slices
+from bench.machines import slices
 from infra.catalogue import host_shapes
 from tests.tenants.hosts import host, tenant
 from userdata.agent.machine.errors import ConfigError

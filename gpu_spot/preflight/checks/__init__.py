@@ -5,23 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from gpu_spot.preflight.checks import (
-    billing,
     disks,
     encryption,
     endpoints,
-    github,
     images,
     limits,
     money,
     offerings,
-    permissions,
     queues,
-    quotas,
     reservations,
-    service_roles,
     sizes,
-    taken_names,
 )
+from gpu_spot.preflight.checks.account import billing, github, permissions, quotas, service_roles, taken_names
 from gpu_spot.preflight.remark import Check
 
 CHECKS: Final[tuple[Check, ...]] = (

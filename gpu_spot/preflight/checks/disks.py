@@ -49,8 +49,4 @@ def _volumes(stack: Stack) -> int:
 
 def _judged(found: Quota, unit: str, least: float, most: float) -> Remark:
     told = f"{found.value:,.0f} {unit}; the targets need {least:,.4g}, the groups' max up to {most:,.4g}"
-    if found.value < least:
-        return Remark(found.name, "failure", told, found.ask)
-    if found.value < most:
-        return Remark(found.name, "warning", told, found.ask)
-    return Remark(found.name, "ok", told)
+    return found.remark(told, least, most)

@@ -68,9 +68,7 @@ def _judged(stack: Stack, account: Account, counted: _Counted, declared: int) ->
     own = sum(_is_own(one, stack.name) for one in there)
     more, found = max(0, declared - own), quota(account, counted.service, counted.code)
     told = f"{found.value:.0f}, {len(there)} in use; this stack adds {more}"
-    if len(there) + more > found.value:
-        return Remark(found.name, "failure", told, found.ask)
-    return Remark(found.name, "ok", told)
+    return found.remark(told, len(there) + more, len(there) + more)
 
 
 def _is_own(resource: Mapping[str, Any], stack: str) -> bool:

@@ -20,12 +20,12 @@ from spot_training.errors import (
     SpotTrainingError,
     one_line,
 )
-from spot_training.files import Files
-from spot_training.folder import FolderStore
-from spot_training.manifest import File, Manifest, name_of, parse, part_of
-from spot_training.patience import Patience
 from spot_training.ranks import ALONE, Ranks
-from spot_training.store import Store
+from spot_training.storage.files import Files
+from spot_training.storage.folder import FolderStore
+from spot_training.storage.manifest import File, Manifest, name_of, parse, part_of
+from spot_training.storage.patience import Patience
+from spot_training.storage.store import Store
 
 FOLDER_VARIABLE: Final = "GPU_SPOT_CHECKPOINTS"
 Write: TypeAlias = Callable[[Path], object]
@@ -55,7 +55,7 @@ class Saved:
 def store_of(place: str | os.PathLike[str], files: Files, patience: Patience) -> Store:
     """Return the store of a folder, or of ``s3://bucket/prefix``."""
     if str(place).startswith("s3://"):
-        from spot_training.s3 import S3Store  # needs boto3, which most environments lack
+        from spot_training.storage.s3 import S3Store  # needs boto3, which most environments lack
 
         return S3Store(str(place))
     return FolderStore(Path(place), files, patience)

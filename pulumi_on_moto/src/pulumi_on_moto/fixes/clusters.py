@@ -1,8 +1,9 @@
-"""Add-ons, access entries and access policies of EKS clusters, which moto does not have.
+"""Add-ons, access entries, access policies and pods' roles of EKS clusters, which moto does not have.
 
-Sources: ``CreateAddon``, ``CreateAccessEntry``, ``AssociateAccessPolicy`` in botocore's model; the EKS guide,
-"Grant IAM users access to Kubernetes with EKS access entries": entries need an authentication mode with API,
-nodes' entries take no policy, and who made a cluster is its administrator only if that was asked for.
+Sources: the operations in botocore's model; the EKS guide, "Grant IAM users access to Kubernetes with EKS
+access entries": entries need an authentication mode with API, nodes' entries take no policy, and who made a
+cluster is its administrator only if that was asked for; "Learn how EKS Pod Identity grants pods access to AWS
+services": one role for a service account, trusted as pods.eks.amazonaws.com.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from typing import Any, Final
 from moto.core.exceptions import ServiceException
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.core.responses import ActionResult
-from moto.eks import responses
+from moto.eks import urls
 from moto.eks.models import EKSBackend, eks_backends
 from moto.eks.responses import EKSResponse
+from moto.iam.models import iam_backends
 
 from pulumi_on_moto.fixes.fix import Fix
 
 ADDONS: Final = "addons"
+_PODS: Final = "pod_identity_associations"
+_POD_SERVICE: Final = "pods.eks.amazonaws.com"
+_POD_ACTIONS: Final = {"sts:AssumeRole", "sts:TagSession"}
 ACCESS: Final = "access_entries"
 MODES: Final = "access_configs"
 GIVEN: Final = "given_clusters"
@@ -39,6 +44,10 @@ class _RefusedRequestError(ServiceException):
 
 class _NoEntryError(ServiceException):
     code = "ResourceNotFoundException"
+
+
+class _InvalidError(ServiceException):
+    code = "InvalidParameterException"
 
 
 def kept(backend: EKSBackend, what: str) -> dict[str, Any]:
@@ -127,13 +136,54 @@ def _cluster(response: EKSResponse) -> str:
     return name
 
 
-PATHS: Final = {
-    "{0}/clusters/(?P<name>[^/]+)/addons$": responses.EKSResponse.dispatch,
-    "{0}/clusters/(?P<name>[^/]+)/access-entries$": responses.EKSResponse.dispatch,
-    "{0}/clusters/(?P<name>[^/]+)/access-entries/(?P<principalArn>.+)/access-policies$": (
-        responses.EKSResponse.dispatch
+def _pod_identity(response: EKSResponse) -> ActionResult:
+    given: dict[str, Any] = json.loads(response.body)
+    cluster = str(response._get_param("name"))
+    backend: EKSBackend = response.eks_backend
+    there = kept(backend, _PODS)
+    key = f"{cluster}/{given['namespace']}/{given['serviceAccount']}"
+    if key in there:
+        raise _TakenError("Association already exists: " + there[key]["associationId"])
+    _check_trust(backend.account_id, given["roleArn"])
+    identity = f"a-{len(there):017d}"
+    there[key] = {
+        "clusterName": cluster,
+        "namespace": given["namespace"],
+        "serviceAccount": given["serviceAccount"],
+        "roleArn": given["roleArn"],
+        "tags": given.get("tags") or {},
+        "associationId": identity,
+        "associationArn": f"arn:aws:eks:{backend.region_name}:{backend.account_id}:"
+        f"podidentityassociation/{cluster}/{identity}",
+    }
+    return ActionResult({"association": there[key]})
+
+
+def _check_trust(account: str, arn: str) -> None:
+    role = next((one for one in iam_backends[account]["aws"].roles.values() if one.arn == arn), None)
+    if role is None:
+        raise _InvalidError(f"Role provided in the request does not exist: {arn}")
+    trusted = [
+        action
+        for one in json.loads(role.assume_role_policy_document)["Statement"]
+        if _POD_SERVICE in str(one.get("Principal", {}).get("Service", ""))
+        for action in ([one["Action"]] if isinstance(one["Action"], str) else one["Action"])
+    ]
+    if not _POD_ACTIONS.issubset(trusted):
+        raise _InvalidError(
+            f"Trust policy of role {arn} does not let {_POD_SERVICE} assume it and tag its session"
+        )
+
+
+_PATHS: Final = dict.fromkeys(
+    (
+        "{0}/clusters/(?P<name>[^/]+)/addons$",
+        "{0}/clusters/(?P<name>[^/]+)/access-entries$",
+        "{0}/clusters/(?P<name>[^/]+)/access-entries/(?P<principalArn>.+)/access-policies$",
+        "{0}/clusters/(?P<name>[^/]+)/pod-identity-associations$",
     ),
-}
+    EKSResponse.dispatch,
+)
 CLUSTERS: Final = Fix(
     "clusters of EKS",
     moto="has no CreateAddon, CreateAccessEntry, AssociateAccessPolicy, and keeps no accessConfig",
@@ -143,5 +193,15 @@ CLUSTERS: Final = Fix(
         (EKSResponse, "create_addon", _addon),
         (EKSResponse, "create_access_entry", _entry),
         (EKSResponse, "associate_access_policy", _policy),
+    ),
+)
+POD_IDENTITIES: Final = Fix(
+    "roles of pods in EKS",
+    moto="has no CreatePodIdentityAssociation",
+    aws="keeps one for each service account, and refuses roles that do not trust it; that the cluster is "
+    "there is not asked here: a program may have found it",
+    patches=(
+        (EKSResponse, "create_pod_identity_association", _pod_identity),
+        (urls, "url_paths", {**urls.url_paths, **_PATHS}),
     ),
 )

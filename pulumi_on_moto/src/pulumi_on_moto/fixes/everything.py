@@ -9,42 +9,32 @@ from typing import Final
 
 from pulumi_on_moto.fixes.brokers import BROKERS
 from pulumi_on_moto.fixes.buckets import PLAIN_TEXT
-from pulumi_on_moto.fixes.capacity_reservations import CAPACITY_RESERVATIONS
-from pulumi_on_moto.fixes.clusters import CLUSTERS
-from pulumi_on_moto.fixes.event_sources import POLLING
+from pulumi_on_moto.fixes.clusters import CLUSTERS, POD_IDENTITIES
+from pulumi_on_moto.fixes.ec2.capacity_reservations import CAPACITY_RESERVATIONS
+from pulumi_on_moto.fixes.ec2.spot_prices import SPOT_PRICES
+from pulumi_on_moto.fixes.ec2.terminations import TERMINATION
 from pulumi_on_moto.fixes.experiments import EXPERIMENTS
 from pulumi_on_moto.fixes.fix import Fix, Patch, patched
 from pulumi_on_moto.fixes.fleets.changing import CANCEL, MODIFY, REQUEST
 from pulumi_on_moto.fixes.fleets.showing import HISTORY, MEMBERS, REQUESTS
-from pulumi_on_moto.fixes.groups.activities import ACTIVITIES
-from pulumi_on_moto.fixes.groups.capacity import BOUNDS, MAXIMUM, NO_REFILL
+from pulumi_on_moto.fixes.functions import INVOKE, POLLING, PUT_EVENTS
+from pulumi_on_moto.fixes.groups.capacity import BOUNDS, KEPT_POLICY, MAXIMUM, NO_REFILL
 from pulumi_on_moto.fixes.groups.launches import LAUNCHES
 from pulumi_on_moto.fixes.groups.lifecycle import HOOKS
-from pulumi_on_moto.fixes.groups.policy import KEPT_POLICY
+from pulumi_on_moto.fixes.groups.showing import ACTIVITIES, WARM_POOL
 from pulumi_on_moto.fixes.groups.termination import NAMED_INSTANCE
 from pulumi_on_moto.fixes.groups.validation import REFUSED
-from pulumi_on_moto.fixes.groups.warm_pool import WARM_POOL
-from pulumi_on_moto.fixes.invocations import INVOKE
 from pulumi_on_moto.fixes.parameters import PARAMETERS
-from pulumi_on_moto.fixes.pod_identities import POD_IDENTITIES
-from pulumi_on_moto.fixes.put_events import PUT_EVENTS
 from pulumi_on_moto.fixes.secrets import LABELS
 from pulumi_on_moto.fixes.speedups.accounts import ACCOUNT
 from pulumi_on_moto.fixes.speedups.answers import ANSWERS
 from pulumi_on_moto.fixes.speedups.attributes import ATTRIBUTES
 from pulumi_on_moto.fixes.speedups.images import IMAGES
-from pulumi_on_moto.fixes.speedups.keys import KEYS
 from pulumi_on_moto.fixes.speedups.methods import METHODS
 from pulumi_on_moto.fixes.speedups.models import MODELS
-from pulumi_on_moto.fixes.speedups.retention import RETENTION
 from pulumi_on_moto.fixes.speedups.signatures import SIGNATURES
 from pulumi_on_moto.fixes.speedups.stack_traces import STACK_TRACES
-from pulumi_on_moto.fixes.speedups.tags import TAGS
-from pulumi_on_moto.fixes.speedups.timestamps import TIMESTAMPS
-from pulumi_on_moto.fixes.speedups.user_agent import USER_AGENT
 from pulumi_on_moto.fixes.speedups.xml import XML
-from pulumi_on_moto.fixes.spot_prices import SPOT_PRICES
-from pulumi_on_moto.fixes.terminations import TERMINATION
 
 FIXES: Final[tuple[Fix, ...]] = (
     PARAMETERS,
@@ -82,15 +72,10 @@ SPEED_UPS: Final[tuple[Patch, ...]] = (
     ANSWERS,
     ATTRIBUTES,
     *IMAGES,
-    KEYS,
     METHODS,
     *MODELS,
-    RETENTION,
     SIGNATURES,
     STACK_TRACES,
-    TAGS,
-    TIMESTAMPS,
-    USER_AGENT,
     XML,
 )
 

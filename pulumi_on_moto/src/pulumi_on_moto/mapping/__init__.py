@@ -8,9 +8,7 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.mapping import (
     brokers,
     clusters,
-    compute,
     experiments,
-    fleet,
     identity,
     messaging,
     monitoring,
@@ -20,6 +18,7 @@ from pulumi_on_moto.mapping import (
     storage,
 )
 from pulumi_on_moto.mapping.base import Spec
+from pulumi_on_moto.mapping.capacity import compute, fleet
 
 SPECS: Final[dict[str, Spec]] = {
     **network.SPECS,

@@ -16,7 +16,7 @@ from moto.moto_api._internal import mock_random
 from moto.sqs.models import sqs_backends
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes import put_events
+from pulumi_on_moto.fixes.functions import carry_by
 from pulumi_on_moto.running.functions import FunctionRuntime
 from pulumi_on_moto.running.resource_policy import admits
 from pulumi_on_moto.sandbox import ACCOUNT
@@ -37,7 +37,7 @@ class EventBus:
         self._events = events_backends[ACCOUNT][region]
         self._lambda = lambda_backends[ACCOUNT][region]
         self._queues = sqs_backends[ACCOUNT][region]
-        put_events.carry_by(self._events, self._carry)
+        carry_by(self._events, self._carry)
 
     def publish(self, event: BusEvent) -> int:
         """Deliver an event to the targets of every rule that matches; return the number of deliveries."""

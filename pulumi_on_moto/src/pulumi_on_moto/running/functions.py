@@ -19,7 +19,7 @@ from moto.awslambda.models import EventSourceMapping, lambda_backends
 from moto.sqs.models import sqs_backends
 
 from pulumi_on_moto.errors import LocalCloudError
-from pulumi_on_moto.fixes import invocations
+from pulumi_on_moto.fixes.functions import run_by
 from pulumi_on_moto.running.function import DeployedFunction
 from pulumi_on_moto.sandbox import ACCOUNT, AwsClients
 
@@ -87,7 +87,7 @@ class FunctionRuntime:
             self.functions[name] = DeployedFunction(configuration, archive, root / name, clients.region)
             copy = partial(DeployedFunction, configuration, archive, root / f"{name}-2", clients.region)
             self._copies[name] = cache(copy)
-        invocations.run_by(self._lambda, self._answer)
+        run_by(self._lambda, self._answer)
 
     def cool(self) -> None:
         """Forget what functions have loaded and what waits for them: the next runs are cold starts."""

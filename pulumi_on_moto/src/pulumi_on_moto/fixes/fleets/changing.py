@@ -11,9 +11,9 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.responses.spot_fleets import SpotFleets
 from moto.ec2.utils import random_spot_fleet_request_id
 
+from pulumi_on_moto.fixes.ec2.terminations import released
 from pulumi_on_moto.fixes.fix import Fix
 from pulumi_on_moto.fixes.fleets.request import FleetRequest, find
-from pulumi_on_moto.fixes.terminations import released
 
 _ENDED: Final = ("cancelled_running", "cancelled_terminating")
 _MODIFIABLE: Final = ("TargetCapacity", "OnDemandTargetCapacity", "ExcessCapacityTerminationPolicy")

@@ -1,0 +1,115 @@
+"""One pass of the health checker over a service of growing size (``make bench-health``).
+
+The AWS calls are answered from memory, paged as AWS pages and counted: what is measured is our own time, and
+how many calls a pass makes. A quiet pass finds nothing; a busy one has a tenth of the instances ill, each in
+its own way, up to the budget.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from bench.parts.run import MACHINE, parser_of, verdict, write
+from contracts import names
+from contracts.registry.item import Worker
+from lambdas.aws.health.checker import HealthOutcome
+from tests.health.fake_aws import GROUP, HealthAws, told
+from tests.lambdas.fake_aws import PAGE
+
+SIZES = (10, 1_000, 10_000)
+MOST_MORE = 5
+"""Two saves of what is remembered, the wishes, who is in service, a message."""
+MOST_ITEM_BYTES = 400_000
+"""The most that a DynamoDB item may hold."""
+_WAYS: Sequence[Callable[[Worker], Worker]] = (
+    lambda worker: told(worker, xid=79),
+    lambda worker: replace(worker, heartbeat=worker.heartbeat - 600),
+)
+
+
+def measure(size: int, share: float) -> dict[str, Any]:
+    """Return time and calls of one pass, in which ``share`` of the instances are found to be ill."""
+    aws = HealthAws()
+    ids = aws.add(size)
+    checker = aws.checker()
+    _ok(checker.run(_SECONDS))
+    ill = frozenset(ids[: int(size * share)])
+    for n, one in enumerate(ill):
+        aws.change(GROUP, one, _WAYS[n % len(_WAYS)])
+    for seconds in (60, 150):
+        aws.now += seconds
+        aws.beat(ill)
+        aws.calls.clear()
+        started = time.perf_counter()
+        _ok(checker.run(_SECONDS))
+        pass_ms = (time.perf_counter() - started) * 1000
+    calls = dict(sorted(aws.calls.items()))
+    partitions = {"query": 2}
+    pages = sum(calls[name] - partitions.get(name, 1) for name in calls.keys() & PAGE.keys())
+    memory = aws.memory.get(names.health_memory(GROUP), {}).get("memory", {"S": ""})
+    return {
+        "pass_ms": round(pass_ms, 1),
+        "calls": calls,
+        "calls_total": sum(calls.values()),
+        "calls_beyond_further_pages": sum(calls.values()) - pages,
+        "memory_bytes": len(memory["S"]),
+        "wishes": len(aws.wishes()),
+    }
+
+
+def _ok(outcomes: Sequence[HealthOutcome]) -> None:
+    for outcome in outcomes:
+        for error in outcome.errors:
+            raise error
+
+
+def figures(sizes: Sequence[int]) -> dict[str, dict[str, Any]]:
+    """Return every measurement: by scene, then by size."""
+    return {
+        scene: {str(size): measure(size, share) for size in sizes}
+        for scene, share in (("quiet", 0.0), ("a tenth ill", 0.1))
+    }
+
+
+def broken(found: dict[str, dict[str, Any]]) -> list[str]:
+    """Return what does not hold, a line each: calls that grow with more than pages, the item's size."""
+    lines = []
+    quiet = {at["calls_beyond_further_pages"] for at in found["quiet"].values()}
+    if len(quiet) > 1:
+        lines.append(f"quiet: calls beyond further pages are {sorted(quiet)}, not equal")
+    for scene, sizes in found.items():
+        for size, at in sizes.items():
+            more = at["calls_beyond_further_pages"] - min(quiet)
+            if more > MOST_MORE:
+                lines.append(f"{scene}, {size}: {more} calls more than a quiet pass")
+            if at["memory_bytes"] > MOST_ITEM_BYTES:
+                lines.append(f"{scene}, {size}: memory has {at['memory_bytes']} bytes")
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write the file; 1 if something does not hold."""
+    parser = parser_of(__doc__, "health")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, metavar="N")
+    options = parser.parse_args(arguments)
+    found = figures(options.sizes)
+    problems = broken(found)
+    write(options.out, {"machine": MACHINE, "scenes": found, "broken": problems})
+    print(f"{'':14}{'instances':>10}{'pass ms':>10}{'calls':>7}{'wishes':>8}{'memory B':>10}")
+    for scene, sizes in found.items():
+        for size, at in sizes.items():
+            print(
+                f"{scene:14}{size:>10}{at['pass_ms']:10.1f}{at['calls_total']:7}{at['wishes']:8}"
+                f"{at['memory_bytes']:10}"
+            )
+    return verdict(problems)
+
+
+_SECONDS = 50.0
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,148 @@
+"""Kill real trainings and compare what comes out; measure what saving costs.
+
+    python -m bench.machines.checkpoint [--out FILE] [--kills 50] [--seconds 60] [--only keras …]
+
+Each part runs in the environment of its framework (``tests/real``), by the code that ``make test-real`` runs
+with 5 kills of each kind. A kill is a SIGTERM, as at the notice, a SIGKILL at a random moment, or a SIGKILL
+at one touch of the disk by a save. ``lost_seconds_without_notice`` is from the last commit to the kill. The
+overhead is that of a Keras model whose save takes a second or more, with the defaults of ``Interval``.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from bench.parts import needs
+from bench.parts.run import parser_of, write
+from tests.real.environments import environment, variables
+
+REAL: Final = Path(__file__).parents[2] / "tests" / "real"
+PARAMETERS: Final = 40_000_000
+ROUND: Final = 10
+"""Kills of each kind in a round."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One training: its framework, its script, and what it is played with."""
+
+    name: str
+    framework: str
+    script: str
+    arguments: Sequence[str] = ()
+    at_random: bool = True
+    """Whether it is killed at random moments, too."""
+
+
+QUICK: Final = ("--each-write", "--option", "pause=0", "--option", "every=1e-9")
+PARTS: Final = (
+    Part("keras", "keras", "train_keras"),
+    Part("keras, each write", "keras", "train_keras", (*QUICK, "--option", "validation=false"), False),
+    Part("torch", "torch", "train_torch"),
+    Part("torch, each write", "torch", "train_torch", QUICK, False),
+    Part("torch, two ranks", "torch", "train_torch", ("--ranks", "2")),
+    Part("transformers", "torch", "train_trainer"),
+    Part("transformers, two ranks", "torch", "train_trainer", ("--ranks", "2")),
+)
+
+
+def told_by(framework: str, script: str, *arguments: str | Path) -> dict[str, Any]:
+    """Run a script of ``tests/real`` in its framework's environment; return the JSON that it prints last."""
+    place = environment(framework)
+    command = [place / "python", REAL / f"{script}.py", *arguments]
+    done = subprocess.run(  # noqa: S603
+        command, env=variables(place), stdout=subprocess.PIPE, text=True, check=True
+    )
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def killed(part: Part, kills: int) -> Iterator[dict[str, Any]]:
+    """Play one part in rounds, each of a seed of its own; yield what each round counted."""
+    left = kills if part.at_random else 0
+    for seed in range(max(1, -(-left // ROUND))):
+        count = str(min(ROUND, left - seed * ROUND))
+        kinds = ("--terms", count, "--kills", count, "--seed", str(seed)) if part.at_random else ()
+        with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
+            told = told_by(part.framework, "kills", part.script, "--folder", folder, *kinds, *part.arguments)
+        yield {"part": part.name, **told}
+
+
+def overheads(seconds: float, parameters: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Measure the ways to save, one after the other; ours as long as its second save needs.
+
+    Keras: ours, its own callback, a naive save; PyTorch: beside the training, and waited for.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpu-spot-") as folder:
+        for way in ("ours", "framework", "naive"):
+            arguments = (f"{folder}/{way}", way, str(seconds), str(parameters))
+            yield way, told_by("keras", "overhead_keras", *arguments)
+        yield "torch", told_by("torch", "overhead_torch", f"{folder}/torch")
+
+
+def summary(rounds: Sequence[Mapping[str, Any]], cost: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the counters over all rounds."""
+
+    def total(name: str, one_of: Sequence[Mapping[str, Any]] = rounds) -> int:
+        return sum(one.get(name, 0) for one in one_of)
+
+    def worst(name: str) -> float:
+        return max((one.get(name, 0) for one in rounds), default=0)
+
+    of_part = {
+        name: [one for one in rounds if one["part"] == name] for name in {one["part"] for one in rounds}
+    }
+    return {
+        **{name: total(name) for name in ("kills", "sigterm", "sigkill", "mismatches", "unreadable")},
+        "at_a_write": total("writes"),
+        "faults": [fault for one in rounds for fault in one["faults"]],
+        "lost_steps_with_notice": worst("lost_steps_with_notice"),
+        "lost_seconds_without_notice": worst("lost_seconds_without_notice"),
+        "overhead_fraction": cost.get("ours", {}).get("fraction"),
+        "overhead_fraction_framework": cost.get("framework", {}).get("fraction"),
+        "overhead_fraction_naive": cost.get("naive", {}).get("fraction"),
+        "kills_of": {name: total("kills", several) for name, several in sorted(of_part.items())},
+        "rounds": list(rounds),
+        "overhead": cost,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run it; exit code 1 where something was lost, doubled or unreadable."""
+    parser = parser_of(__doc__, "checkpoint")
+    parser.add_argument("--kills", type=int, default=50, help="of each kind, in each part")
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long each way to save is measured")
+    parser.add_argument("--parameters", type=int, default=PARAMETERS)
+    parser.add_argument("--only", nargs="*", help="parts that begin so, and 'overhead'")
+    given = parser.parse_args(arguments)
+
+    def wanted(name: str) -> bool:
+        return given.only is None or any(name.startswith(one) for one in given.only)
+
+    needed = {part.framework for part in PARTS if wanted(part.name)}
+    needs.frameworks(sorted(needed | ({"keras", "torch"} if wanted("overhead") else set())))
+    rounds: list[dict[str, Any]] = []
+    cost: dict[str, Any] = {}
+    for part in PARTS:
+        for one in killed(part, given.kills) if wanted(part.name) else ():
+            rounds.append(one)
+            print(json.dumps(one), flush=True)
+    for way, one in overheads(given.seconds, given.parameters) if wanted("overhead") else ():
+        cost[way] = one
+        print(json.dumps({"way": way, **one}), flush=True)
+    told = summary(rounds, cost)
+    write(given.out, told)
+    print(json.dumps({name: value for name, value in told.items() if name not in ("rounds", "overhead")}))
+    lost = told["mismatches"] + told["unreadable"] + len(told["faults"])
+    return 1 if lost or told["lost_steps_with_notice"] > 1 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

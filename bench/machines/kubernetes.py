@@ -1,0 +1,77 @@
+"""Entries as Kubernetes objects: all are valid, and a Job's own command resumes (``make bench-kubernetes``).
+
+Every shape of entry is rendered and held to the schemas of each version that a stack file may name. Then a
+Job's container command runs in real containers, is told and lost again and again, and resumes; a machine that
+cannot run containers plays none, and the result says why.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, get_args
+
+from bench.parts import needs
+from bench.parts.run import parser_of, write
+from infra.kubernetes.place import Object
+from infra.schema import Kubernetes
+from tests.kubernetes.entries import variants
+from tests.oracles.kubernetes import CUSTOM_WITHOUT_SCHEMA, refusal
+from tests.real import containers, kubelet
+
+VERSIONS = get_args(Kubernetes.model_fields["version"].annotation)
+RUNS = 5
+
+
+def validated() -> dict[str, Any]:
+    """Return how many objects there are, how many no API server would take, and who has no schema."""
+    found: list[Object] = [each for entry in variants().values() for each in entry]
+    refused = [
+        f"{version}: {why}" for version in VERSIONS for each in found if (why := refusal(each, version))
+    ]
+    custom = [each["kind"] for each in found if each["kind"] in CUSTOM_WITHOUT_SCHEMA]
+    return {
+        "versions": list(VERSIONS),
+        "objects": len(found),
+        "kinds": len({each["kind"] for each in found}),
+        "invalid_objects": len(refused),
+        "refusals": refused,
+        "custom_without_schema": len(custom),
+        "kinds_without_schema": sorted({*custom}),
+    }
+
+
+def resumed(runs: int) -> dict[str, Any]:
+    """Play runs in real containers: each is told once and lost once. One that begins anew has not resumed."""
+    told: list[dict[str, Any]] = []
+    try:
+        with kubelet.engine() as place:
+            told = [kubelet.played(kubelet.training(place)) for _ in range(runs)]
+    except containers.LackingError as lacking:
+        return {"runs": 0, "resumed_runs": 0, "lacking": str(lacking)}
+    good = [
+        each
+        for each in told
+        if each["verdicts"] == ["Ignore", "Ignore", "done"] and 0 == each["begins"][0] < each["begins"][1]
+    ]
+    return {"runs": len(told), "resumed_runs": len(good), "played": told}
+
+
+def main() -> int:
+    """Run it; return 1 unless all objects are valid and all runs that were played resumed."""
+    parser = parser_of(__doc__, "kubernetes")
+    parser.add_argument("--runs", type=int, default=RUNS, help="how many Jobs are played")
+    given = parser.parse_args()
+    needs.containers_or_none(*containers.DOCKER)
+    result = {**validated(), **resumed(given.runs)}
+    write(given.out, result)
+    print(
+        json.dumps(
+            {key: value for key, value in result.items() if key not in ("played", "refusals")}, indent=2
+        )
+    )
+    return int(bool(result["invalid_objects"]) or result["resumed_runs"] != result["runs"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""Play a training job's day, with a data volume and without: how much it is at work, and where the rest went.
+
+    python -m bench.machines.research [--out FILE] [--stacks research research-efs] [--seeds 1 2 3]
+                                      [--hours 24] [--docs docs]
+
+The day is the rehearsal's (``gpu-spot demo --stack research``): the agent's own code on simulated machines,
+in a market of the fitted model. What EBS and EFS take is assumed (``rehearsal/machines/times.py``).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, Final
+
+from bench.parts.page import replace_part, table
+from bench.parts.run import parser_of, write
+from infra.catalogue.on_demand_prices import in_place_of
+from infra.settings import load_settings
+from market.replay.ledger import Span
+from pulumi_on_moto import load, sandbox
+from pulumi_on_moto.running.clock import simulated
+from rehearsal.cloud.local_cloud import LocalCloud
+from rehearsal.commands.deployed import START, deployed
+from rehearsal.machines.process import TrainingProfile
+from rehearsal.machines.times import Times
+from rehearsal.rehearse import Scene, Wishes, rehearse
+from rehearsal.results.moves import PARTS, Cause
+from rehearsal.results.summary import summarise
+
+ROOT: Final = Path(__file__).parents[2]
+WORKERS: Final = 2
+STACKS: Final[Mapping[str, str]] = {
+    "research": "A training job's day",
+    "research-efs": "The same day without a data volume",
+}
+"""Each with the heading of its part of the page."""
+EFS_WRITTEN, EFS_READ, EFS_STORED = 0.06, 0.03, 0.30
+"""US dollars for a GB that is written, read (elastic throughput) and kept for a month: the page "Amazon EFS
+pricing" as public copies have it, us-east-1, read in November 2026."""
+_KEPT_GIB: Final = 3 * TrainingProfile().checkpoint_mib / 1024
+CAUSES: Final[Mapping[Cause, str]] = {
+    "notice": "announced two minutes ahead",
+    "loss": "taken without notice",
+    "hand-over": "handed over to spot",
+}
+
+
+@dataclass(frozen=True)
+class Day:
+    """One seed's day. ``parts`` are seconds of each move, in order, with its ``causes``; GiB are EFS's."""
+
+    stack: str
+    seed: int
+    hours: float
+    availability: float
+    cost: float
+    interruptions: int
+    causes: tuple[str, ...]
+    parts: tuple[Mapping[str, float], ...]
+    steps_lost: int
+    intact: bool
+    written_gib: float
+    read_gib: float
+
+    @property
+    def moves(self) -> tuple[float, ...]:
+        """The seconds of each move."""
+        return tuple(sum(one.values()) for one in self.parts)
+
+
+class _Nobody:
+    """Watches nothing."""
+
+    def begin(self, scene: Scene) -> None:
+        """See ``Onlooker``."""
+
+    def see(self, tick: int, span: Span) -> None:
+        """See ``Onlooker``."""
+
+
+def day(stack: str, seed: int, hours: float) -> Day:
+    """Play one; a process holds one deployment."""
+    config = load(ROOT, stack)
+    with simulated(START) as clock, sandbox(config.region, seed) as clients:
+        cloud = LocalCloud(clients, deployed(clients, config), clock)
+        wishes = Wishes(None, hours, (), None, None, 0.9, seed)
+        run = rehearse(wishes, cloud, _Nobody(), 0.0)
+    assert run.travels is not None
+    told: Mapping[str, Any] = summarise(run)
+    moves: Sequence[Mapping[str, Any]] = told["moves"]
+    return Day(
+        stack=stack,
+        seed=seed,
+        hours=hours,
+        availability=told["availability"],
+        cost=told["cost_vs_on_demand"],
+        interruptions=told["interruptions"],
+        causes=tuple(move["cause"] for move in moves),
+        parts=tuple(move["parts"] for move in moves),
+        steps_lost=sum(move["steps_lost"] for move in moves),
+        intact=all(move["content"]["equal"] for move in moves),
+        written_gib=run.travels.written_gib,
+        read_gib=run.travels.read_gib,
+    )
+
+
+def page(days: Sequence[Day]) -> str:
+    """Return one stack's part of docs/performance.md."""
+    times, profile = Times(), TrainingProfile()
+    seeds = ", ".join(str(one.seed) for one in days)
+    everything = [seconds for one in days for seconds in one.moves]
+    at_work, cost = fmean(one.availability for one in days), fmean(one.cost for one in days)
+    stack = days[0].stack
+    return f"""## {STACKS[stack]}
+
+The day of `gpu-spot demo --stack {stack}`, {days[0].hours:g} h, seeds {seeds}; the first hour is not \
+counted. On-demand stands in while spot is refused. At work **{100 * at_work:.1f} %** of the time for \
+**{cost:.3f}** of on-demand; a move takes {median(everything):.0f} s in the median, \
+{fmean(everything):.0f} s in the mean.
+
+{table(("seed", "at work %", "cost", "interruptions", "moves", "a move, s"), map(_row, days))}
+
+Where the time of a move goes (mean seconds, all seeds):
+
+{table(("the instance was", "moves", *PARTS, "together"), _parts(days))}
+
+Of the counted time: {_shares(days)}.
+
+{_of_file_system(days, cost) if any(one.written_gib for one in days) else _of_volume(times)} An agent starts \
+180 s after its launch. The job: {profile.dataset_gib:g} GiB of dataset, a checkpoint of \
+{profile.checkpoint_mib / 1024:g} GiB every {profile.checkpoint_steps * profile.step_seconds / 60:g} \
+minutes, {profile.save_seconds:g} s to save, {profile.load_seconds:g} s to load."""
+
+
+def _of_volume(times: Times) -> str:
+    return f"""Assumed, because nobody promises it: a snapshot takes {times.snapshot:g} s, and one for each \
+{times.snapshot_mib:g} MiB written since the last one of its chain; a volume is created in \
+{times.create:g} s, attached or detached in {times.attach:g} s, kept by a dying instance for \
+{times.dying:g} s; first reads of a copy come at {times.lazy_mib:g} MiB/s."""
+
+
+def _of_file_system(days: Sequence[Day], cost: float) -> str:
+    """Return what EFS costs beside the instances, and what is assumed of it."""
+    times, profile = Times(), TrainingProfile()
+    written, read = fmean(one.written_gib for one in days), fmean(one.read_gib for one in days)
+    hours = days[0].hours
+    moved = (EFS_WRITTEN * written + EFS_READ * read) * 2**30 / 1e9
+    paid = (moved + EFS_STORED * _KEPT_GIB * hours / 730) * 24 / hours
+    [job] = load_settings(load(ROOT, days[0].stack).values).training
+    types = job.capacity.types
+    hourly = in_place_of(types, load(ROOT, days[0].stack).region, {}, in_order=True)[types[0]]
+    return f"""EFS comes on top: {written:.0f} GiB written and {read:.0f} GiB read (mean) are \
+**${paid:.2f} a day**, at ${EFS_WRITTEN:.2f} and ${EFS_READ:.2f} a GB and with {_KEPT_GIB:g} GiB kept; the \
+instances are ${24 * hourly * cost:.2f} a day ({cost:.3f} of ${hourly:g} an hour). A checkpoint every half \
+hour in place of every {profile.checkpoint_steps * profile.step_seconds / 60:g} minutes would be a third.
+
+Assumed, because nobody promises it: one process reads a checkpoint from EFS at {times.efs_mib:g} MiB/s, and \
+writes one as fast as to a volume; before its first step it waits for {profile.first_batches_mib:g} MiB of \
+the dataset's fresh volume at {times.lazy_mib:g} MiB/s, and what a step reads later comes in time; mounting \
+takes no time."""
+
+
+def _row(one: Day) -> tuple[str, ...]:
+    mean = f"{fmean(one.moves):.0f}" if one.moves else "–"
+    return (
+        str(one.seed),
+        f"{100 * one.availability:.2f}",
+        f"{one.cost:.3f}",
+        str(one.interruptions),
+        str(len(one.moves)),
+        mean,
+    )
+
+
+def _parts(days: Iterable[Day]) -> list[tuple[str, ...]]:
+    rows = []
+    for cause, words in CAUSES.items():
+        found = [p for one in days for c, p in zip(one.causes, one.parts, strict=True) if c == cause]
+        if found:
+            cells = [f"{fmean(move[part] for move in found):.0f}" for part in PARTS]
+            total = f"{fmean(sum(move.values()) for move in found):.0f}"
+            rows.append((words, str(len(found)), *cells, total))
+    return rows
+
+
+def _shares(days: Sequence[Day]) -> str:
+    """Return what each part took of the counted time, and what no move explains."""
+    counted = sum(3600 * (one.hours - 1) for one in days)
+    missing = 1 - fmean(one.availability for one in days)
+    shares = {part: sum(m[part] for one in days for m in one.parts) / counted for part in PARTS}
+    told = ", ".join(f"{part} {100 * share:.2f} %" for part, share in shares.items())
+    lost = sum(shares.values())
+    return (
+        f"{told}; together {100 * lost:.2f} %. The account above misses only {100 * missing:.2f} %: it "
+        "counts whoever reports in whole minutes, and a job reports while it saves and while it loads"
+    )
+
+
+def main() -> None:
+    """Play all days and write what they come to."""
+    parser = parser_of(__doc__, "research")
+    parser.add_argument("--stacks", nargs="+", choices=STACKS, default=list(STACKS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--hours", type=float, default=24.0)
+    parser.add_argument("--docs", type=Path, help="folder of performance.md; its part is written anew")
+    args = parser.parse_args()
+    context = multiprocessing.get_context("spawn")
+    wanted = [(stack, seed, args.hours) for stack in args.stacks for seed in args.seeds]
+    with ProcessPoolExecutor(WORKERS, mp_context=context, max_tasks_per_child=1) as pool:
+        days = list(pool.map(day, *zip(*wanted, strict=True)))
+    write(args.out, [asdict(one) for one in days])
+    for stack in args.stacks:
+        text = page([one for one in days if one.stack == stack])
+        print(text)
+        if args.docs:
+            replace_part(args.docs / "performance.md", stack, text)
+
+
+if __name__ == "__main__":
+    main()

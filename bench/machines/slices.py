@@ -1,0 +1,126 @@
+"""Divide shared hosts: random lists of tenants planned on the types that a stack file may name.
+
+    python -m bench.machines.slices [--plans N] [--without-containers] [--out FILE]
+
+Each plan is one of a list that changes while tenants run. What an accepted one must keep is judged by
+``tests/tenants/laws.py``, from the plan and the list alone; a refused one must name a tenant that really
+does not fit. With Docker and root, three tenants run in real containers besides.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from bench.parts import needs, slices_containers
+from bench.parts.run import parser_of, write
+from infra.catalogue import host_shapes
+from tests.tenants import laws
+from tests.tenants.hosts import tenant
+from userdata.agent.tenants.model import HostShape, PlanRefusedError, Slice, Tenant
+from userdata.agent.tenants.plan import plan
+
+PLANS: Final = 20_000
+_CHANGES: Final = 12
+"""How often a host's list changes."""
+
+
+def drawn(rng: random.Random, host: HostShape, name: str) -> Tenant:
+    """Return a tenant that asks for a random part of a host, now and then for what no host has."""
+    gpus: dict[str, Any] = {}
+    match rng.choice(["none", "count", "count", "ids", "part"]):
+        case "count":
+            gpus = {"gpus": rng.randint(0, max(1, len(host.gpus) // 2))}
+        case "ids":
+            gpus = {"gpu_ids": tuple(rng.sample(range(len(host.gpus) + 1), rng.randint(1, 2)))}
+        case "part":
+            names = [one.name for one in host.mig] or ["1g.5gb"]
+            gpus = {"mig": rng.choice(names)}
+    port = rng.choice([None, rng.randint(8000, 8300)])
+    return tenant(
+        name,
+        uid=rng.randint(2000, 2300),
+        cpus=2 * rng.randint(1, max(1, host.cpus // 8)),
+        cpu_mode=rng.choice(["shared", "pinned"]),
+        memory_gib=rng.randint(1, max(2, host.memory_gib // 4)),
+        host_port=port,
+        container_port=port,
+        **gpus,
+    )
+
+
+def changed(rng: random.Random, host: HostShape, tenants: Sequence[Tenant]) -> list[Tenant]:
+    """Return a list after one tenant more or less, or another wish of one."""
+    found = list(tenants)
+    names = [one.name for one in found]
+    free = [name for name in map(chr, range(ord("a"), ord("a") + 16)) if name not in names]
+    if found and (not free or rng.random() < 0.35):
+        gone = found.pop(rng.randrange(len(found)))
+        if rng.random() < 0.5:
+            found.append(drawn(rng, host, gone.name))
+    else:
+        found.insert(rng.randint(0, len(found)), drawn(rng, host, rng.choice(free)))
+    return found
+
+
+def named_truly(host: HostShape, tenants: Sequence[Tenant], refused: PlanRefusedError) -> bool:
+    """Tell whether a refusal names the tenant with which the list stops to fit."""
+    named = re.match(r"tenant '(.+?)': ", str(refused))
+    for number, one in enumerate(tenants):
+        try:
+            plan(host, tenants[: number + 1])
+        except PlanRefusedError:
+            return named is not None and named[1] == one.name
+    return False
+
+
+def plans(most: int, seed: int = 1) -> dict[str, Any]:
+    """Plan ``most`` lists; return how many, and what did not hold."""
+    rng, counts, causes = random.Random(seed), Counter[str](), Counter[str]()
+    shapes = {name: host_shapes.shape(name) for name in host_shapes.TYPES}
+    while counts["plans"] < most:
+        host = shapes[rng.choice(host_shapes.TYPES)]
+        tenants: list[Tenant] = []
+        held: Mapping[str, Slice] = {}
+        for _ in range(_CHANGES):
+            asked = changed(rng, host, tenants)
+            counts["plans"] += 1
+            try:
+                found = plan(host, asked, held)
+            except PlanRefusedError as refused:
+                counts["refused"] += 1
+                causes[re.sub(r"[0-9]+|'.+?'", "…", str(refused).split(", allowed")[0])] += 1
+                counts["misnamed"] += not named_truly(host, asked, refused)
+                continue
+            counts["oversold"] += len(laws.oversold(host, asked, found))
+            counts["overlaps"] += len(laws.overlaps(host, found))
+            same = {one.name for one in asked if one in tenants}
+            if not any(one.gpu_ids or one.mig for one in asked):
+                counts["moved"] += len(laws.moved(held, found.slices, same))
+            tenants, held = asked, found.slices
+    kept = {name: counts[name] for name in ("plans", "refused", "misnamed", "oversold", "overlaps", "moved")}
+    return {**kept, "refused_for": dict(causes.most_common())}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Plan, print, write the file; 1 if something does not hold."""
+    parser = parser_of(__doc__, "slices")
+    parser.add_argument("--plans", type=int, default=PLANS)
+    parser.add_argument("--without-containers", action="store_true", help="only plan")
+    options = parser.parse_args(arguments)
+    if not options.without_containers:
+        needs.containers_or_none(*slices_containers.PROGRAMS)
+    result = plans(options.plans) | ({} if options.without_containers else slices_containers.measure())
+    write(options.out, result)
+    print(json.dumps(result, indent=2))
+    wrong = ("misnamed", "oversold", "overlaps", "moved", "isolation_breaches")
+    return 1 if any(result.get(name) for name in wrong) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

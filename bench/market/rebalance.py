@@ -1,0 +1,188 @@
+"""Replay who replaces an instance at risk: AWS's capacity rebalancing, the controller, or nobody.
+
+    GPU_SPOT_TRACES=… python -m bench.market.rebalance [--out FILE] [--seeds 1] [--docs docs]
+
+Every scenario under what is known and assumed of rebalance recommendations. Without the traces the fitted
+model is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any, ClassVar
+
+from bench.parts.page import replace_part, table
+from bench.parts.run import write
+from bench.parts.scenarios import Scenario, chosen, parser
+from lambdas.core.capacity import policies
+from lambdas.core.capacity.group_state import Situation
+from lambdas.core.capacity.plan import Plan, Policy
+from lambdas.core.model import Group
+from market.replay.engine import Replay
+from market.replay.fleet import LightFleet
+from market.replay.groups import GroupShape
+from market.rules import HOSTILE, Rules
+from market.supply import placement
+from market.supply.spot import SpotMarket
+
+DAYS = 10
+"""How much of each trace is replayed."""
+SHORT_LEADS = {"early": 0.9, "false_alarms": 0.0, "shortest_lead_seconds": 180.0}
+WORLDS: Mapping[str, Mapping[str, float]] = {
+    "no recommendations": {"early": 0.0, "false_alarms": 0.0},
+    "as published": {},
+    "ten false for each right one": {"false_alarms": 10.0},
+    "always right, 3–20 min ahead": {**SHORT_LEADS, "longest_lead_seconds": 1200.0},
+    "as published, boots of 300 s, drain 30 s": {"spot_cold_start": 300.0, "drain_seconds": 30.0},
+    "as published, on-demand 180 s": {"on_demand_cold_start": 180.0},
+}
+"""By name, what differs from ``HOSTILE``."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """Our own make-before-break around a policy: one more for each notice, or also for each one at risk."""
+
+    inner: Policy
+    at_risk: bool
+    name: ClassVar[str] = "own"
+
+    def plan(self, situation: Situation) -> Plan:
+        """Return the inner plan, with the primary group's capacity raised for successors."""
+        plan = self.inner.plan(situation)
+        target, risky = situation.group.target, situation.memory.at_risk
+        primary = target if plan.primary is None else plan.primary
+        primary += sum(situation.is_doomed(i) for i in situation.primary)
+        if self.at_risk:
+            staying = [i for i in situation.primary if not situation.is_doomed(i)]
+            safe = situation.lasting(i for i in staying if i.id not in risky)
+            primary += min(sum(i.id in risky for i in staying), max(0, target - len(safe)))
+        return replace(plan, primary=primary)
+
+
+_POLICY = policies.build(policies.DEFAULT)
+OWNERS: Mapping[str, tuple[bool, Policy]] = {
+    "nobody": (False, _POLICY),
+    "AWS": (True, _POLICY),
+    "own, at notices": (False, Own(_POLICY, at_risk=False)),
+    "own, at recommendations": (False, Own(_POLICY, at_risk=True)),
+}
+"""By name: whether the group rebalances, and the policy."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One replay: shares of the time and of all-on-demand's cost, counts a day."""
+
+    world: str
+    owner: str
+    scenario: str
+    availability: float
+    cost: float
+    launches: float
+    let_go_booting: float
+
+
+def play(task: tuple[str, str, Scenario, int]) -> Outcome:
+    """Replay one scenario in one world with one owner."""
+    world, owner, scenario, seed = task
+    pool = {"warm_instances": scenario.target, "warm_reuse": True}
+    rules = Rules(**{"seed": seed, **pool, **HOSTILE, **WORLDS[world]})  # type: ignore[arg-type]
+    market = SpotMarket(scenario.traces, rules, scenario.pool_size)
+    rebalances, policy = OWNERS[owner]
+    target = scenario.target
+    fleet = LightFleet(
+        Group("bench", target, int(rules.ceiling * target), drain_seconds=rules.drain_seconds), policy
+    )
+    shape = GroupShape(placement.named(market.names), capacity_rebalance=rebalances)
+    ledger = Replay(market, rules, fleet, shape, target, keep_spans=False).run(DAYS * 1440)
+    days = ledger.counted / 1440
+    launches = sum(count for kind, count in ledger.counts.items() if kind.startswith("launch-"))
+    return Outcome(
+        world=world,
+        owner=owner,
+        scenario=scenario.name,
+        availability=ledger.availability,
+        cost=ledger.cost,
+        launches=launches / days,
+        let_go_booting=ledger.counts.get("release-booting", 0) / days,
+    )
+
+
+def summarise(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """Return by world and owner the means over scenarios and seeds, and the worst scenario's availability."""
+    rows = []
+    for world, owner in dict.fromkeys((o.world, o.owner) for o in outcomes):
+        here = [o for o in outcomes if (o.world, o.owner) == (world, owner)]
+        by_scenario = {o.scenario: [p.availability for p in here if p.scenario == o.scenario] for o in here}
+        rows.append(
+            {
+                "world": world,
+                "owner": owner,
+                "availability": fmean(o.availability for o in here),
+                "worst_availability": min(fmean(found) for found in by_scenario.values()),
+                "cost": fmean(o.cost for o in here),
+                "launches_per_day": fmean(o.launches for o in here),
+                "let_go_booting_per_day": fmean(o.let_go_booting for o in here),
+            }
+        )
+    return rows
+
+
+def document(docs: Path, result: dict[str, Any]) -> None:
+    """Write the table into ``performance.md``."""
+    seeds = "seed 1" if result["seeds"] == 1 else f"seeds 1 to {result['seeds']}"
+    rows = [
+        (
+            f"{row['world']}: {row['owner']}",
+            f"{100 * row['availability']:.3f}",
+            f"{100 * row['worst_availability']:.3f}",
+            f"{row['cost']:.4f}",
+            f"{row['launches_per_day']:.0f}",
+        )
+        for row in result["summary"]
+    ]
+    text = (
+        "## Who replaces an instance at risk\n\n"
+        f"{len(result['scenarios'])} scenarios of {DAYS} days, {seeds}, the default policy "
+        "in the hostile world of the rehearsal (`HOSTILE` in `market/rules.py`), a ceiling of twice "
+        "the target, as many warm instances as the target. Cost in fractions of all-on-demand. Who replaces: "
+        "[decision 0020](adr/0020-nobody-replaces-before-the-end.md).\n\n"
+        + table(("world: who replaces", "available %", "worst %", "cost", "launches a day"), rows)
+    )
+    replace_part(docs / "performance.md", "rebalance", text)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and write what was asked for."""
+    args = parser(__doc__, "rebalance", seeds=1).parse_args(arguments)
+    source, scenarios = chosen(args.scenarios, days=10)
+    seeds = range(1, args.seeds + 1)
+    tasks = [
+        (w, o, scenario, seed) for w in WORLDS for o in OWNERS for scenario in scenarios for seed in seeds
+    ]
+    with ProcessPoolExecutor() as pool:
+        outcomes = list(pool.map(play, tasks))
+    result = {
+        "source": source,
+        "scenarios": [s.name for s in scenarios],
+        "seeds": args.seeds,
+        "summary": summarise(outcomes),
+    }
+    write(args.out, result)
+    if source == "traces" and args.scenarios is None:
+        document(args.docs, result)
+    for row in result["summary"]:
+        print(
+            f"  {row['world']:42} {row['owner']:24} {100 * row['availability']:.3f} % "
+            f"(worst {100 * row['worst_availability']:.3f}) for {row['cost']:.4f}, "
+            f"{row['launches_per_day']:.0f} launches a day, {row['let_go_booting_per_day']:.2f} cut short"
+        )
+
+
+if __name__ == "__main__":
+    main()

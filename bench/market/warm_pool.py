@@ -1,0 +1,225 @@
+"""Replay a fallback with no warm pool, half a pool and a whole one: what the size that a stack takes costs.
+
+    GPU_SPOT_TRACES=… python -m bench.market.warm_pool [--out FILE] [--seeds 1] [--docs docs]
+
+A size is judged by what its user pays and misses: the whole bill, and the shortage at the price that
+``shortageCost`` sets. Then the default in worlds where a pool is worth less. Without the traces the fitted
+model is replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from bench.parts.page import replace_part, table
+from bench.parts.run import write
+from bench.parts.scenarios import Scenario, chosen, parser
+from contracts.group import warm_pool
+from lambdas.core.capacity.policies.expected_cost import ExpectedCost
+from market.comparison.bound import bound
+from market.comparison.contenders import at
+from market.comparison.runs import play
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+
+SHARES: Final = (0.0, 0.5, 1.0)
+SHORTAGE_COSTS: Final = (1.2, 2.0, 3.0, 5.0, 10.0, 30.0, 100.0)
+WORLDS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "as above": {},
+    "AWS takes nobody back": {"warm_reuse": False},
+    "one warm start in ten refused": {"warm_refusal": 0.1},
+    "three in ten": {"warm_refusal": 0.3},
+    "boots of 360 s from nothing": {"spot_cold_start": 360.0},
+    "boots of 360 s, three in ten refused": {"spot_cold_start": 360.0, "warm_refusal": 0.3},
+}
+"""What differs from the rules of the traces' README."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """What one pool comes to on one scenario, mean over the seeds.
+
+    ``cost``, ``everything`` (with the pool) and ``bound`` are fractions of all-on-demand, ``availability``
+    is a share of the time.
+    """
+
+    scenario: str
+    world: str
+    shortage_cost: float
+    share: float
+    cost: float
+    everything: float
+    bound: float
+    availability: float
+
+    @property
+    def worth(self) -> float:
+        """What the user pays and misses."""
+        return self.everything + self.shortage_cost * (1 - self.availability)
+
+
+def account(scenario: Scenario, world: str, shortage_cost: float, share: float, seeds: int) -> Account:
+    """Replay one scenario in one world with a pool of a share of the target, over seeds from 1 on."""
+    runs = []
+    size = round(share * scenario.target)
+    for seed in range(1, seeds + 1):
+        rules = Rules(**{"seed": seed, "warm_instances": size, "warm_reuse": True, **WORLDS[world]})
+        market = SpotMarket(scenario.traces, rules, scenario.pool_size)
+        ledger = play(market, rules, at(shortage_cost), scenario.target)
+        least = _least(scenario, rules.spot_cold_start)
+        runs.append((ledger.cost, ledger.cost_with_everything, least, ledger.availability))
+    cost, everything, least, ready = (fmean(column) for column in zip(*runs, strict=True))
+    return Account(scenario.name, world, shortage_cost, share, cost, everything, least, ready)
+
+
+@cache
+def _least(scenario: Scenario, spot_cold_start: float) -> float:
+    """Return the bound, which knows neither pools nor chance."""
+    rules = Rules(spot_cold_start=spot_cold_start)
+    return bound(SpotMarket(scenario.traces, rules, scenario.pool_size), rules, scenario.target)
+
+
+def of_costs(accounts: Sequence[Account]) -> list[dict[str, float]]:
+    """Return by shortage cost what each share comes to ÷ the best of them, mean and worst over scenarios."""
+    rows = []
+    for cost in SHORTAGE_COSTS:
+        share = float(warm_pool.size(1, 0, 100, cost))
+        ratios: dict[float, list[float]] = {share: [] for share in SHARES}
+        taken = [one for one in accounts if one.shortage_cost == cost and one.share == share]
+        for scenario in (one.scenario for one in taken):
+            here = {o.share: o.worth for o in accounts if (o.shortage_cost, o.scenario) == (cost, scenario)}
+            for each, worth in here.items():
+                ratios[each].append(worth / min(here.values()))
+        rows.append(
+            {
+                "shortage_cost": cost,
+                "share": share,
+                "chosen_vs_best": fmean(ratios[share]),
+                "worst_chosen_vs_best": max(ratios[share]),
+                **{f"share_{each:g}_vs_best": fmean(ratios[each]) for each in SHARES},
+                **_told(taken),
+            }
+        )
+    return rows
+
+
+def of_worlds(accounts: Sequence[Account]) -> list[dict[str, Any]]:
+    """Return by world what the whole pool and none come to, means over the scenarios."""
+    rows = []
+    for world in WORLDS:
+        here = [one for one in accounts if one.world == world]
+        whole = [one for one in here if one.share == 1.0]
+        none = [one for one in here if one.share == 0.0]
+        cold = {f"cold_{key}": value for key, value in _told(none).items()}
+        rows.append({"world": world, **_told(whole), **cold})
+    return rows
+
+
+def _told(accounts: Iterable[Account]) -> dict[str, float]:
+    accounts = tuple(accounts)
+    return {
+        "cost_vs_bound": fmean(one.cost / one.bound for one in accounts),
+        "everything_vs_bound": fmean(one.everything / one.bound for one in accounts),
+        "availability": fmean(one.availability for one in accounts),
+        "worst_availability": min(one.availability for one in accounts),
+        "worth": fmean(one.worth for one in accounts),
+    }
+
+
+def document(docs: Path, result: Mapping[str, Any]) -> None:
+    """Write both tables into ``performance.md``."""
+    head = ("shortageCost", "pool ÷ target", "÷ best share", "worst", "none", "half", "whole")
+    head = (*head, "bill ÷ bound", "available %")
+    rows = [
+        (
+            f"{row['shortage_cost']:g}",
+            f"{row['share']:g}",
+            *(f"{row[f'{key}_vs_best']:.3f}" for key in ("chosen", "worst_chosen")),
+            *(f"{row[f'share_{share:g}_vs_best']:.3f}" for share in SHARES),
+            f"{row['everything_vs_bound']:.3f}",
+            f"{100 * row['availability']:.3f}",
+        )
+        for row in result["costs"]
+    ]
+    worlds = [
+        (
+            row["world"],
+            *(f"{row[f'{key}_vs_bound']:.3f}" for key in ("cost", "everything")),
+            *(f"{100 * row[f'{key}availability']:.3f}" for key in ("", "worst_")),
+            f"{row['worth']:.3f}",
+            f"{row['cold_everything_vs_bound']:.3f}",
+            f"{100 * row['cold_availability']:.3f}",
+            f"{row['cold_worth']:.3f}",
+        )
+        for row in result["worlds"]
+    ]
+    text = (
+        "## Warm pools\n\n"
+        f"{len(result['scenarios'])} scenarios, {_seeds(result['seeds'])}, notice 0.9, a ceiling of "
+        f"{Rules().ceiling:g} × the target; ready in {warm_pool.WARM_BOOT:.0f} s from the pool and in "
+        f"{warm_pool.COLD_BOOT:.0f} s without; who is released returns to the pool; a stopped instance costs "
+        f"{warm_pool.WARM_PRICE:g} of a running one. What a user pays and misses (the run, the pool, the "
+        "shortage at `shortageCost`) with the pool that the stack takes, with none, with half and with the "
+        "whole target, each ÷ that of the best of these; the *bill* is with the pool.\n\n"
+        + table(head, rows)
+        + f"\n\nAt `shortageCost` {ExpectedCost().shortage_cost:g}, the default, with the whole pool and "
+        "with none, in worlds where a pool is worth less. The bound has the cold starts of its world and "
+        "on-demand ready in 60 s; *paid and missed* is in multiples of all-on-demand.\n\n"
+        + table(
+            (
+                *("world", "cost ÷ bound", "bill ÷ bound", "available %", "worst %", "paid and missed"),
+                *("no pool: bill ÷ bound", "no pool: available %", "no pool: paid and missed"),
+            ),
+            worlds,
+        )
+    )
+    replace_part(docs / "performance.md", "warm-pool", text)
+
+
+def _seeds(count: int) -> str:
+    return "seed 1" if count == 1 else f"seeds 1 to {count}"
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and write what was asked for."""
+    args = parser(__doc__, "warm-pool", seeds=1).parse_args(arguments)
+    source, scenarios = chosen(args.scenarios)
+    default = ExpectedCost().shortage_cost
+    costs = [(s, "as above", cost, share) for s in scenarios for cost in SHORTAGE_COSTS for share in SHARES]
+    worlds = [(s, world, default, share) for s in scenarios for world in WORLDS for share in (0.0, 1.0)]
+    tasks = list(dict.fromkeys([*costs, *worlds]))
+    with ProcessPoolExecutor() as pool:
+        measured = pool.map(partial(account, seeds=args.seeds), *zip(*tasks, strict=True))
+        accounts = dict(zip(tasks, measured, strict=True))
+    result = {
+        "source": source,
+        "scenarios": [s.name for s in scenarios],
+        "seeds": args.seeds,
+        "costs": of_costs([accounts[task] for task in costs]),
+        "worlds": of_worlds([accounts[task] for task in worlds]),
+        "accounts": [asdict(one) for one in accounts.values()],
+    }
+    write(args.out, result)
+    if source == "traces" and args.scenarios is None:
+        document(args.docs, result)
+    for row in result["costs"]:
+        print(
+            f"  shortageCost {row['shortage_cost']:5g}: pool {row['share']:g} of the target, "
+            f"{row['chosen_vs_best']:.4f} × the best share (worst {row['worst_chosen_vs_best']:.4f})"
+        )
+    for row in result["worlds"]:
+        print(
+            f"  {row['world']}: bill {row['everything_vs_bound']:.4f} × the bound, "
+            f"{100 * row['availability']:.3f} % available; no pool {row['cold_everything_vs_bound']:.4f}, "
+            f"{100 * row['cold_availability']:.3f} %"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,36 @@
+"""What stands around every benchmark's measuring: its options, its result as a file, what does not hold."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+MACHINE: Final = {"cpus": os.cpu_count(), "python": platform.python_version()}
+
+
+def parser_of(doc: str | None, name: str, *, docs: bool = False) -> argparse.ArgumentParser:
+    """Return the parser of a benchmark: ``--out``, and ``--docs`` for one that writes ``performance.md``."""
+    made = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
+    made.add_argument("--out", type=Path, default=Path(f"out/bench/{name}.json"))
+    if docs:
+        made.add_argument("--docs", type=Path, default=Path("docs"), help="folder of performance.md")
+    return made
+
+
+def write(out: Path, result: Any) -> None:
+    """Write a result as JSON."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+def verdict(problems: Sequence[str]) -> int:
+    """Print what does not hold; return the exit code."""
+    for problem in problems:
+        print(f"does not hold: {problem}", file=sys.stderr)
+    return 1 if problems else 0

@@ -1,0 +1,279 @@
+"""Scale by worker against what others scale by, on two weeks of load on a spot market.
+
+    GPU_SPOT_TRACES=… python -m bench.services.scaling [--out FILE] [--docs docs]
+
+Every rule is tuned on the first half of the days, ours by its one knob: of its settings that keep the wait
+there, the cheapest, else the one with the shortest wait. All are judged on the other half. Each load comes
+three times, with other bursts, silences and chance, and counts as one of three times the days. The market is
+that of the traces, three zones of us-west-2 with a type of another speed each; without the traces the fitted
+model's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.parts.page import replace_part, table
+from bench.parts.run import parser_of, write
+from bench.parts.scenarios import chosen
+from contracts.group.scaling_settings import Bounds
+from lambdas.core.scaling.memory import COOLDOWN
+from market.load.replay import Played, p99, play, reversals
+from market.load.rules import Keda, Rule, TargetTracking
+from market.load.scaler_rule import Ours
+from market.load.shapes import SHAPES, LoadShape
+from market.load.speeds import MEAN, SPEEDS
+from market.load.worlds import BOOT, MOST, rolled_out, shaken
+from market.plots import scaling_frontier
+from market.rules import Rules
+from market.supply.spot import SpotMarket
+from market.supply.trace import PoolTrace
+
+DAYS: Final = 14
+SEEDS: Final = (1, 2, 3)
+"""Of what is drawn: the days' arrivals, and the market's chance beside its trace."""
+WAIT: Final = 60.0
+"""What one request in a hundred may wait: what all are tuned to, and the name of our one knob."""
+KNOB: Final = (10.0, 30.0, 45.0, 55.0, WAIT, 75.0, 90.0, 120.0)
+OURS: Final = "gpu-spot"
+
+Setting: TypeAlias = tuple[str, str, Callable[[], Rule]]
+"""Family, name and maker of a rule."""
+
+
+def ours(wait: float) -> Setting:
+    """Return our rule at a value of its knob."""
+    return OURS, f"{OURS}@{wait:g}", lambda: Ours(Bounds(wait, 1, MOST), BOOT)
+
+
+def others() -> list[Setting]:
+    """Return the settings among which the others are tuned."""
+    made: list[Setting] = []
+    for share in (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9):
+        made.append(("KEDA rate", f"{share:g} of a worker's rate", partial(Keda, "rate", share * MEAN)))
+    for value in (0.7, 0.85, 1.0, 1.2, 1.5):
+        made.append(("KEDA length, with taken", f"{value:g}", partial(Keda, "unacknowledged", value)))
+    for value in (2.0, 10.0):
+        made.append(("KEDA length, ready only", f"{value:g}", partial(Keda, "length", value)))
+    for value, step in product((1.0, 3.0, 7.0), (0.1, 1.0)):
+        rule = partial(TargetTracking, "backlog", value, step=step)
+        made.append(("backlog each", f"{value:g} each, in by {step:g}", rule))
+    for value in (0.5, 0.6, 0.7, 0.8, 0.9):
+        made.append(("GPU use", f"{value:g}", partial(TargetTracking, "gpu", value)))
+    return made
+
+
+@dataclass(frozen=True)
+class World:
+    """A load on a market, once for each seed."""
+
+    shape: LoadShape
+    traces: tuple[PoolTrace, ...]
+    days: int
+    seeds: tuple[int, ...]
+
+    def arrivals(self, seed: int) -> NDArray[np.int64]:
+        """Return how many requests come in every second."""
+        return self.shape.arrivals(self.days, seed)
+
+    def peak(self, begin: int, end: int) -> float:
+        """Return how many usual workers the busiest five minutes keep busy between two days.
+
+        Who sizes for the peak buys them on-demand, without any reserve.
+        """
+        busiest = (
+            self.arrivals(seed)[begin * 86400 : end * 86400].reshape(-1, 300).mean(axis=1).max()
+            for seed in self.seeds
+        )
+        return float(np.mean([math.ceil(rate / MEAN) for rate in busiest]))
+
+
+def run(world: World, setting: str, days: int) -> dict[str, Any]:
+    """Replay one setting by its name; figures of the first half of the world's days and of the other."""
+    family, name, make = {s[1] if s[0] == OURS else f"{s[0]} {s[1]}": s for s in settings()}[setting]
+    played = [_played(world, make(), seed, days) for seed in world.seeds]
+    half, end = world.days * 720, days * 1440
+    told: dict[str, Any] = {"load": world.shape.name, "family": family, "setting": name, "name": setting}
+    for part, (begin, until) in {"trained": (0, half), "held_out": (half, end)}.items():
+        if until > begin:
+            told[part] = {
+                "p99_wait": p99(one.queue.waits(begin * 60, until * 60) for one in played),
+                "cost": float(np.mean([one.cost(begin, until) for one in played])),
+                "workers": float(np.mean([one.targets[begin:until] for one in played])),
+            }
+    told["reversals"] = sum(reversals(one.targets.tolist(), int(COOLDOWN // 60)) for one in played)
+    return told
+
+
+def _played(world: World, rule: Rule, seed: int, days: int) -> Played:
+    rules = Rules(seed=seed, warm_instances=0, on_demand_cold_start=BOOT, spot_cold_start=BOOT)
+    arrivals = world.arrivals(seed)[: days * 86400]
+    return play(SpotMarket(world.traces, rules, 2 * MOST), rules, rule, arrivals, SPEEDS, MOST)
+
+
+def settings() -> list[Setting]:
+    """Return all that is replayed."""
+    return [*(ours(wait) for wait in KNOB), *others()]
+
+
+def tuned(trained: Sequence[Mapping[str, Any]], wait: float) -> Mapping[str, Any]:
+    """Return the cheapest setting that keeps the wait on the days of training, else the least late one."""
+    kept = [one for one in trained if one["trained"]["p99_wait"] <= wait]
+    if kept:
+        return min(kept, key=lambda one: float(one["trained"]["cost"]))
+    return min(trained, key=lambda one: float(one["trained"]["p99_wait"]))
+
+
+def measure(worlds: Sequence[World], wait: float, workers: int | None = None) -> dict[str, Any]:
+    """Tune, replay and compare; ``workers`` are processes."""
+    with ProcessPoolExecutor(workers) as pool:
+        names = [f"{family} {name}" for family, name, _ in others()]
+        tasks = [(world, name) for world in worlds for name in names]
+        trained = list(pool.map(run, *zip(*((w, n, w.days // 2) for w, n in tasks), strict=True)))
+        finals = []
+        for world in worlds:
+            mine = [one for one in trained if one["load"] == world.shape.name]
+            families = {one["family"] for one in mine}
+            best = [
+                tuned([one for one in mine if one["family"] == f], wait)["name"] for f in sorted(families)
+            ]
+            finals += [(world, name) for name in [*(ours(k)[1] for k in KNOB), *best]]
+        judged = list(pool.map(run, *zip(*((w, n, w.days) for w, n in finals), strict=True)))
+    return {
+        "days": worlds[0].days,
+        "seeds": len(worlds[0].seeds),
+        "held_out": worlds[0].days - worlds[0].days // 2,
+        "wait": wait,
+        **_summary(worlds, judged, wait),
+        "judged": judged,
+        "trained": trained,
+    }
+
+
+def _summary(worlds: Sequence[World], judged: Sequence[Mapping[str, Any]], wait: float) -> dict[str, Any]:
+    """Return the figures: the worst of the loads, and each.
+
+    ``cost_ratio`` compares what was tuned; ``cost_ratio_no_later`` the cheapest value of our knob that made
+    nobody wait longer than the best of the others did, on the days kept out: the frontier, and no forecast.
+    """
+    loads: dict[str, dict[str, Any]] = {}
+    for world in worlds:
+        mine = [one for one in judged if one["load"] == world.shape.name]
+        own = [one for one in mine if one["family"] == OURS]
+        our, best = tuned(own, wait), tuned([one for one in mine if one["family"] != OURS], wait)
+        its_wait, its_cost = (best["held_out"][figure] for figure in ("p99_wait", "cost"))
+        no_later = [one["held_out"]["cost"] for one in own if one["held_out"]["p99_wait"] <= its_wait]
+        half = world.days // 2
+        peak = world.peak(half, world.days)
+        mean = np.mean([world.arrivals(seed)[half * 86400 :].mean() for seed in world.seeds])
+        loads[world.shape.name] = {
+            "ours": our["name"],
+            "best": best["name"],
+            "p99_wait": our["held_out"]["p99_wait"],
+            "p99_wait_of_best": its_wait,
+            "p99_wait_ratio": our["held_out"]["p99_wait"] / max(1.0, its_wait),
+            "cost_ratio": our["held_out"]["cost"] / its_cost,
+            "cost_ratio_no_later": min(no_later, default=math.inf) / its_cost,
+            "peak": peak,
+            "peak_to_mean": float(peak * MEAN / mean),
+            "bill_vs_peak": our["held_out"]["cost"] / peak,
+            "bill_vs_peak_trained": our["trained"]["cost"] / world.peak(0, half),
+        }
+    figures = ("p99_wait_ratio", "cost_ratio", "cost_ratio_no_later", "bill_vs_peak", "bill_vs_peak_trained")
+    return {
+        **{figure: max(load[figure] for load in loads.values()) for figure in figures},
+        "reversals": sum(one["reversals"] for one in judged if one["family"] == OURS),
+        "loads": loads,
+    }
+
+
+def worlds(days: int, shapes: Sequence[LoadShape] = SHAPES, seeds: tuple[int, ...] = SEEDS) -> list[World]:
+    """Return the loads on the market of three zones."""
+    _, scenarios = chosen(1, days + 1)
+    zones = ("us-west-2a", "us-west-2b", "us-west-2c")
+    traces = tuple(
+        replace(trace, name=f"{zone}_{kind}")
+        for trace, zone, kind in zip(scenarios[0].traces, zones, SPEEDS, strict=True)
+    )
+    return [World(shape, traces, days, seeds) for shape in shapes]
+
+
+def document(docs: Path, result: Mapping[str, Any]) -> None:
+    """Write this benchmark's part of ``performance.md`` and its picture."""
+    scaling_frontier.write(docs / "img" / "scaling.svg", result["judged"])
+    rows = [
+        (
+            f"{one['load']}: {one['family']}, {one['setting']}".replace(
+                "gpu-spot, gpu-spot@", "**gpu-spot**, "
+            ),
+            f"{one['trained']['p99_wait']:.0f}",
+            f"{one['held_out']['p99_wait']:.0f}",
+            f"{one['held_out']['cost']:.2f}",
+            f"{one['held_out']['workers']:.1f}",
+        )
+        for one in result["judged"]
+    ]
+    each = "; ".join(
+        f"{name}: {load['ours']} waits {load['p99_wait']:.0f} s against {load['p99_wait_of_best']:.0f} s of "
+        f"{load['best']}, cost × {load['cost_ratio']:.3f} (where our frontier waits no longer "
+        f"× {load['cost_ratio_no_later']:.3f}), bill ÷ peak {load['bill_vs_peak']:.3f}, on the first days "
+        f"{load['bill_vs_peak_trained']:.3f} (peak {load['peak_to_mean']:.1f} × mean)"
+        for name, load in result["loads"].items()
+    )
+    told = (
+        f"{result['days']} days of three loads, the last {result['held_out']} kept out of any fitting, each "
+        f"drawn {result['seeds']} times, on "
+        f"{result['market']}, three zones with a type of another speed each, spot at 0.3, boots of "
+        f"{BOOT:g} s, no warm pool, no workers on premises. All are tuned on the first days to keep "
+        f"{result['wait']:g} s for 99 of 100 requests at the least cost. "
+        f"Against the best of the others, {each}. "
+        f"Scale-ins of ours within {COOLDOWN:g} s of a scale-out, here and in {result['random_worlds']} "
+        "random worlds of two hours with a health checker, instances that fall ill and two new releases, "
+        f"of which {result['taken_back']} were taken back: {result['reversals']}. In the worst of those "
+        f"worlds {result['served_despite_rollouts']:.1%} served of those that would have without the "
+        f"roll-outs, in {result['worlds_below_nine_tenths']} less than nine tenths; at most "
+        f"{result['most_on_a_bad_release']} instances at once had a bad release, and "
+        f"{result['asked_with_too_few_left']} times one that served was asked to start anew while fewer than "
+        "nine tenths of the target were left. "
+        "Cost is in on-demand workers."
+    )
+    head = ("load: rule, setting", "p99 wait tuned", "held out", "cost", "workers asked for")
+    text = ["## Scaling by worker", told, "![cost against wait](img/scaling.svg)", table(head, rows)]
+    replace_part(docs / "performance.md", "scaling", "\n\n".join(text))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and write what was asked for."""
+    parser = parser_of(__doc__, "scaling", docs=True)
+    parser.add_argument("--days", type=int, default=DAYS, help=f"half of them to tune on ({DAYS})")
+    parser.add_argument("--random", type=int, default=1000, help="worlds in which nothing may swing (1000)")
+    args = parser.parse_args(arguments)
+    started = time.monotonic()
+    result = measure(worlds(args.days), WAIT)
+    with ProcessPoolExecutor() as pool:
+        worlds_shaken = list(pool.map(shaken, range(args.random), chunksize=4))
+    result |= rolled_out(worlds_shaken)
+    result["reversals"] += sum(one.reversals for one in worlds_shaken)
+    result["market"] = "the traces" if os.environ.get("GPU_SPOT_TRACES") else "the fitted model"
+    write(args.out, result)
+    if args.days >= DAYS:
+        document(args.docs, result)
+    told = {key: value for key, value in result.items() if key not in ("judged", "trained")}
+    print(f"{json.dumps(told)}\n{time.monotonic() - started:.0f} s → {args.out}")
+
+
+if __name__ == "__main__":
+    main()

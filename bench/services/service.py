@@ -1,0 +1,254 @@
+"""A queue of GPU work on a real RabbitMQ server (``make bench-service``): what is lost, what is gained.
+
+Losses: ``tests/real/crowd.py``, of processes and, as root with podman, of containers.
+Batches and overhead: one worker, a process of its own, and requests that all wait already. The overhead is
+the worker's CPU time for a message that does nothing, beside the bare client library's in a dozen lines: a
+reply and an acknowledgement each, where ours has the reply confirmed first, and beside the same with that.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+import pika
+
+from bench.parts import needs
+from bench.parts.page import replace_part
+from bench.parts.run import MACHINE, parser_of, write
+from rehearsal.machines.real.broker import RabbitServer
+from spot_work import Client, Queue
+from tests.real import containers, crowd, stable
+
+MESSAGES: Final = 20_000
+LOSSES: Final = 60
+IN_CONTAINERS: Final = 4_000
+LOSSES_IN_CONTAINERS: Final = 16
+WORKERS: Final = 4
+ROUNDS: Final = 3
+_IMAGES: Final = 1_500
+_NOTHINGS: Final = 5_000
+_BARE: Final = (
+    "import sys; from bench.services.service import bare; bare(*sys.argv[1:3], confirmed=bool(sys.argv[3]))"
+)
+_EXAMPLE: Final = stable.HERE / "examples/ocr-worker/worker.py"
+
+
+@functools.cache
+def _example() -> Any:
+    spec = importlib.util.spec_from_file_location("ocr_worker", _EXAMPLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def many(images: Sequence[bytes]) -> list[str]:
+    """Be the example's function."""
+    return _example().read(images)  # type: ignore[no-any-return]
+
+
+def one(image: bytes) -> str:
+    """Be the example's function, an image at a time."""
+    return many([image])[0]
+
+
+def nothing(value: Any) -> Any:
+    """Do nothing."""
+    return value
+
+
+def bare(url: str, queue: str, *, confirmed: bool) -> None:
+    """Be a worker of the bare client library that does nothing, until it is killed.
+
+    ``confirmed``: it acknowledges once the broker has its answer, as ours does.
+    """
+    channel = pika.BlockingConnection(pika.URLParameters(url)).channel()
+    channel.basic_qos(prefetch_count=2)
+    if confirmed:
+        channel.confirm_delivery()
+
+    def answer(_: Any, method: Any, properties: pika.BasicProperties, body: bytes) -> None:
+        told = pika.BasicProperties(
+            content_type=properties.content_type, delivery_mode=2, correlation_id=properties.correlation_id
+        )
+        channel.basic_publish("", properties.reply_to, body, told)
+        channel.basic_ack(method.delivery_tag)
+
+    channel.basic_consume(queue, answer)
+    channel.start_consuming()
+
+
+def _seconds_of(process: subprocess.Popen[bytes]) -> float:
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(
+    broker: RabbitServer, name: str, arguments: Sequence[str], values: Sequence[Any]
+) -> tuple[float, float]:
+    """Return the seconds until one worker has answered all, and its CPU time meanwhile."""
+    paths = os.pathsep.join([str(stable.HERE), str(stable.HERE / "spot_work" / "src")])
+    environment = {**os.environ, "PYTHONPATH": paths, "SPOT_WORK_URL": broker.url}
+    # One thread for the matrix product: what batches gain is not what more cores do.
+    environment["OPENBLAS_NUM_THREADS"] = "1"
+    with Client(broker.url, Queue(name)) as client:
+        first = client.submit(values[0], timeout=600)
+        command = [sys.executable, *arguments]
+        worker = subprocess.Popen(  # noqa: S603 - ourselves
+            command, cwd=stable.HERE, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            first.result()  # it is up, and has read its weights once
+            before, begun = _seconds_of(worker), time.monotonic()
+            for answer in [client.submit(value, timeout=600) for value in values]:
+                answer.result()
+            return time.monotonic() - begun, _seconds_of(worker) - before
+        finally:
+            worker.kill()
+            worker.wait()
+
+
+def gains(broker: RabbitServer) -> dict[str, float]:
+    """Return what batches gain, and what the package costs: medians of rounds, both sides in each."""
+    image = bytes(range(256)) * 4
+    served = ["-m", "spot_work", "--batch"]
+    speed, cpu, cpu_confirmed, wall = [], [], [], []
+    for number in range(ROUNDS):
+        alone, _ = measure(
+            broker,
+            f"one-{number}",
+            [*served, "1", "bench.services.service:one", "--queue", f"one-{number}"],
+            [image] * _IMAGES,
+        )
+        batched, _ = measure(
+            broker,
+            f"many-{number}",
+            [*served, "16", "bench.services.service:many", "--queue", f"many-{number}"],
+            [image] * _IMAGES,
+        )
+        speed.append(alone / batched)
+        ours = measure(
+            broker,
+            f"ours-{number}",
+            [*served, "1", "bench.services.service:nothing", "--queue", f"ours-{number}"],
+            [1] * _NOTHINGS,
+        )
+        theirs, confirmed = (
+            measure(broker, name, ["-c", _BARE, broker.url, name, promise], [1] * _NOTHINGS)
+            for name, promise in ((f"bare-{number}", ""), (f"confirmed-{number}", "confirmed"))
+        )
+        wall.append(ours[0] / theirs[0])
+        cpu.append(ours[1] / theirs[1])
+        cpu_confirmed.append(ours[1] / confirmed[1])
+    return {
+        "batching_speedup": round(statistics.median(speed), 2),
+        "overhead_ratio": round(statistics.median(cpu), 2),
+        "overhead_ratio_confirmed": round(statistics.median(cpu_confirmed), 2),
+        "overhead_ratio_wall": round(statistics.median(wall), 2),
+    }
+
+
+def in_containers(broker: RabbitServer, messages: int, losses: int, seed: int) -> dict[str, Any]:
+    """Return what becomes of a crowd of containers; why there is none where this machine cannot run them."""
+    try:
+        with containers.folder() as place, containers.podman(place):
+            containers.take_in(containers.python_image(stable.code()), containers.PYTHON)
+            played = crowd.play(
+                broker, stable.Containers(place), messages, workers=WORKERS, losses=losses, seed=seed
+            )
+    except containers.LackingError as error:
+        return {"not_run": str(error)}
+    return asdict(played)
+
+
+def write_page(result: dict[str, Any], docs: Path) -> None:
+    """Write this benchmark's part of the page."""
+    text = (
+        "## A service's queue\n\n"
+        "`make bench-service` "
+        f"asks {WORKERS} workers of `spot_work`, processes on a RabbitMQ server of this machine, "
+        f"{result['messages']:,} things, while {result['killed']} workers are killed, {result['drained']} "
+        f"are told to drain, and the broker is killed once: **{result['lost']} lost, {result['wrong']} "
+        f"answered wrongly, {result['unmarked_duplicates']} run twice without a mark**; "
+        f"{result['runs_repeated']} were run again and said so. "
+        f"The slowest drain took {result['longest_drain']:.1f} s. {_contained(result['containers'])}\n\n"
+        f"Batches of 16 serve {result['batching_speedup']} times as many images as one at a time, with the "
+        "stand-in of a model in `examples/ocr-worker` on one core: its weights are read once for a batch. "
+        f"A message that does nothing costs the worker {result['overhead_ratio']} times the CPU time of the "
+        "bare client library, which acknowledges before the broker has the answer, and "
+        f"{result['overhead_ratio_confirmed']} times that of the same where it waits for it, too. "
+        "Not measured: a GPU, Amazon MQ, a network.\n"
+    )
+    replace_part(docs / "performance.md", "service", text)
+
+
+def _contained(played: dict[str, Any]) -> str:
+    if "not_run" in played:
+        return f"Containers were not run: {played['not_run']}."
+    return (
+        f"The same with {WORKERS} podman containers, each with a device file by CDI, below the agent's own "
+        f"supervisor: {played['messages']:,} things, {played['killed']} killed, {played['drained']} drained, "
+        f"the broker killed once: **{played['lost']} lost, {played['wrong']} answered wrongly, "
+        f"{played['unmarked_duplicates']} run twice without a mark**, the slowest drain "
+        f"{played['longest_drain']:.1f} s."
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Measure, print, write the file; 1 if anything was lost or run twice unmarked."""
+    parser = parser_of(__doc__, "service", docs=True)
+    parser.add_argument("--messages", type=int, default=MESSAGES, metavar="N")
+    parser.add_argument("--in-containers", type=int, default=IN_CONTAINERS, metavar="N", help="of messages")
+    parser.add_argument("--losses", type=int, default=LOSSES, metavar="N", help="of workers, told and untold")
+    parser.add_argument("--seed", type=int, default=1, metavar="N")
+    options = parser.parse_args(arguments)
+    needs.rabbitmq()
+    needs.containers_or_none(*containers.PODMAN)
+    with tempfile.TemporaryDirectory() as name:
+        (folder := Path(name) / "broker").mkdir()
+        broker = RabbitServer(folder)
+        try:
+            broker.start()
+            found = gains(broker)
+            outcome = crowd.play(
+                broker,
+                stable.Processes(Path(name)),
+                options.messages,
+                workers=WORKERS,
+                losses=options.losses,
+                seed=options.seed,
+            )
+            contained = in_containers(broker, options.in_containers, LOSSES_IN_CONTAINERS, options.seed)
+        finally:
+            broker.remove()
+    result = {
+        "machine": MACHINE,
+        "broker": "RabbitMQ of this machine, one node",
+        "seed": options.seed,
+        **asdict(outcome),
+        **found,
+        "containers": contained,
+    }
+    write(options.out, result)
+    print(json.dumps(result, indent=2))
+    if options.messages >= MESSAGES:
+        write_page(result, options.docs)
+    faults = ("lost", "wrong", "unmarked_duplicates", "drains_failed")
+    return int(any(one.get(fault, 0) for one in (result, contained) for fault in faults))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""What the account is and may, whatever the stack declares."""

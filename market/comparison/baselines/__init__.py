@@ -1,1 +1,0 @@
-"""Policies to compare with. They are not offered to a stack: each starves, overpays, or knows too much."""

@@ -1,0 +1,1 @@
+"""What moto knows of instances and of spot."""

@@ -1,0 +1,88 @@
+"""Functions run from their deployed archives, whoever calls them: not by moto, in Docker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from moto.awslambda.models import LambdaBackend, LambdaFunction, lambda_backends
+from moto.events.models import EventsBackend, Rule, events_backends
+from moto.sqs.models import sqs_backends
+
+from pulumi_on_moto.errors import LocalCloudError
+from pulumi_on_moto.fixes.fix import Fix
+
+Runner = Callable[[str, Any], tuple[str, bool, str]]
+
+
+def run_by(backend: LambdaBackend, runner: Runner) -> None:
+    """Have ``runner(name, event)`` run functions; it returns answer, whether that is an error, and log."""
+    backend.local_runner = runner  # type: ignore[attr-defined]
+
+
+def _invoke(function: LambdaFunction, event: Any = None) -> tuple[str, bool, str]:
+    backend = lambda_backends[function.account_id][function.region]
+    runner: Runner | None = getattr(backend, "local_runner", None)
+    if runner is None:
+        raise LocalCloudError(f"function {function.function_name!r} is called before the program has ended")
+    return runner(function.function_name, {} if event in (None, "{}") else event)
+
+
+INVOKE: Final = Fix(
+    "invocations",
+    moto="Invoke, topics and buckets run functions in Docker",
+    aws="runs them; here the function runtime does, at once, from the deployed archive",
+    patches=((LambdaFunction, "_invoke_lambda", _invoke),),
+)
+
+
+def _without_polling(create: Callable[..., Any]) -> Callable[..., Any]:
+    def created(backend: LambdaBackend, spec: dict[str, Any]) -> Any:
+        mapping = create(backend, spec)
+        for queue in sqs_backends[backend.account_id][backend.region_name].queues.values():
+            queue.lambda_event_source_mappings.clear()
+        return mapping
+
+    return created
+
+
+POLLING: Final = Fix(
+    "event sources",
+    moto="runs a function in Docker as soon as a message arrives on its queue",
+    aws="polls the queue in batches, hides and deletes messages; here the function runtime does",
+    patches=(
+        (
+            LambdaBackend,
+            "create_event_source_mapping",
+            _without_polling(LambdaBackend.create_event_source_mapping),
+        ),
+    ),
+)
+
+
+Carrier = Callable[[Rule, Any], None]
+
+
+def carry_by(backend: EventsBackend, carrier: Carrier) -> None:
+    """Have ``carrier(rule, event)`` bring events that clients put to the targets of rules that match."""
+    backend.local_carrier = carrier  # type: ignore[attr-defined]
+
+
+def _send(rule: Rule, original_event: Any, transform_input: bool = True) -> None:
+    pattern = rule.event_pattern
+    if rule.state != "ENABLED" or not (pattern.get_pattern() and pattern.matches_event(original_event)):
+        return
+    backend = events_backends[rule.account_id][rule.region_name]
+    carrier: Carrier | None = getattr(backend, "local_carrier", None)
+    if carrier is None:
+        raise LocalCloudError(f"rule {rule.name!r}: an event is put before the program has ended")
+    carrier(rule, original_event)
+
+
+PUT_EVENTS: Final = Fix(
+    "events that clients put",
+    moto="PutEvents fails on functions as targets, and also fires disabled and scheduled rules",
+    aws="delivers by enabled rules with a pattern, where the target's policy admits them",
+    known="functions as targets of events of buckets: getmoto/moto#5169",
+    patches=((Rule, "send_to_targets", _send),),
+)

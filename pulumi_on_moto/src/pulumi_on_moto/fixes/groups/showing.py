@@ -1,0 +1,70 @@
+"""What groups show: what became of launches and terminations, and who waits in a warm pool."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from moto.autoscaling.exceptions import ValidationError
+from moto.autoscaling.responses import AutoScalingResponse
+from moto.core.responses import ActionResult
+
+from pulumi_on_moto.fixes.fix import Fix
+from pulumi_on_moto.fixes.groups.members import activities, warm_instances
+
+_PAGE: Final = 100
+"""Activities in a page: the default and the maximum of ``DescribeScalingActivities``."""
+
+
+def _describe_scaling_activities(response: AutoScalingResponse) -> ActionResult:
+    name = response._get_param("AutoScalingGroupName")
+    wanted = response._get_param("ActivityIds", [])
+    groups = response.autoscaling_backend.describe_auto_scaling_groups([name] if name else [])
+    if name and not groups:
+        raise ValidationError("AutoScalingGroup name not found - null")
+    found = [
+        activity
+        for group in groups
+        for activity in activities(group)
+        if not wanted or activity["ActivityId"] in wanted
+    ]
+    found.sort(key=lambda activity: activity["StartTime"], reverse=True)
+    start = int(response._get_param("NextToken") or 0)
+    size = min(response._get_int_param("MaxRecords") or _PAGE, _PAGE)
+    more = len(found) > start + size
+    return ActionResult(
+        {"Activities": found[start : start + size], "NextToken": str(start + size) if more else None}
+    )
+
+
+ACTIVITIES: Final = Fix(
+    "scaling activities",
+    moto="DescribeScalingActivities always answers with none",
+    aws="newest first, by group, in pages of 100 at most",
+    patches=((AutoScalingResponse, "describe_scaling_activities", _describe_scaling_activities),),
+)
+
+
+def _describe_warm_pool(response: AutoScalingResponse) -> ActionResult:
+    name = response._get_param("AutoScalingGroupName")
+    group = response.autoscaling_backend.autoscaling_groups.get(name)
+    if group is None:
+        raise ValidationError("AutoScalingGroup name not found - null")
+    instances = [
+        {
+            "InstanceId": instance.id,
+            "InstanceType": instance.instance_type,
+            "AvailabilityZone": instance.placement.zone,
+            "LifecycleState": "Warmed:Stopped",
+            "HealthStatus": "Healthy",
+        }
+        for instance in warm_instances(group)
+    ]
+    return ActionResult({"WarmPoolConfiguration": group.get_warm_pool(), "Instances": instances})
+
+
+WARM_POOL: Final = Fix(
+    "warm pool",
+    moto="DescribeWarmPool never shows an instance; a scale-in ends members whatever the reuse policy says",
+    aws="shows those that wait; with a reuse policy a scale-in stops members and puts them back",
+    patches=((AutoScalingResponse, "describe_warm_pool", _describe_warm_pool),),
+)

@@ -1,0 +1,1 @@
+"""Groups, fleets and launch templates, and the instance types that requirements stand for."""

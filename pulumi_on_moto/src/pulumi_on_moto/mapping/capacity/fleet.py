@@ -1,0 +1,59 @@
+"""Spot Fleets. moto keeps the request; instances come and go by join and leave alone."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from pulumi_on_moto.mapping.base import Draft, Made, Spec
+from pulumi_on_moto.mapping.capacity.requirements import check_of_fleet, expand
+
+_WAITS: Final = "nothing to wait for or to delete here"
+_RENAMED: Final = {
+    "fleetType": "type",
+    "instanceInterruptionBehaviour": "instanceInterruptionBehavior",
+}
+_SPECIFICATION: Final = {"id": "launchTemplateId", "name": "launchTemplateName", "version": "version"}
+
+
+def _template_config(draft: Draft, config: dict[str, Any]) -> dict[str, Any]:
+    specification = config["launchTemplateSpecification"]
+    named = {_SPECIFICATION[key]: value for key, value in specification.items() if value is not None}
+    check_of_fleet(draft, config.get("overrides") or [])
+    overrides = expand(draft, config.get("overrides") or [])
+    return {**config, "launchTemplateSpecification": named, "overrides": overrides}
+
+
+def _request(draft: Draft) -> None:
+    pools = draft.take("instancePoolsToUseCount")
+    if pools is not None and draft.inputs.get("allocationStrategy") == "lowestPrice":
+        draft.inputs["instancePoolsToUseCount"] = pools
+    for key in ("loadBalancers", "targetGroupArns"):
+        if draft.take(key):
+            raise draft.fail(f"input {key!r}: load balancers are not emulated locally")
+    configs = [_template_config(draft, config) for config in draft.need("launchTemplateConfigs")]
+    settings = {_RENAMED.get(key, key): value for key, value in draft.inputs.items()}
+    settings["launchTemplateConfigs"] = configs
+    draft.inputs.clear()
+    shaped = draft.matched("ec2", "RequestSpotFleet", settings, "spotFleetRequest", "SpotFleetRequestConfig")
+    draft.put(SpotFleetRequestConfig=shaped)
+
+
+def _outputs(made: Made) -> dict[str, Any]:
+    return {"arn": made.arn("ec2", f"spot-fleet-request/{made.id}"), "spotRequestState": "active"}
+
+
+SPECS: dict[str, Spec] = {
+    "aws:ec2/spotFleetRequest:SpotFleetRequest": Spec(
+        "ec2.request_spot_fleet",
+        "SpotFleetRequestId",
+        tags="ec2",
+        shape=_request,
+        outputs=_outputs,
+        no_effect={
+            "waitForFulfillment": _WAITS,
+            "terminateInstancesOnDelete": _WAITS,
+            "excessCapacityTerminationPolicy": "the local market ends only what it is told to",
+            "replaceUnhealthyInstances": "instances come and go by join and leave alone",
+        },
+    ),
+}

@@ -12,7 +12,6 @@ from rehearsal.cloud.views import GroupView
 from rehearsal.machines import boot
 from rehearsal.machines.group import Nodes
 from rehearsal.machines.tenants import account
-from rehearsal.machines.tenants.machine import patterns
 from rehearsal.results import tenancy
 from rehearsal.results.tenancy import TenancyAccount
 from userdata.agent.tenants import codec
@@ -28,8 +27,6 @@ def told(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> Te
     The machine's price is the lowest on-demand price of its types, which the ledger's hours are of.
     """
     tenants = listed(cloud, view.name)
-    own = {one.name: one.cpus for one in tenants}
-    appetites = patterns([*own], own, [one.name for one in tenants if one.cpu_mode == "pinned"])
     prices = [on_demand_prices.price(kind, cloud.clients.region) for kind in view.instance_types]
     known = [price for price in prices if price is not None]
     away = account.away(nodes.journal.entries, cloud.clock.now, moving=nodes.has_successor)
@@ -43,13 +40,11 @@ def told(cloud: LocalCloud, view: GroupView, nodes: Nodes, ledger: Ledger) -> Te
                 one.memory_gib,
                 _gpus(one),
                 one.data_gib,
-                appetites[one.name],
             )
             for one in tenants
         ),
-        uses=tuple(account.uses(nodes.usage)),
         returns=account.returns(nodes.journal.entries),
-        away=tuple(one for one in away if one.tenant in own),
+        away=tuple(one for one in away if one.tenant in {tenant.name for tenant in tenants}),
         hour_price=min(known, default=None),
         machine_hours=ledger.cost * minutes * TICK_SECONDS / 3600,
     )

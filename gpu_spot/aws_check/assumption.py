@@ -31,3 +31,15 @@ class Assumption:
     steps: Callable[[Lab], str]
     instances: int = 0
     unplayable: str = ""
+
+
+def assumes(
+    source: str, leans: str, falsified_by: str, *, instances: int = 0, unplayable: str = ""
+) -> Callable[[Callable[[Lab], str]], Assumption]:
+    """Make an assumption of the function that tries it: its name, and as the sentence its docstring."""
+
+    def made(steps: Callable[[Lab], str]) -> Assumption:
+        name, says = steps.__name__.replace("_", "-"), " ".join((steps.__doc__ or "").split())
+        return Assumption(name, says, source, leans, falsified_by, steps, instances, unplayable)
+
+    return made

@@ -69,61 +69,56 @@ def _filter(run: str | None) -> list[dict[str, Any]]:
     return [{"Name": f"tag:{TAG}", "Values": [run]}]
 
 
+def _listed(client: Any, operation: str, key: str, **arguments: Any) -> Iterator[Any]:
+    """Yield what all pages of a listing hold under ``key``."""
+    for page in client.get_paginator(operation).paginate(**arguments):
+        yield from page.get(key, [])
+
+
 def _groups(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client = clients("autoscaling")
-    for page in client.get_paginator("describe_auto_scaling_groups").paginate():
-        for group in page["AutoScalingGroups"]:
-            name = group["AutoScalingGroupName"]
-            if _is_of(group["Tags"], run):
-                yield Leftover(
-                    f"group {name}",
-                    partial(client.delete_auto_scaling_group, AutoScalingGroupName=name, ForceDelete=True),
-                )
+    for group in _listed(client, "describe_auto_scaling_groups", "AutoScalingGroups"):
+        name = group["AutoScalingGroupName"]
+        if _is_of(group["Tags"], run):
+            delete = partial(client.delete_auto_scaling_group, AutoScalingGroupName=name, ForceDelete=True)
+            yield Leftover(f"group {name}", delete)
 
 
 def _fleets(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client = clients("ec2")
-    for page in client.get_paginator("describe_spot_fleet_requests").paginate():
-        for fleet in page["SpotFleetRequestConfigs"]:
-            name, state = fleet["SpotFleetRequestId"], fleet["SpotFleetRequestState"]
-            if _is_of(fleet.get("Tags", []), run) and not state.startswith("cancelled"):
-                yield Leftover(
-                    f"fleet {name}",
-                    partial(
-                        client.cancel_spot_fleet_requests, SpotFleetRequestIds=[name], TerminateInstances=True
-                    ),
-                )
+    for fleet in _listed(client, "describe_spot_fleet_requests", "SpotFleetRequestConfigs"):
+        name, state = fleet["SpotFleetRequestId"], fleet["SpotFleetRequestState"]
+        if _is_of(fleet.get("Tags", []), run) and not state.startswith("cancelled"):
+            cancel = partial(client.cancel_spot_fleet_requests, SpotFleetRequestIds=[name])
+            yield Leftover(f"fleet {name}", partial(cancel, TerminateInstances=True))
 
 
 def _instances(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client = clients("ec2")
-    for page in client.get_paginator("describe_instances").paginate(Filters=_filter(run)):
-        for instance in (one for reservation in page["Reservations"] for one in reservation["Instances"]):
+    for reservation in _listed(client, "describe_instances", "Reservations", Filters=_filter(run)):
+        for instance in reservation["Instances"]:
             name, state = instance["InstanceId"], instance["State"]["Name"]
-            if state == "terminated":
-                continue
-            yield Leftover(
-                f"instance {name}",
-                None if state in _GOING else partial(client.terminate_instances, InstanceIds=[name]),
-            )
+            delete = None if state in _GOING else partial(client.terminate_instances, InstanceIds=[name])
+            if state != "terminated":
+                yield Leftover(f"instance {name}", delete)
 
 
 def _compute(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client, wanted = clients("ec2"), _filter(run)
-    for one in client.describe_launch_templates(Filters=wanted)["LaunchTemplates"]:
+    for one in _listed(client, "describe_launch_templates", "LaunchTemplates", Filters=wanted):
         name = one["LaunchTemplateId"]
         yield Leftover(f"template {name}", partial(client.delete_launch_template, LaunchTemplateId=name))
-    for one in client.describe_volumes(Filters=wanted)["Volumes"]:
+    for one in _listed(client, "describe_volumes", "Volumes", Filters=wanted):
         name = one["VolumeId"]
         yield Leftover(f"volume {name}", partial(client.delete_volume, VolumeId=name))
-    for one in client.describe_snapshots(Filters=wanted, OwnerIds=["self"])["Snapshots"]:
+    for one in _listed(client, "describe_snapshots", "Snapshots", Filters=wanted, OwnerIds=["self"]):
         name = one["SnapshotId"]
         yield Leftover(f"snapshot {name}", partial(client.delete_snapshot, SnapshotId=name))
 
 
 def _messages(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     sqs, events = clients("sqs"), clients("events")
-    for url in sqs.list_queues(QueueNamePrefix=_prefix(run)).get("QueueUrls", []):
+    for url in _listed(sqs, "list_queues", "QueueUrls", QueueNamePrefix=_prefix(run)):
         yield Leftover(f"queue {url}", partial(sqs.delete_queue, QueueUrl=url))
 
     def delete_rule(name: str) -> None:
@@ -132,29 +127,26 @@ def _messages(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
             events.remove_targets(Rule=name, Ids=targets)
         events.delete_rule(Name=name)
 
-    for rule in events.list_rules(NamePrefix=_prefix(run))["Rules"]:
+    for rule in _listed(events, "list_rules", "Rules", NamePrefix=_prefix(run)):
         yield Leftover(f"rule {rule['Name']}", partial(delete_rule, rule["Name"]))
 
 
 def _stores(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     tables, ssm = clients("dynamodb"), clients("ssm")
-    for page in tables.get_paginator("list_tables").paginate():
-        for name in page["TableNames"]:
-            if name.startswith(_prefix(run)):
-                yield Leftover(f"table {name}", partial(tables.delete_table, TableName=name))
+    for name in _listed(tables, "list_tables", "TableNames"):
+        if name.startswith(_prefix(run)):
+            yield Leftover(f"table {name}", partial(tables.delete_table, TableName=name))
     path = "/gpu-spot-check" if run is None else f"/gpu-spot-check/{run}"
-    for page in ssm.get_paginator("get_parameters_by_path").paginate(Path=path, Recursive=True):
-        for one in page["Parameters"]:
-            yield Leftover(f"parameter {one['Name']}", partial(ssm.delete_parameter, Name=one["Name"]))
+    for one in _listed(ssm, "get_parameters_by_path", "Parameters", Path=path, Recursive=True):
+        yield Leftover(f"parameter {one['Name']}", partial(ssm.delete_parameter, Name=one["Name"]))
 
 
 def _files(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
     client = clients("efs")
-    for page in client.get_paginator("describe_file_systems").paginate():
-        for one in page["FileSystems"]:
-            if _is_of(one["Tags"], run):
-                name = one["FileSystemId"]
-                yield Leftover(f"file system {name}", partial(client.delete_file_system, FileSystemId=name))
+    for one in _listed(client, "describe_file_systems", "FileSystems"):
+        name = one["FileSystemId"]
+        if _is_of(one["Tags"], run):
+            yield Leftover(f"file system {name}", partial(client.delete_file_system, FileSystemId=name))
 
 
 def _roles(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
@@ -165,7 +157,6 @@ def _roles(clients: ClientOf, run: str | None) -> Iterator[Leftover]:
             client.detach_role_policy(RoleName=name, PolicyArn=policy["PolicyArn"])
         client.delete_role(RoleName=name)
 
-    for page in client.get_paginator("list_roles").paginate():
-        for role in page["Roles"]:
-            if role["RoleName"].startswith(_prefix(run)):
-                yield Leftover(f"role {role['RoleName']}", partial(delete_role, role["RoleName"]))
+    for role in _listed(client, "list_roles", "Roles"):
+        if role["RoleName"].startswith(_prefix(run)):
+            yield Leftover(f"role {role['RoleName']}", partial(delete_role, role["RoleName"]))

@@ -140,6 +140,18 @@ class Lab:
             raise Falsified("it is not protected")
         return "protected"
 
+    def desires(self, group: str, count: int) -> None:
+        """Raise ``Falsified`` unless a group's desired capacity is ``count``."""
+        desired = self.described(group)["DesiredCapacity"]
+        if desired != count:
+            raise Falsified(f"the desired capacity is {desired}")
+
+    def is_tagged(self, resource: Mapping[str, Any], **more: str) -> None:
+        """Raise ``Falsified`` unless a resource, as it is described, has the run's tag and these."""
+        tags = {tag["Key"]: tag["Value"] for tag in resource.get("Tags", [])}
+        if not ({TAG: self.run} | more).items() <= tags.items():
+            raise Falsified(f"its tags are {tags}")
+
     def described(self, group: str) -> Mapping[str, Any]:
         """Return a group as it is now."""
         client = self.clients("autoscaling")

@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from lambdas.core.launch_failures import classify
 from lambdas.core.model import RefusalKind
-from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.fleets import request as moto_fleets
 from pulumi_on_moto.fixes.fleets.request import FleetRequest
 from pulumi_on_moto.running.events import BusEvent, EventBus
-from rehearsal.cloud.holders import LaunchOption, version_of
+from rehearsal.cloud.holders import Holder, LaunchOption, version_of
 
 _ERRORS: Final = {
     RefusalKind.LIMIT: "spotInstanceCountLimitExceeded",
@@ -28,7 +27,7 @@ _SHORTAGE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class SpotFleetHolder:
+class SpotFleetHolder(Holder):
     """See ``Holder``; without ``says_shortage`` it only stays below its target where there is no spot."""
 
     fleet: FleetRequest
@@ -75,14 +74,6 @@ class SpotFleetHolder:
         self.fleet.leave(instance)
         return True
 
-    @property
-    def suspended(self) -> bool:
-        """See ``Holder``: fleets go on trying."""
-        return False
-
-    def suspend(self) -> None:
-        """See ``Holder``: fleets go on trying."""
-
     def refuse(self, message: str, status: str) -> None:
         """See ``Holder``: a fleet has no activities."""
         error = self._error(message)
@@ -93,20 +84,6 @@ class SpotFleetHolder:
         """See ``Holder``."""
         return self._change(bus, "launched", instance, now)
 
-    def waits(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
-        """See ``Holder``: never asked."""
-        raise LocalCloudError(f"fleet {self.name!r} has no lifecycle hooks, nobody waits for one")
-
-    def leaving(self) -> set[str]:
-        """See ``Holder``: a fleet has no lifecycle hooks."""
-        return set()
-
-    def noticed(self, instance: Any) -> None:
-        """See ``Holder``: a fleet replaces it once it is gone."""
-
-    def let_go(self, instance_id: str) -> None:
-        """See ``Holder``: nothing waits."""
-
     def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """See ``Holder``."""
         return self._change(bus, "terminated", instance, now)
@@ -115,10 +92,6 @@ class SpotFleetHolder:
         """See ``Holder``."""
         error = self._error(message)
         return None if error is None else bus.fleet("Error", self.name, error, now)
-
-    def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
-        """See ``Holder``: a fleet has no lifecycle hooks."""
-        return None
 
     def _change(self, bus: EventBus, subtype: str, instance: Any, now: float) -> BusEvent:
         description = moto_fleets.describe(instance)

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol
 
 from moto.autoscaling.models import FakeAutoScalingGroup
 
+from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.fixes.groups import leaving
 from pulumi_on_moto.fixes.groups import members as moto_groups
 from pulumi_on_moto.running.events import BusEvent, EventBus
@@ -31,7 +32,10 @@ class LaunchOption:
 
 
 class Holder(Protocol):
-    """Wants ``desired`` instances; the market gives and takes them, and neither changes ``desired``."""
+    """Wants ``desired`` instances; the market gives and takes them, and neither changes ``desired``.
+
+    A Spot Fleet goes on trying, and has no lifecycle hooks: what is said of both here is a fleet's.
+    """
 
     @property
     def name(self) -> str:
@@ -54,7 +58,7 @@ class Holder(Protocol):
 
     def tags(self) -> Mapping[str, str]:
         """Return the tags that an instance gets from its launch on."""
-        ...
+        return {}
 
     def join(self, instance: Any) -> None:
         """Take an instance in."""
@@ -67,11 +71,11 @@ class Holder(Protocol):
     @property
     def suspended(self) -> bool:
         """Whether it launches nothing, whatever it wants."""
-        ...
+        return False
 
     def suspend(self) -> None:
         """Have AWS suspend its launches."""
-        ...
+        return
 
     def refuse(self, message: str, status: str) -> None:
         """Note a refused launch, in AWS's words; ``status`` is that of its activity."""
@@ -83,19 +87,19 @@ class Holder(Protocol):
 
     def waits(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """Return the event of an instance that begins to wait for a termination hook."""
-        ...
+        raise LocalCloudError(f"{self.name!r} has no lifecycle hooks, nobody waits for one")
 
     def leaving(self) -> set[str]:
         """Return the ids of those that it ends, and that wait for a termination hook."""
-        ...
+        return set()
 
     def noticed(self, instance: Any) -> None:
         """Hear that EC2 takes an instance in two minutes."""
-        ...
+        return
 
     def let_go(self, instance_id: str) -> None:
         """Complete the termination hook that an instance waits for."""
-        ...
+        return
 
     def terminated(self, bus: EventBus, instance: Any, now: float) -> BusEvent:
         """Return the event of the instance that has just gone."""
@@ -107,11 +111,11 @@ class Holder(Protocol):
 
     def worked(self, bus: EventBus, instance: Any, now: float) -> BusEvent | None:
         """End the instance's launch hook if it waits for one: return the event of its launch then."""
-        ...
+        return None
 
 
 @dataclass(frozen=True, slots=True)
-class ScalingGroupHolder:
+class ScalingGroupHolder(Holder):
     """See ``Holder``."""
 
     group: FakeAutoScalingGroup
@@ -146,10 +150,6 @@ class ScalingGroupHolder:
     def instances(self) -> list[Any]:
         """See ``Holder``."""
         return [state.instance for state in self.group.instance_states]
-
-    def tags(self) -> Mapping[str, str]:
-        """See ``Holder``: Auto Scaling's own are set when the instance joins."""
-        return {}
 
     def join(self, instance: Any) -> None:
         """See ``Holder``."""

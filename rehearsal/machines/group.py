@@ -53,7 +53,6 @@ class Nodes:
         )
         self.is_shared = is_shared
         self._kind = HostNode if is_shared else SimulatedNode
-        self.usage = self._context.usage
         self._nodes: dict[str, SimulatedNode] = {}
         self._released: dict[str, float] = {}
         self._begun = 0

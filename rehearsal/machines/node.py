@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from signal import SIGKILL
@@ -59,8 +59,6 @@ class NodeContext:
     profile: TrainingProfile
     work: RealWork | None = None
     """What runs the job's own command; None: its process is simulated."""
-    usage: list[str] = field(default_factory=list)
-    """What shared hosts have sent of their tenants, a line of metrics each."""
 
 
 class SimulatedNode:
@@ -81,7 +79,6 @@ class SimulatedNode:
         self._shipper = context.shipper
         self._profile = context.profile
         self._pids: Iterator[int] = itertools.count(RUN_PID + 1)
-        self._usage = context.usage
         self._host = self.host_type(
             instance_id, self._data, context.disks, context.shared, context.journal, context.scheduler
         )

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pulumi_on_moto.errors import LocalCloudError
 from rehearsal.machines.pace import Speed
 from userdata.agent.storage.volume.fill import MARKER
+
+if TYPE_CHECKING:
+    from rehearsal.machines.machine import SimulatedHost
 
 _KEPT: Final = 3
 """Checkpoints that stay."""
@@ -47,22 +50,6 @@ class TrainingProfile:
     log_mib: float = 0.5
     first_batches_mib: float = 1024.0
     pace: Speed = field(default_factory=Speed)
-
-
-class Disk(Protocol):
-    """The volume below a process; what it takes and gives is only counted."""
-
-    def wrote(self, mib: float) -> None:
-        """So much was written."""
-        ...
-
-    def first_read(self, mib: float) -> float:
-        """Return how many seconds longer the first read of so much takes than any later one."""
-        ...
-
-    def dataset_read(self, mib: float) -> float:
-        """Return how many seconds the first read of so much of a shared dataset takes."""
-        ...
 
 
 class Trainee(Protocol):
@@ -114,7 +101,7 @@ class TrainingProcess:
         environment: dict[str, str],
         clock: Callable[[], float],
         pid: int,
-        disk: Disk,
+        disk: SimulatedHost,
     ) -> None:
         self.pid = pid
         self._disk = disk

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from pulumi_on_moto.errors import LocalCloudError
@@ -21,37 +22,32 @@ class EndedError(BaseException):
     """The machine is gone: raised in its tasks where they sleep. No handler of theirs may catch it."""
 
 
+@dataclass(eq=False)
 class SimulatedTask:
     """One line of execution. ``wake`` is when it goes on, in epoch seconds."""
 
-    def __init__(
-        self,
-        name: str,
-        body: Callable[[], object],
-        wake: float,
-        quiet: Callable[[], float],
-        unnoticed: Callable[[], float],
-    ) -> None:
-        self.name = name
-        self.wake = wake
-        self._quiet = quiet
-        self._unnoticed = unnoticed
-        self._body = body
+    name: str
+    body: Callable[[], object]
+    wake: float
+    quiet: Callable[[], float]
+    unnoticed: Callable[[], float]
+
+    def __post_init__(self) -> None:
         self._go = threading.Semaphore(0)
         self._back = threading.Semaphore(0)
         self._ended = False
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self.error: BaseException | None = None
         self.done = False
 
     def due(self, until: float) -> float:
         """Return when it goes on, ``until`` being how far time may move for now."""
-        return max(self.wake, min(self._quiet(), until))
+        return max(self.wake, min(self.quiet(), until))
 
     @property
     def next(self) -> float:
         """When it next does something that others may notice."""
-        return max(self.wake, self._quiet(), self._unnoticed())
+        return max(self.wake, self.quiet(), self.unnoticed())
 
     def resume(self, hangs_after: float) -> None:
         """Let it run until it sleeps or ends."""
@@ -83,7 +79,7 @@ class SimulatedTask:
         self._go.acquire()
         try:
             if not self._ended:
-                self._body()
+                self.body()
         except EndedError:
             pass
         except BaseException as error:  # handed to whoever advances time

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gpu_spot.text import counted, duration, percent
-from rehearsal.report import series, serving
+from rehearsal.report import plotting, series, serving
 from rehearsal.report.jobs.volume_figure import volume
 from rehearsal.report.load.figure import load
 from rehearsal.report.money_figures import money, share
@@ -31,7 +31,6 @@ from rehearsal.report.plotting import (
     time_layout,
     two_lines,
 )
-from rehearsal.report.tenants.figure import use
 from rehearsal.results.run import Run
 
 
@@ -44,8 +43,6 @@ def figures(run: Run) -> tuple[Figure, ...]:
         drawn.insert(_AFTER_READY, volume(run, run.travels))
     if run.served is not None:
         drawn.insert(_AFTER_READY, serving.waiting(run, run.served))
-    if run.tenancy is not None:
-        drawn.insert(_AFTER_READY, use(run, run.tenancy))
     return tuple(drawn)
 
 
@@ -80,11 +77,12 @@ def ready(run: Run) -> Figure:
     """Draw ready workers against the target, with every shortage as a mark that is wide enough to be seen."""
     line, found = series.steps(run), series.shortages(run)
     shown = series.worst(found)
-    stems: Data = {"x": [], "y": []}
+    stem_x: list[int | None] = []
+    stem_y: list[float | None] = []
     for shortage in shown:
-        stems["x"] += [ms(run, shortage.tick)] * 2 + [None]
-        stems["y"] += [shortage.lowest, run.target, None]
-    named = f"Shortage ({len(found):,})"
+        stem_x += [ms(run, shortage.tick)] * 2 + [None]
+        stem_y += [shortage.lowest, run.target, None]
+    named, shortage_group = f"Shortage ({len(found):,})", {"legendgroup": "shortage"}
     lost = sum(s.lost for s in found)
     longest = max((s.ticks for s in found), default=0)
     summed = (
@@ -101,38 +99,29 @@ def ready(run: Run) -> Figure:
         f"target is marked, however short. {summed}{limit}{averaged(run)}",
         f"Timeline of ready workers against a target of {run.target}. {summed}",
         [
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "Ready",
-                "x": [ms(run, s.tick) for s in line],
-                "y": [s.ready for s in line],
-                "line": {"shape": "hv", "width": 1.5, "color": "var(--ready)"},
-                "fill": "tozeroy",
-                "fillcolor": "var(--ready-fill)",
-                "hovertemplate": "%{y} ready<extra></extra>",
-            },
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": named,
-                "legendgroup": "shortage",
-                "showlegend": False,
-                **stems,
-                "line": {"width": 2, "color": "var(--lost)"},
-                "hoverinfo": "skip",
-            },
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": named,
-                "legendgroup": "shortage",
-                "x": [ms(run, s.tick) for s in shown],
-                "y": [s.lowest for s in shown],
-                "text": [said(s, run.target) for s in shown],
-                "marker": {"size": 7, "color": "var(--lost)", "symbol": "diamond"},
-                "hovertemplate": "%{text}<extra></extra>",
-            },
+            plotting.line(
+                "Ready",
+                "--ready",
+                [ms(run, s.tick) for s in line],
+                [s.ready for s in line],
+                "%{y} ready",
+                line={"shape": "hv"},
+                fill="tozeroy",
+                fillcolor="var(--ready-fill)",
+            ),
+            plotting.line(
+                named, "--lost", stem_x, stem_y, line={"width": 2}, **shortage_group, showlegend=False
+            ),
+            plotting.markers(
+                named,
+                [ms(run, s.tick) for s in shown],
+                [s.lowest for s in shown],
+                [said(s, run.target) for s in shown],
+                size=7,
+                color="var(--lost)",
+                symbol="diamond",
+            )
+            | shortage_group,
             target(run, run.target),
         ],
         time_layout(run, 260, "workers", left=WIDE_LEFT),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpu_spot.text import duration, number, percent
 from rehearsal.report import series
-from rehearsal.report.plotting import Figure, area, filled, ms, target, time_layout
+from rehearsal.report.plotting import Figure, area, filled, line, ms, target, time_layout
 from rehearsal.results.run import Run
 
 
@@ -26,15 +26,14 @@ def money(run: Run) -> Figure:
         [
             area(x, [round(a.on_demand, 3) for a in account], "On-demand", "--on-demand", "linear"),
             area(x, [round(a.spot, 3) for a in account], "Spot", "--spot", "linear"),
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "All on-demand",
-                "x": [x[0], x[-1]],
-                "y": [0, end.all_on_demand],
-                "line": {"color": "var(--ink)", "width": 1.5, "dash": "dash"},
-                "hovertemplate": "%{y:,.0f} all on-demand<extra></extra>",
-            },
+            line(
+                "All on-demand",
+                "--ink",
+                [x[0], x[-1]],
+                [0, end.all_on_demand],
+                "%{y:,.0f} all on-demand",
+                line={"dash": "dash"},
+            ),
         ],
         layout,
         timeline=True,

@@ -99,19 +99,33 @@ def ms(run: Run, tick: int) -> int:
     return round(1000 * run.at(tick))
 
 
-def area(x: Sequence[int], y: Sequence[float], name: str, colour: str, shape: str = "hv") -> Data:
-    """Return one layer of a stack of areas."""
+def line(
+    name: str, colour: str, x: Sequence[int | None], y: Sequence[float | None], hover: str = "", **more: Any
+) -> Data:
+    """Return a line; ``hover`` is what is said of a point of it, ``more`` adds to plotly's trace."""
+    said = {"hovertemplate": f"{hover}<extra></extra>"} if hover else {"hoverinfo": "skip"}
+    look = {"width": 1.5, "color": f"var({colour})", **more.pop("line", {})}
+    return {"type": "scatter", "mode": "lines", "name": name, "x": x, "y": y, "line": look, **said, **more}
+
+
+def markers(name: str, x: Sequence[int], y: Sequence[float], text: Sequence[str], **marker: Any) -> Data:
+    """Return marks with a text each, which is shown where somebody points at one."""
     return {
         "type": "scatter",
-        "mode": "lines",
+        "mode": "markers",
         "name": name,
         "x": x,
         "y": y,
-        "stackgroup": "all",
-        "line": {"shape": shape, "width": 1, "color": f"var({colour})"},
-        "fillcolor": f"var({colour})",
-        "hovertemplate": f"%{{y:,.3~r}} {name.lower()}<extra></extra>",
+        "text": text,
+        "marker": marker,
+        "hovertemplate": "%{text}<extra></extra>",
     }
+
+
+def area(x: Sequence[int], y: Sequence[float], name: str, colour: str, shape: str = "hv") -> Data:
+    """Return one layer of a stack of areas."""
+    hover, look = f"%{{y:,.3~r}} {name.lower()}", {"shape": shape, "width": 1}
+    return line(name, colour, x, y, hover, line=look, stackgroup="all", fillcolor=f"var({colour})")
 
 
 def target(run: Run, value: float, name: str = "Target") -> Data:
@@ -121,15 +135,7 @@ def target(run: Run, value: float, name: str = "Target") -> Data:
 
 def aimed(x: Sequence[int], y: Sequence[float], name: str = "Target") -> Data:
     """Return the dashed line of what is aimed at, where that changes."""
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": x,
-        "y": y,
-        "line": {"color": "var(--ink)", "width": 1.5, "dash": "dash", "shape": "hv"},
-        "hoverinfo": "skip",
-    }
+    return line(name, "--ink", x, y, line={"dash": "dash", "shape": "hv"})
 
 
 def bars(kind: str, x: Sequence[float], y: Sequence[float], **more: Any) -> Data:
@@ -154,21 +160,16 @@ def filled(colour: str) -> Data:
 def marks(run: Run, losses: Iterable[Happening], rows: dict[str, int], kind: str) -> Data:
     """Return a mark for each loss on the row of its pool."""
     shown = [loss for loss in losses if loss.kind == kind]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": f"Lost, {kind}",
-        "x": [ms(run, loss.tick) for loss in shown],
-        "y": [rows[loss.where] for loss in shown],
-        "text": [f"{counted(loss.count, 'instance')} lost, {kind}" for loss in shown],
-        "marker": {
-            "symbol": "circle" if kind == "announced" else "x",
-            "size": 8 if kind == "announced" else 9,
-            "color": f"var({LOST[kind]})",
-            "line": {"width": 1, "color": "var(--card)"},
-        },
-        "hovertemplate": "%{text}<extra></extra>",
-    }
+    return markers(
+        f"Lost, {kind}",
+        [ms(run, loss.tick) for loss in shown],
+        [rows[loss.where] for loss in shown],
+        [f"{counted(loss.count, 'instance')} lost, {kind}" for loss in shown],
+        symbol="circle" if kind == "announced" else "x",
+        size=8 if kind == "announced" else 9,
+        color=f"var({LOST[kind]})",
+        line={"width": 1, "color": "var(--card)"},
+    )
 
 
 def swatch(name: str, colour: str) -> Data:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gpu_spot.text import counted, number, percent
-from rehearsal.report.plotting import WIDE_LEFT, Figure, ms, time_layout
+from rehearsal.report.plotting import WIDE_LEFT, Figure, line, ms, time_layout
 from rehearsal.results.run import Run
 from rehearsal.results.serving import Served
 
@@ -75,25 +75,16 @@ def waiting(run: Run, served: Served) -> Figure:
         f"{told}",
         f"Timeline of waiting requests and ready workers: {told}",
         [
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "Requests waiting",
-                "x": times,
-                "y": [one.waiting for one in served.samples],
-                "line": {"width": 1.5, "color": "var(--lost)"},
-                "hovertemplate": "%{y:,} waiting<extra></extra>",
-            },
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "Workers ready",
-                "x": times,
-                "y": [one.workers for one in served.samples],
-                "yaxis": "y2",
-                "line": {"shape": "hv", "width": 1.5, "color": "var(--ready)"},
-                "hovertemplate": "%{y} workers<extra></extra>",
-            },
+            line("Requests waiting", "--lost", times, [s.waiting for s in served.samples], "%{y:,} waiting"),
+            line(
+                "Workers ready",
+                "--ready",
+                times,
+                [s.workers for s in served.samples],
+                "%{y} workers",
+                line={"shape": "hv"},
+                yaxis="y2",
+            ),
         ],
         layout,
         timeline=True,

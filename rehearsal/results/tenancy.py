@@ -1,4 +1,4 @@
-"""What became of a shared host's tenants: who had what, who used what, and when each served again."""
+"""What became of a shared host's tenants: who had what, and when each served again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rehearsal.results.moves import Cause, Contents
 
 @dataclass(frozen=True, slots=True)
 class PlayedTenant:
-    """What one tenant has by the list; ``gpus`` in words, sizes in GiB, ``appetite`` as it was played."""
+    """What one tenant has by the list; ``gpus`` in words, sizes in GiB."""
 
     name: str
     cpus: int
@@ -19,19 +19,6 @@ class PlayedTenant:
     memory_gib: int
     gpus: str
     data_gib: int
-    appetite: str
-
-
-@dataclass(frozen=True, slots=True)
-class Use:
-    """CPU seconds of a tenant from ``begin`` to ``end`` (epoch seconds), as its host reported them."""
-
-    tenant: str
-    begin: float
-    end: float
-    used: float
-    borrowed: float
-    lent: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +68,10 @@ class Away:
 
 
 @dataclass(frozen=True, slots=True)
-class TenantBill:
-    """A tenant's part of what the machine cost, in US dollars: by declared CPUs and by CPU seconds used."""
-
-    by_declared: float
-    by_used: float
-
-
-@dataclass(frozen=True, slots=True)
 class TenancyAccount:
     """All of it; ``hour_price`` is US dollars an hour of the machine on-demand, None where nobody knows."""
 
     tenants: Sequence[PlayedTenant]
-    uses: Sequence[Use]
     returns: Sequence[Return]
     away: Sequence[Away]
     hour_price: float | None
@@ -105,52 +83,34 @@ class TenancyAccount:
         """Whether every volume came over as it was."""
         return all(one.intact for one in self.returns)
 
-    def seconds(self, tenant: str) -> tuple[float, float, float]:
-        """Return the CPU seconds that a tenant used, borrowed and lent."""
-        mine = [one for one in self.uses if one.tenant == tenant]
-        return sum(u.used for u in mine), sum(u.borrowed for u in mine), sum(u.lent for u in mine)
-
     def outage(self, tenant: str) -> float:
         """Return for how many seconds a tenant did not serve after it once had, in all."""
         absences: list[Return | Away] = [*self.returns, *self.away]
         return sum((one.seconds for one in absences if one.tenant == tenant), 0.0)
 
-    def money(self) -> Mapping[str, TenantBill]:
-        """Return each tenant's part; nothing where there is no price."""
+    def money(self) -> Mapping[str, float]:
+        """Return each tenant's part of the bill (US dollars) by its CPUs; nothing where there is no price."""
         if self.hour_price is None:
             return {}
-        paid = self.hour_price * self.machine_hours
-        cpus = sum(one.cpus for one in self.tenants)
-        used = {one.name: self.seconds(one.name)[0] for one in self.tenants}
-        all_used = sum(used.values()) or 1.0
-        return {
-            one.name: TenantBill(paid * one.cpus / cpus, paid * used[one.name] / all_used)
-            for one in self.tenants
-        }
+        paid = self.hour_price * self.machine_hours / sum(one.cpus for one in self.tenants)
+        return {one.name: paid * one.cpus for one in self.tenants}
 
 
 def to_json(tenancy: TenancyAccount) -> dict[str, Any]:
-    """Return it as JSON values: CPU seconds, US dollars, epoch seconds."""
+    """Return it as JSON values: US dollars, epoch seconds."""
     money = tenancy.money()
-    tenants = {}
-    for one in tenancy.tenants:
-        used, borrowed, lent = tenancy.seconds(one.name)
-        tenants[one.name] = {
+    tenants = {
+        one.name: {
             "cpus": one.cpus,
             "cpu_mode": "pinned" if one.pinned else "shared",
             "memory_gib": one.memory_gib,
             "gpus": one.gpus,
             "data_gib": one.data_gib,
-            "cpu_seconds": round(used, 1),
-            "borrowed": round(borrowed, 1),
-            "lent": round(lent, 1),
             "seconds_without": tenancy.outage(one.name),
-            **(
-                {"usd_by_declared": money[one.name].by_declared, "usd_by_used": money[one.name].by_used}
-                if money
-                else {}
-            ),
+            **({"usd_by_declared": money[one.name]} if money else {}),
         }
+        for one in tenancy.tenants
+    }
     return {
         "tenants": tenants,
         "returns": [

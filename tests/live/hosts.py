@@ -83,7 +83,6 @@ def played() -> dict[str, Any]:
     assert run.tenancy is not None
     return seen | {
         "returns": [asdict(one) | {"intact": one.intact} for one in run.tenancy.returns],
-        "uses": [asdict(one) for one in run.tenancy.uses],
         "told": summarise(run)["shared_host"],
         "terminal": text(render_summary(summarise(run))),
         "page": render(run),

@@ -32,7 +32,7 @@ from userdata.agent.tasks import experiments, holding
 from userdata.agent.tasks import job as job_tasks
 from userdata.agent.tasks.node import Node, Stop
 from userdata.agent.work.failures.judge import RunEnd
-from userdata.agent.work.heartbeat import Beats
+from userdata.agent.work.heartbeat import Heart
 
 MATRIX: Final = {"LR": ["0.1", "0.01"], "SEED": ["1", "2"]}
 STEPS: Final = 3
@@ -178,7 +178,7 @@ class Instance:
         except BaseException as error:
             self.error = error
 
-    def _train(self, one: Node, stop: Stop, heart: Beats) -> RunEnd:
+    def _train(self, one: Node, stop: Stop, heart: Heart) -> RunEnd:
         name = job_tasks.training(one).job
         held = job_tasks.held(one)
         assert held is not None

@@ -154,7 +154,7 @@ def test_nothing_is_begun_once_it_is_closed_and_what_is_under_way_is_waited_for(
             over.wait(PATIENCE)
 
     training.world.before = hold
-    training.ahead._aside = lambda work: threading.Thread(target=work, daemon=True).start()
+    training.ahead.aside = lambda work: threading.Thread(target=work, daemon=True).start()
     training.ahead.look()
     assert begun.wait(PATIENCE)
     threading.Timer(0.2, over.set).start()

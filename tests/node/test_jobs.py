@@ -80,6 +80,6 @@ def test_a_refusal_is_an_answer_and_silence_is_none(
         def fail(error: Exception = error, **_: Any) -> Any:
             raise error
 
-        monkeypatch.setattr(job._dynamodb, "get_item", fail)
+        monkeypatch.setattr(job.dynamodb, "get_item", fail)
         assert job.answers() is answers, error
     job.take_down()

@@ -65,10 +65,10 @@ def test_checkpoints_on_efs_are_no_reason_for_another(training: tasks.Node, tmp_
     newest = tmp_path / "checkpoints" / "resnet" / "step-1"
     newest.parent.mkdir(parents=True)
     newest.write_text("saved")
-    assert made_for(training)._rhythm.changed() == newest.stat().st_mtime
+    assert made_for(training).rhythm.changed() == newest.stat().st_mtime
     elsewhere = EfsMount("fs-1", "fsap-1", str(newest.parent))
     training.config = replace(training.config, efs=(elsewhere,))
-    assert made_for(training)._rhythm.changed() == 0.0
+    assert made_for(training).rhythm.changed() == 0.0
 
 
 def test_the_trainer_looks_after_it_while_the_command_runs(

@@ -18,7 +18,7 @@ from tests import models
 from tests.node.clocks import FakeClock
 from tests.node.jobs import IMAGE
 from tests.node.world import World, WorldLease
-from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease, Lease, LeaseStore
+from userdata.agent.lease.store import LEASE_SECONDS, DynamoLease, Lease
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
 from userdata.agent.storage.volume import fill, model
 from userdata.agent.storage.volume.ebs import AwsEbs, NotThereError, PassingError
@@ -36,7 +36,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def dynamo_stores(clock: FakeClock) -> tuple[LeaseStore, LeaseStore]:
+def dynamo_stores(clock: FakeClock) -> tuple[DynamoLease, DynamoLease]:
     client = boto3.client("dynamodb", region_name=REGION)
     client.create_table(
         TableName="jobs",
@@ -48,7 +48,7 @@ def dynamo_stores(clock: FakeClock) -> tuple[LeaseStore, LeaseStore]:
     return first, second
 
 
-def world_stores(clock: FakeClock) -> tuple[LeaseStore, LeaseStore]:
+def world_stores(clock: FakeClock) -> tuple[DynamoLease, DynamoLease]:
     world = World(clock)
     return WorldLease(world, "i-1"), WorldLease(world, "i-2")
 

@@ -19,16 +19,20 @@ from gpu_spot.aws_check.assumptions import (
     zones,
 )
 
-ASSUMPTIONS: Final[tuple[Assumption, ...]] = (
-    *launching.ASSUMPTIONS,
-    *groups.ASSUMPTIONS,
-    *hooks.ASSUMPTIONS,
-    *warm_pools.ASSUMPTIONS,
-    *zones.ASSUMPTIONS,
-    *fleets.ASSUMPTIONS,
-    *prices.ASSUMPTIONS,
-    *messages.ASSUMPTIONS,
-    *stores.ASSUMPTIONS,
-    *volumes.ASSUMPTIONS,
-    *identity.ASSUMPTIONS,
+_MODULES: Final = (
+    launching,
+    groups,
+    hooks,
+    warm_pools,
+    zones,
+    fleets,
+    prices,
+    messages,
+    stores,
+    volumes,
+    identity,
+)
+
+ASSUMPTIONS: Final = tuple(
+    one for module in _MODULES for one in vars(module).values() if isinstance(one, Assumption)
 )

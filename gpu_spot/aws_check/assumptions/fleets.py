@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from botocore.exceptions import ClientError
 
-from gpu_spot.aws_check.assumption import Assumption
-from gpu_spot.aws_check.lab import INSTANCE_TYPE, TAG, Falsified, Lab
+from gpu_spot.aws_check.assumption import assumes
+from gpu_spot.aws_check.lab import INSTANCE_TYPE, Falsified, Lab
 
 _GUIDE: Final = 'EC2 user guide, "Modify a Spot Fleet request"'
 _ACT: Final = "lambdas/aws/capacity/spot_fleet.py"
@@ -79,7 +79,9 @@ def _members(lab: Lab, fleet: str) -> list[str]:
     return sorted(one["InstanceId"] for one in found)
 
 
-def _together(lab: Lab) -> str:
+@assumes(_GUIDE, _ACT, "one of the two stays", instances=1)
+def fleet_targets_together(lab: Lab) -> str:
+    """One modification sets target and on-demand target, and they are shown within minutes."""
     fleet = _fleet(lab, "targets")
     _modify(lab, fleet, 1, 1)
     asked = lab.clock.now()
@@ -92,13 +94,22 @@ def _together(lab: Lab) -> str:
     return f"shown {lab.clock.now() - asked:.0f} s after the change"
 
 
-def _not_twice(lab: Lab) -> str:
+@assumes(
+    "ModifySpotFleetRequest; jenkinsci/ec2-fleet-plugin #159",
+    _ACT,
+    "the second change is accepted",
+    instances=1,
+)
+def fleet_not_twice(lab: Lab) -> str:
+    """A fleet that is being modified refuses another change with FleetNotInModifiableState."""
     fleet = _fleet(lab, "twice")
     _modify(lab, fleet, 1)
     return lab.refused(lambda: _modify(lab, fleet, 0), "FleetNotInModifiableState", "modif")
 
 
-def _kept(lab: Lab) -> str:
+@assumes(_GUIDE, _ACT, "a member goes", instances=1)
+def fleet_keeps_its_members(lab: Lab) -> str:
+    """With noTermination a lower target ends no member."""
     fleet = _fleet(lab, "kept", TargetCapacity=1)
     before = lab.until(lambda: _members(lab, fleet), "a member")
     lab.until(lambda: _shown(lab, fleet)["SpotFleetRequestState"] == "active", "the fleet is active")
@@ -109,19 +120,25 @@ def _kept(lab: Lab) -> str:
     return "the member was there 120 s later"
 
 
-def _of_a_request(lab: Lab) -> str:
+@assumes(_GUIDE, "infra/schema/capacity.py", "the change is accepted", instances=1)
+def fleet_of_a_request(lab: Lab) -> str:
+    """A fleet of type request cannot be modified."""
     fleet = _fleet(lab, "request", Type="request", TargetCapacity=1)
     return lab.refused(lambda: _modify(lab, fleet, 2), "maintain", "request", "modif")
 
 
-def _tags(lab: Lab) -> str:
-    tags = {tag["Key"]: tag["Value"] for tag in _shown(lab, _fleet(lab, "tagged")).get("Tags", [])}
-    if tags.get(TAG) != lab.run:
-        raise Falsified(f"its tags are {tags}")
+@assumes("RequestSpotFleet, TagSpecifications", "infra/iam/controller_statements.py", "the tag is missing")
+def fleet_tags(lab: Lab) -> str:
+    """A fleet shows the tags of its request, by which permissions to modify it are given."""
+    lab.is_tagged(_shown(lab, _fleet(lab, "tagged")))
     return "the tag of the request"
 
 
-def _priorities(lab: Lab) -> str:
+@assumes(
+    "RequestSpotFleet, LaunchTemplateOverrides", "infra/components/capacity/spot_fleet.py", "others are shown"
+)
+def fleet_priorities(lab: Lab) -> str:
+    """Priorities of overrides start at 1 and are kept."""
     fleet = _fleet(lab, "priorities")
     [launch] = _shown(lab, fleet)["SpotFleetRequestConfig"]["LaunchTemplateConfigs"]
     found = [one.get("Priority") for one in launch["Overrides"]]
@@ -130,8 +147,15 @@ def _priorities(lab: Lab) -> str:
     return f"1 to {len(found)} as given"
 
 
-def _shortage(lab: Lab) -> str:
-    """Ask for spot below any price: the fleet then tells why it launches nothing."""
+@assumes(
+    "DescribeSpotFleetRequestHistory",
+    "lambdas/core/launch_failures.py",
+    "nothing is told in ten minutes",
+    unplayable="the texts are what is to be learnt",
+)
+def fleet_tells_of_a_shortage(lab: Lab) -> str:
+    """What a fleet cannot launch is told in its history, as an error or information with a text."""
+    # Ask for spot below any price: the fleet then tells why it launches nothing.
     fleet = _fleet(lab, "shortage", TargetCapacity=1, SpotPrice="0.0001")
 
     def told() -> list[str] | None:
@@ -147,68 +171,3 @@ def _shortage(lab: Lab) -> str:
         return found or None
 
     return " | ".join(lab.until(told, "an event", 600))[:300]
-
-
-ASSUMPTIONS: Final = (
-    Assumption(
-        "fleet-targets-together",
-        "One modification sets target and on-demand target, and they are shown within minutes.",
-        _GUIDE,
-        _ACT,
-        "one of the two stays",
-        _together,
-        instances=1,
-    ),
-    Assumption(
-        "fleet-not-twice",
-        "A fleet that is being modified refuses another change with FleetNotInModifiableState.",
-        "ModifySpotFleetRequest; jenkinsci/ec2-fleet-plugin #159",
-        _ACT,
-        "the second change is accepted",
-        _not_twice,
-        instances=1,
-    ),
-    Assumption(
-        "fleet-keeps-its-members",
-        "With noTermination a lower target ends no member.",
-        _GUIDE,
-        _ACT,
-        "a member goes",
-        _kept,
-        instances=1,
-    ),
-    Assumption(
-        "fleet-of-a-request",
-        "A fleet of type request cannot be modified.",
-        _GUIDE,
-        "infra/schema/capacity.py",
-        "the change is accepted",
-        _of_a_request,
-        instances=1,
-    ),
-    Assumption(
-        "fleet-tags",
-        "A fleet shows the tags of its request, by which permissions to modify it are given.",
-        "RequestSpotFleet, TagSpecifications",
-        "infra/iam/controller_statements.py",
-        "the tag is missing",
-        _tags,
-    ),
-    Assumption(
-        "fleet-priorities",
-        "Priorities of overrides start at 1 and are kept.",
-        "RequestSpotFleet, LaunchTemplateOverrides",
-        "infra/components/capacity/spot_fleet.py",
-        "others are shown",
-        _priorities,
-    ),
-    Assumption(
-        "fleet-tells-of-a-shortage",
-        "What a fleet cannot launch is told in its history, as an error or information with a text.",
-        "DescribeSpotFleetRequestHistory",
-        "lambdas/core/launch_failures.py",
-        "nothing is told in ten minutes",
-        _shortage,
-        unplayable="the texts are what is to be learnt",
-    ),
-)

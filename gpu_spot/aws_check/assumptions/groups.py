@@ -4,30 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gpu_spot.aws_check.assumption import Assumption
-from gpu_spot.aws_check.lab import INSTANCE_TYPE, TAG, Falsified, Lab
+from gpu_spot.aws_check.assumption import assumes
+from gpu_spot.aws_check.lab import INSTANCE_TYPE, Falsified, Lab
 
 _PROTECTION: Final = 'Auto Scaling guide, "Use instance scale-in protection"'
 _ACT: Final = "lambdas/aws/capacity/auto_scaling.py"
 _WATCHED: Final = 120.0
 """Seconds for which nothing may happen."""
-
-
-def _above_max(lab: Lab) -> str:
-    group, client = lab.group("above"), lab.clients("autoscaling")
-    return lab.refused(
-        lambda: client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=3), "above max value"
-    )
-
-
-def _max_lowers_desired(lab: Lab) -> str:
-    group, client = lab.group("lowered"), lab.clients("autoscaling")
-    lab.serving(group, 2)
-    client.update_auto_scaling_group(AutoScalingGroupName=group, MaxSize=1)
-    desired = lab.described(group)["DesiredCapacity"]
-    if desired != 1:
-        raise Falsified(f"the desired capacity is {desired}")
-    return "2 became 1"
 
 
 def _released(lab: Lab, group: str) -> str:
@@ -38,24 +21,47 @@ def _released(lab: Lab, group: str) -> str:
             InstanceId=one, ShouldDecrementDesiredCapacity=True
         )
     )
-    desired = lab.described(group)["DesiredCapacity"]
-    if desired != 1:
-        raise Falsified(f"the desired capacity is {desired}")
+    lab.desires(group, 1)
     lab.until(lambda: one not in lab.states(group), "the named one is gone")
     if lab.states(group) != {other: "InService"}:
         raise Falsified(f"left are {lab.states(group)}, not {other}")
     return "the named one went, the other stayed, desired 1"
 
 
-def _release(lab: Lab) -> str:
+@assumes("SetDesiredCapacity", _ACT, "it is accepted")
+def desired_above_max(lab: Lab) -> str:
+    """A desired capacity above MaxSize is refused."""
+    group, client = lab.group("above"), lab.clients("autoscaling")
+    return lab.refused(
+        lambda: client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=3), "above max value"
+    )
+
+
+@assumes("UpdateAutoScalingGroup", "docs/operations.md", "the desired capacity stays", instances=2)
+def max_lowers_desired(lab: Lab) -> str:
+    """A MaxSize below the desired capacity lowers that."""
+    group, client = lab.group("lowered"), lab.clients("autoscaling")
+    lab.serving(group, 2)
+    client.update_auto_scaling_group(AutoScalingGroupName=group, MaxSize=1)
+    lab.desires(group, 1)
+    return "2 became 1"
+
+
+@assumes("TerminateInstanceInAutoScalingGroup", _ACT, "another goes, or is launched", instances=2)
+def release(lab: Lab) -> str:
+    """TerminateInstanceInAutoScalingGroup ends the named one alone and lowers the desired capacity."""
     return _released(lab, lab.group("release"))
 
 
-def _release_protected(lab: Lab) -> str:
+@assumes(_PROTECTION, _ACT, "it is refused", instances=2)
+def release_of_a_protected(lab: Lab) -> str:
+    """It ends an instance that is protected from scale-in, too."""
     return _released(lab, lab.group("protected", NewInstancesProtectedFromScaleIn=True))
 
 
-def _release_unknown(lab: Lab) -> str:
+@assumes("TerminateInstanceInAutoScalingGroup", _ACT, "other words")
+def release_of_a_gone(lab: Lab) -> str:
+    """Of an instance that is gone AWS says that it is not found."""
     client = lab.clients("autoscaling")
     return lab.refused(
         lambda: client.terminate_instance_in_auto_scaling_group(
@@ -65,7 +71,14 @@ def _release_unknown(lab: Lab) -> str:
     )
 
 
-def _release_by_weight(lab: Lab) -> str:
+@assumes(
+    'Auto Scaling guide, "Configure an Auto Scaling group to use instance weights"',
+    _ACT,
+    "the desired capacity is lowered by one, or the weight is not shown",
+    instances=1,
+)
+def release_by_weight(lab: Lab) -> str:
+    """A weighted instance starts where less is missing, and lowers the desired capacity by its weight."""
     group, client = lab.name("weighed"), lab.clients("autoscaling")
     template = {"LaunchTemplateId": lab.template("weighed"), "Version": "$Latest"}
     overrides: list[Any] = [{"InstanceType": INSTANCE_TYPE, "WeightedCapacity": "2"}]
@@ -88,18 +101,22 @@ def _release_by_weight(lab: Lab) -> str:
     client.terminate_instance_in_auto_scaling_group(
         InstanceId=member["InstanceId"], ShouldDecrementDesiredCapacity=True
     )
-    desired = lab.described(group)["DesiredCapacity"]
-    if desired != 0:
-        raise Falsified(f"the desired capacity is {desired}")
+    lab.desires(group, 0)
     return "one of weight 2 for a desired capacity of 1, and 2 became 0 with it"
 
 
-def _inherit(lab: Lab) -> str:
+@assumes(
+    _PROTECTION, "infra/components/capacity/capacity_group.py", "a new one is not protected", instances=1
+)
+def protection_is_inherited(lab: Lab) -> str:
+    """New instances have their group's protection."""
     group = lab.group("inherit", NewInstancesProtectedFromScaleIn=True)
     return lab.serving_protected(group)
 
 
-def _spared(lab: Lab) -> str:
+@assumes(_PROTECTION, "infra/components/capacity/capacity_group.py", "a member goes", instances=2)
+def protected_are_spared(lab: Lab) -> str:
+    """A lower desired capacity ends nobody who is protected."""
     group = lab.group("spared", NewInstancesProtectedFromScaleIn=True)
     before = lab.serving(group, 2)
     lab.clients("autoscaling").set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
@@ -109,17 +126,24 @@ def _spared(lab: Lab) -> str:
     return f"both were there {_WATCHED:.0f} s later"
 
 
-def _tags(lab: Lab) -> str:
+@assumes(
+    'Auto Scaling guide, "Tag Auto Scaling groups and instances"',
+    "userdata/boot.sh",
+    "a tag is missing",
+    instances=1,
+)
+def tags_of_members(lab: Lab) -> str:
+    """Members carry their group's tags, and its name as aws:autoscaling:groupName."""
     group = lab.group("tags")
     [member] = lab.serving(group, 1)
     found = lab.clients("ec2").describe_instances(InstanceIds=[member])["Reservations"][0]["Instances"][0]
-    tags = {tag["Key"]: tag["Value"] for tag in found["Tags"]}
-    if tags.get("aws:autoscaling:groupName") != group or tags.get(TAG) != lab.run:
-        raise Falsified(f"its tags are {tags}")
+    lab.is_tagged(found, **{"aws:autoscaling:groupName": group})
     return "its group's name and tag"
 
 
-def _activity(lab: Lab) -> str:
+@assumes("DescribeScalingActivities", _ACT, "other words", instances=1)
+def launch_activity(lab: Lab) -> str:
+    """A launch is an activity whose description starts with 'Launching a new EC2 instance'."""
     group = lab.group("activity")
     lab.serving(group, 1)
     client = lab.clients("autoscaling")
@@ -134,7 +158,9 @@ def _activity(lab: Lab) -> str:
     return description.partition(":")[0]
 
 
-def _suspended(lab: Lab) -> str:
+@assumes("SuspendProcesses", "infra/components/capacity/capacity_group.py", "others are suspended, too")
+def suspended_process(lab: Lab) -> str:
+    """A suspended process is shown, and no other."""
     group, client = lab.group("suspended"), lab.clients("autoscaling")
     client.suspend_processes(AutoScalingGroupName=group, ScalingProcesses=["AZRebalance"])
     found = [one["ProcessName"] for one in lab.described(group)["SuspendedProcesses"]]
@@ -143,7 +169,14 @@ def _suspended(lab: Lab) -> str:
     return "AZRebalance alone"
 
 
-def _described_soon(lab: Lab) -> str:
+@assumes(
+    'EC2 API reference, "Eventual consistency"',
+    "lambdas/aws/capacity/observe.py",
+    "a minute passes",
+    instances=1,
+)
+def described_soon(lab: Lab) -> str:
+    """DescribeInstances shows a member within a minute of the group listing it."""
     group, client, ec2 = lab.group("lag"), lab.clients("autoscaling"), lab.clients("ec2")
     client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
     [member] = lab.until(lambda: list(lab.states(group)), "a member")
@@ -152,113 +185,3 @@ def _described_soon(lab: Lab) -> str:
     filters = [{"Name": "instance-id", "Values": [member]}]
     lab.until(lambda: ec2.describe_instances(Filters=filters)["Reservations"], "described", 60)
     return f"described {lab.clock.now() - listed:.0f} s after it was listed"
-
-
-ASSUMPTIONS: Final = (
-    Assumption(
-        "desired-above-max",
-        "A desired capacity above MaxSize is refused.",
-        "SetDesiredCapacity",
-        _ACT,
-        "it is accepted",
-        _above_max,
-    ),
-    Assumption(
-        "max-lowers-desired",
-        "A MaxSize below the desired capacity lowers that.",
-        "UpdateAutoScalingGroup",
-        "docs/operations.md",
-        "the desired capacity stays",
-        _max_lowers_desired,
-        instances=2,
-    ),
-    Assumption(
-        "release",
-        "TerminateInstanceInAutoScalingGroup ends the named one alone and lowers the desired capacity.",
-        "TerminateInstanceInAutoScalingGroup",
-        _ACT,
-        "another goes, or is launched",
-        _release,
-        instances=2,
-    ),
-    Assumption(
-        "release-of-a-protected",
-        "It ends an instance that is protected from scale-in, too.",
-        _PROTECTION,
-        _ACT,
-        "it is refused",
-        _release_protected,
-        instances=2,
-    ),
-    Assumption(
-        "release-of-a-gone",
-        "Of an instance that is gone AWS says that it is not found.",
-        "TerminateInstanceInAutoScalingGroup",
-        _ACT,
-        "other words",
-        _release_unknown,
-    ),
-    Assumption(
-        "release-by-weight",
-        "An instance with a weight is launched where less is missing, and takes its whole weight off the "
-        "desired capacity.",
-        'Auto Scaling guide, "Configure an Auto Scaling group to use instance weights"',
-        _ACT,
-        "the desired capacity is lowered by one, or the weight is not shown",
-        _release_by_weight,
-        instances=1,
-    ),
-    Assumption(
-        "protection-is-inherited",
-        "New instances have their group's protection.",
-        _PROTECTION,
-        "infra/components/capacity/capacity_group.py",
-        "a new one is not protected",
-        _inherit,
-        instances=1,
-    ),
-    Assumption(
-        "protected-are-spared",
-        "A lower desired capacity ends nobody who is protected.",
-        _PROTECTION,
-        "infra/components/capacity/capacity_group.py",
-        "a member goes",
-        _spared,
-        instances=2,
-    ),
-    Assumption(
-        "tags-of-members",
-        "Members carry their group's tags, and its name as aws:autoscaling:groupName.",
-        'Auto Scaling guide, "Tag Auto Scaling groups and instances"',
-        "userdata/boot.sh",
-        "a tag is missing",
-        _tags,
-        instances=1,
-    ),
-    Assumption(
-        "launch-activity",
-        "A launch is an activity whose description starts with 'Launching a new EC2 instance'.",
-        "DescribeScalingActivities",
-        _ACT,
-        "other words",
-        _activity,
-        instances=1,
-    ),
-    Assumption(
-        "suspended-process",
-        "A suspended process is shown, and no other.",
-        "SuspendProcesses",
-        "infra/components/capacity/capacity_group.py",
-        "others are suspended, too",
-        _suspended,
-    ),
-    Assumption(
-        "described-soon",
-        "DescribeInstances shows a member within a minute of the group listing it.",
-        'EC2 API reference, "Eventual consistency"',
-        "lambdas/aws/capacity/observe.py",
-        "a minute passes",
-        _described_soon,
-        instances=1,
-    ),
-)

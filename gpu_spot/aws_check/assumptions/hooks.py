@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gpu_spot.aws_check.assumption import Assumption
+from gpu_spot.aws_check.assumption import assumes
 from gpu_spot.aws_check.lab import Falsified, Lab
 
 _GUIDE: Final = 'Auto Scaling guide, "Amazon EC2 Auto Scaling lifecycle hooks"'
@@ -41,7 +41,9 @@ def _complete(lab: Lab, group: str, instance: str) -> None:
     )
 
 
-def _holds(lab: Lab) -> str:
+@assumes(_GUIDE, _AGENT, "it is in service before", instances=1)
+def launch_hook_holds(lab: Lab) -> str:
+    """A launch hook keeps an instance in Pending:Wait until somebody completes it."""
     group = _hooked(lab, "launching", "LAUNCHING")
     lab.clients("autoscaling").set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
     instance = _waiting(lab, group, "Pending:Wait")
@@ -53,53 +55,24 @@ def _holds(lab: Lab) -> str:
     return "Pending:Wait, then InService"
 
 
-def _too_early(lab: Lab) -> str:
+@assumes("CompleteLifecycleAction", _AGENT, "other words, or none", instances=1)
+def no_active_action(lab: Lab) -> str:
+    """Completing a hook that does not hold is refused with 'No active Lifecycle Action found'."""
     group = _hooked(lab, "early", "TERMINATING")
     [instance] = lab.serving(group, 1)
     return lab.refused(lambda: _complete(lab, group, instance), "No active Lifecycle Action found")
 
 
-def _terminating(lab: Lab) -> str:
+@assumes(_GUIDE, "lambdas/aws/capacity/auto_scaling.py", "it goes at once, or counts", instances=1)
+def terminating_wait(lab: Lab) -> str:
+    """A released instance stays listed as Terminating:Wait, no longer counts, and goes with its hook."""
     group = _hooked(lab, "terminating", "TERMINATING")
     [instance] = lab.serving(group, 1)
     lab.clients("autoscaling").terminate_instance_in_auto_scaling_group(
         InstanceId=instance, ShouldDecrementDesiredCapacity=True
     )
     _waiting(lab, group, "Terminating:Wait")
-    desired = lab.described(group)["DesiredCapacity"]
-    if desired != 0:
-        raise Falsified(f"while it waits the desired capacity is {desired}")
+    lab.desires(group, 0)
     _complete(lab, group, instance)
     lab.until(lambda: instance not in lab.states(group), "it is gone")
     return "Terminating:Wait with desired 0, gone once the hook was completed"
-
-
-ASSUMPTIONS: Final = (
-    Assumption(
-        "launch-hook-holds",
-        "A launch hook keeps an instance in Pending:Wait until somebody completes it.",
-        _GUIDE,
-        _AGENT,
-        "it is in service before",
-        _holds,
-        instances=1,
-    ),
-    Assumption(
-        "no-active-action",
-        "Completing a hook that does not hold is refused with 'No active Lifecycle Action found'.",
-        "CompleteLifecycleAction",
-        _AGENT,
-        "other words, or none",
-        _too_early,
-        instances=1,
-    ),
-    Assumption(
-        "terminating-wait",
-        "A released instance stays listed as Terminating:Wait, no longer counts, and goes with its hook.",
-        _GUIDE,
-        "lambdas/aws/capacity/auto_scaling.py",
-        "it goes at once, or counts",
-        _terminating,
-        instances=1,
-    ),
-)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from gpu_spot.aws_check.assumption import Assumption
+from gpu_spot.aws_check.assumption import assumes
 from gpu_spot.aws_check.lab import Falsified, Lab
 
 _NO_SIMULATION: Final = "moto has no SimulateCustomPolicy"
@@ -32,50 +32,40 @@ def _conditional(lab: Lab, action: str, arn: str, operator: str, key: str, kind:
     return "allowed with the value, denied with another"
 
 
-def _groups(lab: Lab) -> str:
+@assumes(
+    'Auto Scaling guide, "Identity-based policy examples"',
+    "infra/iam/controller_statements.py",
+    "another group is allowed, or the own denied",
+    unplayable=_NO_SIMULATION,
+)
+def tags_of_groups_bound_permissions(lab: Lab) -> str:
+    """SetDesiredCapacity can be allowed by the tag of the group."""
     arn = "arn:aws:autoscaling:us-east-1:123456789012:autoScalingGroup:*:autoScalingGroupName/gpu-spot-x"
     return _conditional(
         lab, "autoscaling:SetDesiredCapacity", arn, "StringEquals", "aws:ResourceTag/gpu-spot:stack"
     )
 
 
-def _volumes(lab: Lab) -> str:
+@assumes(
+    "Service authorization reference, Amazon EC2",
+    "userdata/agent/aws/permissions.py",
+    "another volume is allowed, or the own denied",
+    unplayable=_NO_SIMULATION,
+)
+def tags_of_volumes_bound_permissions(lab: Lab) -> str:
+    """DeleteVolume can be allowed by the tag of the volume."""
     arn = "arn:aws:ec2:us-east-1:123456789012:volume/vol-0123456789abcdef0"
     return _conditional(lab, "ec2:DeleteVolume", arn, "StringEquals", "aws:ResourceTag/gpu-spot:job")
 
 
-def _items(lab: Lab) -> str:
+@assumes(
+    'DynamoDB guide, "Using IAM policy conditions for fine-grained access control"',
+    "userdata/agent/aws/permissions.py",
+    "another key is allowed, or the own denied",
+    unplayable=_NO_SIMULATION,
+)
+def keys_of_items_bound_permissions(lab: Lab) -> str:
+    """UpdateItem can be allowed for items of one key."""
     arn = "arn:aws:dynamodb:us-east-1:123456789012:table/registry"
     key, operator = "dynamodb:LeadingKeys", "ForAllValues:StringEquals"
     return _conditional(lab, "dynamodb:UpdateItem", arn, operator, key, "stringList")
-
-
-ASSUMPTIONS: Final = (
-    Assumption(
-        "tags-of-groups-bound-permissions",
-        "SetDesiredCapacity can be allowed by the tag of the group.",
-        'Auto Scaling guide, "Identity-based policy examples"',
-        "infra/iam/controller_statements.py",
-        "another group is allowed, or the own denied",
-        _groups,
-        unplayable=_NO_SIMULATION,
-    ),
-    Assumption(
-        "tags-of-volumes-bound-permissions",
-        "DeleteVolume can be allowed by the tag of the volume.",
-        "Service authorization reference, Amazon EC2",
-        "userdata/agent/aws/permissions.py",
-        "another volume is allowed, or the own denied",
-        _volumes,
-        unplayable=_NO_SIMULATION,
-    ),
-    Assumption(
-        "keys-of-items-bound-permissions",
-        "UpdateItem can be allowed for items of one key.",
-        'DynamoDB guide, "Using IAM policy conditions for fine-grained access control"',
-        "userdata/agent/aws/permissions.py",
-        "another key is allowed, or the own denied",
-        _items,
-        unplayable=_NO_SIMULATION,
-    ),
-)

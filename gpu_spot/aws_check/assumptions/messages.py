@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
-from gpu_spot.aws_check.assumption import Assumption
+from gpu_spot.aws_check.assumption import assumes
 from gpu_spot.aws_check.lab import TAG, Falsified, Lab
 
 _WAKE_UPS: Final = "infra/components/control/wake_ups.py"
@@ -17,7 +17,22 @@ def _silent(lab: Lab, url: str, what: str) -> None:
         raise Falsified(what)
 
 
-def _delay(lab: Lab) -> str:
+def _policy(queue: str, rule: str) -> dict[str, Any]:
+    statement = {
+        "Effect": "Allow",
+        "Principal": {"Service": "events.amazonaws.com"},
+        "Action": "sqs:SendMessage",
+        "Resource": queue,
+        "Condition": {"ArnEquals": {"aws:SourceArn": rule}},
+    }
+    return {"Version": "2012-10-17", "Statement": [statement]}
+
+
+@assumes(
+    f'{_SQS}, "message timers"', "lambdas/aws/capacity/wake_up_messages.py", "it comes at once, or never"
+)
+def delayed_message(lab: Lab) -> str:
+    """A delayed message shows after its delay, not before."""
     url = lab.queue("delay")
     lab.clients("sqs").send_message(QueueUrl=url, MessageBody="{}", DelaySeconds=20)
     _silent(lab, url, "it came at once")
@@ -26,14 +41,18 @@ def _delay(lab: Lab) -> str:
     return f"it came {lab.clock.now() - sent:.0f} s later"
 
 
-def _longest_delay(lab: Lab) -> str:
+@assumes("SendMessage", "lambdas/aws/capacity/wake_up_messages.py", "it is accepted")
+def longest_delay(lab: Lab) -> str:
+    """A delay above 900 s is refused."""
     url, sqs = lab.queue("longest"), lab.clients("sqs")
     return lab.refused(
         lambda: sqs.send_message(QueueUrl=url, MessageBody="{}", DelaySeconds=901), "DelaySeconds"
     )
 
 
-def _visibility(lab: Lab) -> str:
+@assumes(f'{_SQS}, "visibility timeout"', _WAKE_UPS, "it comes twice, or not again")
+def visibility(lab: Lab) -> str:
+    """A message that somebody has is hidden, and shows again once its timeout is made 0."""
     url, sqs = lab.queue("visibility", VisibilityTimeout="300"), lab.clients("sqs")
     sqs.send_message(QueueUrl=url, MessageBody="{}")
     message = lab.until(lambda: lab.received(url), "it comes", 60)
@@ -43,7 +62,9 @@ def _visibility(lab: Lab) -> str:
     return "hidden, and back once the timeout was made 0"
 
 
-def _dead_letters(lab: Lab) -> str:
+@assumes(f'{_SQS}, "dead-letter queues"', _WAKE_UPS, "it comes more often")
+def dead_letters(lab: Lab) -> str:
+    """After maxReceiveCount a message is a dead letter."""
     dead, sqs = lab.queue("dead"), lab.clients("sqs")
     policy = {"deadLetterTargetArn": lab.queue_arn(dead), "maxReceiveCount": 2}
     url = lab.queue("living", VisibilityTimeout="1", RedrivePolicy=json.dumps(policy))
@@ -61,7 +82,9 @@ def _dead_letters(lab: Lab) -> str:
     return "received twice, then among the dead letters"
 
 
-def _events(lab: Lab) -> str:
+@assumes('EventBridge user guide, "Using resource-based policies"', _WAKE_UPS, "no event arrives")
+def event_into_an_encrypted_queue(lab: Lab) -> str:
+    """EventBridge sends into a queue that SQS encrypts, by a policy that names its rule."""
     events, name = lab.clients("events"), lab.name("event")
     source = f"gpu-spot.check.{lab.run}"
     rule = events.put_rule(
@@ -81,58 +104,3 @@ def _events(lab: Lab) -> str:
     if (body.get("source"), body.get("detail-type")) != (source, "check"):
         raise Falsified(f"the message is {body}")
     return f"fields {', '.join(sorted(body))}"
-
-
-def _policy(queue: str, rule: str) -> dict[str, Any]:
-    statement = {
-        "Effect": "Allow",
-        "Principal": {"Service": "events.amazonaws.com"},
-        "Action": "sqs:SendMessage",
-        "Resource": queue,
-        "Condition": {"ArnEquals": {"aws:SourceArn": rule}},
-    }
-    return {"Version": "2012-10-17", "Statement": [statement]}
-
-
-ASSUMPTIONS: Final = (
-    Assumption(
-        "delayed-message",
-        "A delayed message shows after its delay, not before.",
-        f'{_SQS}, "message timers"',
-        "lambdas/aws/capacity/wake_up_messages.py",
-        "it comes at once, or never",
-        _delay,
-    ),
-    Assumption(
-        "longest-delay",
-        "A delay above 900 s is refused.",
-        "SendMessage",
-        "lambdas/aws/capacity/wake_up_messages.py",
-        "it is accepted",
-        _longest_delay,
-    ),
-    Assumption(
-        "visibility",
-        "A message that somebody has is hidden, and shows again once its timeout is made 0.",
-        f'{_SQS}, "visibility timeout"',
-        _WAKE_UPS,
-        "it comes twice, or not again",
-        _visibility,
-    ),
-    Assumption(
-        "dead-letters",
-        "After maxReceiveCount a message is a dead letter.",
-        f'{_SQS}, "dead-letter queues"',
-        _WAKE_UPS,
-        "it comes more often",
-        _dead_letters,
-    ),
-    Assumption(
-        "event-into-an-encrypted-queue",
-        "EventBridge sends into a queue that SQS encrypts, by a policy that names its rule.",
-        'EventBridge user guide, "Using resource-based policies"',
-        _WAKE_UPS,
-        "no event arrives",
-        _events,
-    ),
-)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime
-from typing import Final
 
-from gpu_spot.aws_check.assumption import Assumption
+from gpu_spot.aws_check.assumption import assumes
 from gpu_spot.aws_check.lab import INSTANCE_TYPE, Falsified, Lab
 
 
-def _of_now(lab: Lab) -> str:
+@assumes("DescribeSpotPriceHistory", "lambdas/aws/capacity/spot_prices.py", "a zone has none, or several")
+def spot_price_of_now(lab: Lab) -> str:
+    """Asked for one moment, the history of spot prices tells one price for each zone: that of then."""
     at = datetime.fromtimestamp(lab.clock.now(), UTC)
     told = lab.clients("ec2").describe_spot_price_history(
         InstanceTypes=[INSTANCE_TYPE],
@@ -23,15 +24,3 @@ def _of_now(lab: Lab) -> str:
     if prices != Counter(list(lab.subnets)):
         raise Falsified(f"prices by zone: {dict(prices)}, zones: {', '.join(lab.subnets)}")
     return f"one price for each of {len(prices)} zones"
-
-
-ASSUMPTIONS: Final = (
-    Assumption(
-        "spot-price-of-now",
-        "Asked for one moment, the history of spot prices tells one price for each zone: that of then.",
-        "DescribeSpotPriceHistory",
-        "lambdas/aws/capacity/spot_prices.py",
-        "a zone has none, or several",
-        _of_now,
-    ),
-)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from typing import Any
 
-from gpu_spot.aws_check.assumption import Assumption
+from gpu_spot.aws_check.assumption import assumes
 from gpu_spot.aws_check.lab import TAG, Falsified, Lab
 
 
@@ -37,14 +37,24 @@ def _write(lab: Lab, table: str, version: int) -> None:
     )
 
 
-def _conflict(lab: Lab) -> str:
+def _put(lab: Lab, leaf: str, value: str = "1") -> None:
+    lab.clients("ssm").put_parameter(
+        Name=f"/gpu-spot-check/{lab.run}/{leaf}", Value=value, Type="String", Tags=lab.tags
+    )
+
+
+@assumes("PutItem, ConditionExpression", "lambdas/aws/memory.py", "the second write is accepted")
+def conditional_write(lab: Lab) -> str:
+    """Who writes over an old version is refused with ConditionalCheckFailedException."""
     table = _table(lab, "conflict")
     _write(lab, table, 0)
     _write(lab, table, 1)
     return lab.refused(lambda: _write(lab, table, 1), "ConditionalCheckFailedException")
 
 
-def _upsert(lab: Lab) -> str:
+@assumes("UpdateItem", "userdata/agent/aws/registry.py", "no item, or another")
+def update_makes_the_item(lab: Lab) -> str:
+    """UpdateItem makes an item that is not there, and a consistent read shows it at once."""
     table, client = _table(lab, "upsert"), lab.clients("dynamodb")
     client.update_item(
         TableName=table,
@@ -58,13 +68,9 @@ def _upsert(lab: Lab) -> str:
     return "made and read at once"
 
 
-def _put(lab: Lab, leaf: str, value: str = "1") -> None:
-    lab.clients("ssm").put_parameter(
-        Name=f"/gpu-spot-check/{lab.run}/{leaf}", Value=value, Type="String", Tags=lab.tags
-    )
-
-
-def _pages(lab: Lab) -> str:
+@assumes("GetParametersByPath", "lambdas/aws/settings.py", "more in a page")
+def pages_of_ten(lab: Lab) -> str:
+    """GetParametersByPath gives at most ten in a page, below the path as deep as they lie."""
     for turn in range(11):
         _put(lab, f"pages/{turn % 2}/{turn}")
     found = lab.clients("ssm").get_parameters_by_path(Path=f"/gpu-spot-check/{lab.run}/pages", Recursive=True)
@@ -73,12 +79,25 @@ def _pages(lab: Lab) -> str:
     return f"{len(found['Parameters'])} of 11 in the first page"
 
 
-def _longest_value(lab: Lab) -> str:
+@assumes(
+    "PutParameter",
+    "infra/components/capacity/capacity_group.py",
+    "a longer one is accepted",
+    unplayable="moto takes values of any length",
+)
+def longest_parameter(lab: Lab) -> str:
+    """A standard parameter holds 4096 characters and no more."""
     _put(lab, "long", "x" * 4096)
     return lab.refused(lambda: _put(lab, "longer", "x" * 4097), "4096", "Standard tier", "standard")
 
 
-def _policy(lab: Lab) -> str:
+@assumes(
+    'EFS user guide, "Using IAM to control access to file systems"',
+    "infra/iam/resource_policies.py",
+    "it is refused",
+)
+def policy_of_files(lab: Lab) -> str:
+    """EFS takes a policy that allows mounts only through mount targets."""
     client = lab.clients("efs")
     made = client.create_file_system(CreationToken=lab.name("files"), Encrypted=True, Tags=lab.tags)
     identity = made["FileSystemId"]
@@ -101,48 +120,3 @@ def _policy(lab: Lab) -> str:
     if kept["Statement"][0].get("Condition") != statement["Condition"]:
         raise Falsified(f"kept is {kept}")
     return f"accepted, tag {TAG} on it"
-
-
-ASSUMPTIONS: Final = (
-    Assumption(
-        "conditional-write",
-        "Who writes over an old version is refused with ConditionalCheckFailedException.",
-        "PutItem, ConditionExpression",
-        "lambdas/aws/memory.py",
-        "the second write is accepted",
-        _conflict,
-    ),
-    Assumption(
-        "update-makes-the-item",
-        "UpdateItem makes an item that is not there, and a consistent read shows it at once.",
-        "UpdateItem",
-        "userdata/agent/aws/registry.py",
-        "no item, or another",
-        _upsert,
-    ),
-    Assumption(
-        "pages-of-ten",
-        "GetParametersByPath gives at most ten in a page, below the path as deep as they lie.",
-        "GetParametersByPath",
-        "lambdas/aws/settings.py",
-        "more in a page",
-        _pages,
-    ),
-    Assumption(
-        "longest-parameter",
-        "A standard parameter holds 4096 characters and no more.",
-        "PutParameter",
-        "infra/components/capacity/capacity_group.py",
-        "a longer one is accepted",
-        _longest_value,
-        unplayable="moto takes values of any length",
-    ),
-    Assumption(
-        "policy-of-files",
-        "EFS takes a policy that allows mounts only through mount targets.",
-        'EFS user guide, "Using IAM to control access to file systems"',
-        "infra/iam/resource_policies.py",
-        "it is refused",
-        _policy,
-    ),
-)

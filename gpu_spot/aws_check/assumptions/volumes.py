@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gpu_spot.aws_check.assumption import Assumption
-from gpu_spot.aws_check.lab import TAG, Falsified, Lab
+from gpu_spot.aws_check.assumption import assumes
+from gpu_spot.aws_check.lab import Falsified, Lab
 
 _EXECUTE: Final = "userdata/agent/storage/volume/execute.py"
 _DEVICE: Final = "/dev/sdf"
@@ -13,12 +13,6 @@ _DEVICE: Final = "/dev/sdf"
 
 def _attach(lab: Lab, volume: str, instance: str) -> None:
     lab.clients("ec2").attach_volume(VolumeId=volume, InstanceId=instance, Device=_DEVICE)
-
-
-def _other_zone(lab: Lab) -> str:
-    here, there, *_ = lab.subnets
-    instance, volume = lab.instance(here), lab.volume(there)
-    return lab.refused(lambda: _attach(lab, volume, instance), "ZoneMismatch", "same availability zone")
 
 
 def _attached(lab: Lab) -> tuple[str, str]:
@@ -29,18 +23,34 @@ def _attached(lab: Lab) -> tuple[str, str]:
     return instance, volume
 
 
-def _one_holder(lab: Lab) -> str:
+@assumes("AttachVolume", _EXECUTE, "it is attached", instances=1, unplayable="moto attaches across zones")
+def volume_of_another_zone(lab: Lab) -> str:
+    """A volume of another zone cannot be attached."""
+    here, there, *_ = lab.subnets
+    instance, volume = lab.instance(here), lab.volume(there)
+    return lab.refused(lambda: _attach(lab, volume, instance), "ZoneMismatch", "same availability zone")
+
+
+@assumes(
+    "AttachVolume", _EXECUTE, "it is attached twice", instances=2, unplayable="moto attaches a volume twice"
+)
+def one_holder(lab: Lab) -> str:
+    """A volume that is attached cannot be attached to another instance."""
     _, volume = _attached(lab)
     other = lab.instance(next(iter(lab.subnets)))
     return lab.refused(lambda: _attach(lab, volume, other), "VolumeInUse", "already attached", "in-use")
 
 
-def _not_deleted(lab: Lab) -> str:
+@assumes("DeleteVolume", _EXECUTE, "it is deleted", instances=1)
+def attached_is_not_deleted(lab: Lab) -> str:
+    """A volume that is attached cannot be deleted."""
     _, volume = _attached(lab)
     return lab.refused(lambda: lab.clients("ec2").delete_volume(VolumeId=volume), "VolumeInUse", "attached")
 
 
-def _not_attached(lab: Lab) -> str:
+@assumes("DetachVolume", _EXECUTE, "other words, or none", instances=1)
+def detached_already(lab: Lab) -> str:
+    """Detaching what is not attached is refused with IncorrectState or InvalidAttachment.NotFound."""
     zone, ec2 = next(iter(lab.subnets)), lab.clients("ec2")
     instance, volume = lab.instance(zone), lab.volume(zone)
     return lab.refused(
@@ -48,7 +58,9 @@ def _not_attached(lab: Lab) -> str:
     )
 
 
-def _travels(lab: Lab) -> str:
+@assumes("CreateSnapshot, CreateVolume", _EXECUTE, "no tag, or no volume there")
+def volume_travels(lab: Lab) -> str:
+    """A snapshot is tagged as it is made, and becomes a volume in another zone."""
     ec2 = lab.clients("ec2")
     here, there, *_ = lab.subnets
     made = ec2.create_snapshot(VolumeId=lab.volume(here), TagSpecifications=lab.tagged("snapshot"))
@@ -59,61 +71,9 @@ def _travels(lab: Lab) -> str:
         return found
 
     lab.until(lambda: shown()["State"] == "completed", "the snapshot is complete", 900)
-    tags = {tag["Key"]: tag["Value"] for tag in shown().get("Tags", [])}
-    if tags.get(TAG) != lab.run:
-        raise Falsified(f"the snapshot's tags are {tags}")
+    lab.is_tagged(shown())
     copy = lab.volume(there, SnapshotId=snapshot)
     [found] = ec2.describe_volumes(VolumeIds=[copy])["Volumes"]
     if found["AvailabilityZone"] != there or found.get("SnapshotId") != snapshot:
         raise Falsified(f"the copy is in {found['AvailabilityZone']}, of {found.get('SnapshotId')}")
     return "a tagged snapshot of one zone, a volume in another"
-
-
-ASSUMPTIONS: Final = (
-    Assumption(
-        "volume-of-another-zone",
-        "A volume of another zone cannot be attached.",
-        "AttachVolume",
-        _EXECUTE,
-        "it is attached",
-        _other_zone,
-        instances=1,
-        unplayable="moto attaches across zones",
-    ),
-    Assumption(
-        "one-holder",
-        "A volume that is attached cannot be attached to another instance.",
-        "AttachVolume",
-        _EXECUTE,
-        "it is attached twice",
-        _one_holder,
-        instances=2,
-        unplayable="moto attaches a volume twice",
-    ),
-    Assumption(
-        "attached-is-not-deleted",
-        "A volume that is attached cannot be deleted.",
-        "DeleteVolume",
-        _EXECUTE,
-        "it is deleted",
-        _not_deleted,
-        instances=1,
-    ),
-    Assumption(
-        "detached-already",
-        "Detaching what is not attached is refused with IncorrectState or InvalidAttachment.NotFound.",
-        "DetachVolume",
-        _EXECUTE,
-        "other words, or none",
-        _not_attached,
-        instances=1,
-    ),
-    Assumption(
-        "volume-travels",
-        "A snapshot is tagged as it is made, and becomes a volume in another zone.",
-        "CreateSnapshot, CreateVolume",
-        _EXECUTE,
-        "no tag, or no volume there",
-        _travels,
-    ),
-)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gpu_spot.aws_check.assumption import Assumption
+from gpu_spot.aws_check.assumption import assumes
 from gpu_spot.aws_check.lab import Falsified, Lab
 
 _GUIDE: Final = 'Auto Scaling guide, "Warm pools for applications with long boot times"'
@@ -29,16 +29,19 @@ def _waiting(lab: Lab, group: str, count: int) -> list[str] | None:
     return found if len(found) == count else None
 
 
-def _stopped(lab: Lab) -> str:
+@assumes(_GUIDE, "lambdas/aws/capacity/auto_scaling.py", "they are listed as members, or count", instances=1)
+def warm_instances_stand_apart(lab: Lab) -> str:
+    """Warm instances show as Warmed:Stopped and are no members of the group."""
     group, [instance] = _warmed(lab, "warm")
     if instance in lab.states(group):
         raise Falsified(f"the group lists it as {lab.states(group)[instance]}")
-    if lab.described(group)["DesiredCapacity"]:
-        raise Falsified("it counts towards the desired capacity")
+    lab.desires(group, 0)
     return "Warmed:Stopped, no member, desired 0"
 
 
-def _taken(lab: Lab) -> str:
+@assumes(_GUIDE, "contracts/group/warm_pool.py", "another serves", instances=2)
+def warm_start(lab: Lab) -> str:
+    """A group takes its warm instance before it launches another."""
     group, [instance] = _warmed(lab, "warm-start")
     started = lab.clock.now()
     served = lab.serving(group, 1)
@@ -47,12 +50,21 @@ def _taken(lab: Lab) -> str:
     return f"it served {lab.clock.now() - started:.0f} s after it was asked for"
 
 
-def _protected(lab: Lab) -> str:
+@assumes(
+    'Auto Scaling guide, "Use instance scale-in protection"',
+    "infra/components/capacity/capacity_group.py",
+    "it is not protected",
+    instances=2,
+)
+def warm_instances_inherit_protection(lab: Lab) -> str:
+    """An instance out of the pool has the group's protection from scale-in."""
     group, _ = _warmed(lab, "warm-protected")
     return lab.serving_protected(group)
 
 
-def _together(lab: Lab) -> str:
+@assumes("PutWarmPool", "infra/components/capacity/capacity_group.py", "another is prepared", instances=2)
+def pool_and_group_together(lab: Lab) -> str:
+    """Without a minimum pool and group share MaxGroupPreparedCapacity: who serves counts in it."""
     group, _ = _warmed(lab, "warm-together")
     lab.serving(group, 1)
     lab.clock.sleep(_LONG)
@@ -62,7 +74,14 @@ def _together(lab: Lab) -> str:
     return f"nobody was prepared in {_LONG:.0f} s"
 
 
-def _returns(lab: Lab) -> str:
+@assumes(
+    f"{_GUIDE}, core concepts",
+    "lambdas/aws/capacity/auto_scaling.py",
+    "it is ended, or another goes",
+    instances=2,
+)
+def scale_in_returns(lab: Lab) -> str:
+    """With a reuse policy a scale-in stops the one that is not protected and puts it into the pool."""
     group, waiting = _warmed(lab, "warm-return", 2, **_REUSE)
     lab.serving(group, 2)
     gone, client, asked = waiting[0], lab.clients("autoscaling"), lab.clock.now()
@@ -74,7 +93,14 @@ def _returns(lab: Lab) -> str:
     return f"the one that was not protected stood by {lab.clock.now() - asked:.0f} s later"
 
 
-def _ends(lab: Lab) -> str:
+@assumes(
+    "TerminateInstanceInAutoScalingGroup",
+    "lambdas/aws/capacity/auto_scaling.py",
+    "it is stopped",
+    instances=1,
+)
+def termination_does_not_return(lab: Lab) -> str:
+    """TerminateInstanceInAutoScalingGroup ends an instance also where a scale-in would return it."""
     group, [instance] = _warmed(lab, "warm-end", 1, **_REUSE)
     lab.serving(group, 1)
     lab.clients("autoscaling").terminate_instance_in_auto_scaling_group(
@@ -93,7 +119,15 @@ def _ends(lab: Lab) -> str:
     return "terminated"
 
 
-def _twice(lab: Lab) -> str:
+@assumes(
+    _GUIDE,
+    "userdata/agent/aws/hooks.py",
+    "one of the waits does not come",
+    instances=2,
+    unplayable="hooks do not hold on the way into the pool",
+)
+def hooks_fire_twice(lab: Lab) -> str:
+    """Launch hooks hold an instance on its way into the pool, and again out of it."""
     group, client = lab.group("hooked-pool"), lab.clients("autoscaling")
     client.put_lifecycle_hook(
         AutoScalingGroupName=group,
@@ -115,72 +149,3 @@ def _twice(lab: Lab) -> str:
     client.set_desired_capacity(AutoScalingGroupName=group, DesiredCapacity=1)
     lab.until(lambda: "Pending:Wait" in lab.states(group).values(), "Pending:Wait")
     return "Warmed:Pending:Wait, later Pending:Wait"
-
-
-ASSUMPTIONS: Final = (
-    Assumption(
-        "warm-instances-stand-apart",
-        "Warm instances show as Warmed:Stopped and are no members of the group.",
-        _GUIDE,
-        "lambdas/aws/capacity/auto_scaling.py",
-        "they are listed as members, or count",
-        _stopped,
-        instances=1,
-    ),
-    Assumption(
-        "warm-start",
-        "A group takes its warm instance before it launches another.",
-        _GUIDE,
-        "contracts/group/warm_pool.py",
-        "another serves",
-        _taken,
-        instances=2,
-    ),
-    Assumption(
-        "warm-instances-inherit-protection",
-        "An instance out of the pool has the group's protection from scale-in.",
-        'Auto Scaling guide, "Use instance scale-in protection"',
-        "infra/components/capacity/capacity_group.py",
-        "it is not protected",
-        _protected,
-        instances=2,
-    ),
-    Assumption(
-        "pool-and-group-together",
-        "With no minimum a pool and its group have MaxGroupPreparedCapacity together: nobody is prepared for "
-        "who serves.",
-        "PutWarmPool",
-        "infra/components/capacity/capacity_group.py",
-        "another is prepared",
-        _together,
-        instances=2,
-    ),
-    Assumption(
-        "scale-in-returns",
-        "With a reuse policy a scale-in stops the one that is not protected and puts it into the pool.",
-        f"{_GUIDE}, core concepts",
-        "lambdas/aws/capacity/auto_scaling.py",
-        "it is ended, or another goes",
-        _returns,
-        instances=2,
-    ),
-    Assumption(
-        "termination-does-not-return",
-        "TerminateInstanceInAutoScalingGroup ends an instance also where a scale-in would return it.",
-        "TerminateInstanceInAutoScalingGroup",
-        "lambdas/aws/capacity/auto_scaling.py",
-        "it is stopped",
-        _ends,
-        instances=1,
-    ),
-    Assumption(
-        "hooks-fire-twice",
-        "Launch hooks hold an instance on its way into the pool, and again out of it.",
-        _GUIDE,
-        "userdata/agent/aws/hooks.py",
-        "one of the waits does not come",
-        _twice,
-        instances=2,
-        unplayable="hooks do not hold on the way into the pool",
-    ),
-)

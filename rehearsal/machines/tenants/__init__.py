@@ -1,1 +1,1 @@
-"""A shared host in simulated time: its containers, what the kernel shows of them, and what tenants want."""
+"""A shared host in simulated time: its containers, and the account of its tenants."""

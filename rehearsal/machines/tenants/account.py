@@ -1,17 +1,14 @@
-"""From the journal, and from what hosts sent, to what became of their tenants: pure functions."""
+"""From the journal to what became of a shared host's tenants: pure functions."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import groupby, pairwise
 from typing import Final
 
-from contracts import names
 from rehearsal.machines.journal import Entry, Kind
 from rehearsal.results.moves import Cause, Contents
-from rehearsal.results.tenancy import Away, Return, Use
-from userdata.agent.tenants.host.meter import PERIOD
+from rehearsal.results.tenancy import Away, Return
 
 _CAUSES: Final[dict[Kind, Cause]] = {"notice": "notice", "gone": "loss", "released": "hand-over"}
 _NOTHING: Final = Contents(0, "")
@@ -32,25 +29,6 @@ def away(entries: Sequence[Entry], until: float, *, moving: bool) -> tuple[Away,
     last = {entry.tenant: entry for entry in entries if entry.tenant}
     ended = sorted((name, one.at) for name, one in last.items() if one.kind == "stopped")
     return tuple(Away(name, at, until, moving) for name, at in ended)
-
-
-def uses(lines: Iterable[str]) -> Iterator[Use]:
-    """Yield what hosts sent; what a host's first line tells of began a period before."""
-    last: dict[tuple[str, str], float] = {}
-    for told in map(json.loads, lines):
-        if names.METRIC_TENANT_CPU_SECONDS not in told:
-            continue
-        at, key = told["_aws"]["Timestamp"] / 1000, (told["instance"], told[names.TENANT])
-        begin = last.get(key, at - PERIOD)
-        last[key] = at
-        yield Use(
-            told[names.TENANT],
-            begin,
-            at,
-            told[names.METRIC_TENANT_CPU_SECONDS],
-            told[names.METRIC_TENANT_CPU_BORROWED],
-            told[names.METRIC_TENANT_CPU_LENT],
-        )
 
 
 def _return(entries: Sequence[Entry], old: Entry, new: Entry) -> Return:

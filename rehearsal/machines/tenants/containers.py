@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from userdata.agent.machine.errors import AgentError
@@ -13,10 +13,14 @@ _NO_START: Final = "0001-01-01T00:00:00Z"
 
 
 class Containers:
-    """Containers and networks by name; a start fails while ``refuses`` has its image."""
+    """Containers and networks by name; a start fails while ``refuses`` has its image.
 
-    def __init__(self) -> None:
+    ``changed`` is called with each container that has started or ended.
+    """
+
+    def __init__(self, changed: Callable[[dict[str, Any]], None] = lambda one: None) -> None:
         super().__init__()
+        self._changed = changed
         self.containers: dict[str, dict[str, Any]] = {}
         self.networks: set[str] = set()
         self.rules = ""
@@ -39,7 +43,6 @@ class Containers:
                 return self._run(list(argv))
             case ["docker", "update", *_]:
                 self._limit(self.containers[argv[-1]], argv)
-                self.changed(self.containers[argv[-1]])
             case ["docker", "stop", *_]:
                 self.die(argv[-1])
             case ["docker", "rm", *_]:
@@ -60,15 +63,12 @@ class Containers:
                 raise AssertionError(argv)
         return ""
 
-    def changed(self, one: dict[str, Any]) -> None:
-        """Hear that a container has started, ended, or got other CPUs."""
-
     def die(self, name: str) -> None:
         """End a container, as a command that fails does."""
         was_running = is_running(self.containers[name])
         self.containers[name]["State"] |= {"Status": "exited", "Pid": 0}
         if was_running:
-            self.changed(self.containers[name])
+            self._changed(self.containers[name])
 
     def pids(self) -> dict[str, int]:
         """Return the processes of tenants that run."""
@@ -107,7 +107,7 @@ class Containers:
         if any(image in argv for image in self.refuses):
             raise AgentError("docker: exit 125: no such image")
         made["State"] = {"Status": "running", "Pid": self._pid, "StartedAt": "2026-11-22T10:00:00Z"}
-        self.changed(made)
+        self._changed(made)
         return str(made["Id"]) + "\n"
 
     @staticmethod

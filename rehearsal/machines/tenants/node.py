@@ -12,7 +12,6 @@ from rehearsal.machines.journal import Entry
 from rehearsal.machines.machine import SimulatedHost
 from rehearsal.machines.node import SimulatedNode
 from rehearsal.machines.scheduler import SimulatedTask
-from rehearsal.machines.tenants.kernel import Driver
 from rehearsal.machines.tenants.machine import TenantHost
 from userdata.agent import tasks
 
@@ -41,10 +40,10 @@ class HostNode(SimulatedNode):
 
     def _work(self, agent: tasks.Node) -> None:
         shape = host_shapes.shape(agent.identity.instance_type)
-        self._machine.furnish(self._disk / "kernel", shape)
+        self._machine.switch_on()
         self._is_on = True
-        agent.kernel, agent.nvml = self._disk / "kernel", Driver(shape)
-        agent.send, agent.aside = self._usage.append, self._aside
+        agent.kernel, agent.shape = self._disk / "kernel", lambda: shape  # no control group is to be seen
+        agent.send, agent.aside = lambda line: None, self._aside
         self._unit(partial(tasks.landlord, agent))
 
     def _aside(self, work: Callable[[], None]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from gpu_spot.text import CAUSES, counted, duration
-from rehearsal.report.plotting import LOST, WIDE_LEFT, Data, Figure, filled, time_layout
+from rehearsal.report.plotting import LOST, WIDE_LEFT, Data, Figure, filled, line, markers, time_layout
 from rehearsal.results.moves import Cause, Move, Stay, Travels
 from rehearsal.results.run import Run
 
@@ -83,38 +83,27 @@ def _bars(stays: Sequence[Stay], rows: dict[str, int], name: str, colour: str) -
 
 
 def _paths(moves: Iterable[Move], rows: dict[str, int]) -> Data:
-    path: Data = {"x": [], "y": []}
+    x: list[int | None] = []
+    y: list[float | None] = []
     for move in moves:
-        path["x"] += [_ms(move.lost), _ms(move.running), None]
-        path["y"] += [rows[move.from_zone], rows[move.to_zone], None]
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "Move",
-        **path,
-        "line": {"width": 1.5, "color": "var(--ink)"},
-        "hoverinfo": "skip",
-    }
+        x += [_ms(move.lost), _ms(move.running), None]
+        y += [rows[move.from_zone], rows[move.to_zone], None]
+    return line("Move", "--ink", x, y)
 
 
 def _ends(moves: Iterable[Move], rows: dict[str, int], cause: Cause) -> Data:
     symbol, colour = _MARKS[cause]
     shown = [move for move in moves if move.cause == cause]
-    return {
-        "type": "scatter",
-        "mode": "markers",
-        "name": CAUSES[cause].capitalize(),
-        "x": [_ms(move.lost) for move in shown],
-        "y": [rows[move.from_zone] for move in shown],
-        "text": [
+    return markers(
+        CAUSES[cause].capitalize(),
+        [_ms(move.lost) for move in shown],
+        [rows[move.from_zone] for move in shown],
+        [
             f"{CAUSES[cause]}<br>training again in {move.to_zone} after {duration(move.seconds / 60)}"
             for move in shown
         ],
-        "marker": {
-            "symbol": symbol,
-            "size": 9,
-            "color": f"var({colour})",
-            "line": {"width": 1, "color": "var(--card)"},
-        },
-        "hovertemplate": "%{text}<extra></extra>",
-    }
+        symbol=symbol,
+        size=9,
+        color=f"var({colour})",
+        line={"width": 1, "color": "var(--card)"},
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import Final
 
 from gpu_spot.text import number, percent
 from market.load.account import LoadAccount, LoadMinute
-from rehearsal.report.plotting import WIDE_LEFT, Data, Figure, ms, time_layout
+from rehearsal.report.plotting import WIDE_LEFT, Data, Figure, line, ms, time_layout
 from rehearsal.results.run import Run
 
 _PANELS = ("requests/s", "workers", "wait, s", "US dollars")
@@ -54,121 +55,53 @@ def _layout(run: Run, account: LoadAccount) -> Data:
     return made
 
 
-def _line(name: str, colour: str, axis: int, **more: object) -> Data:
-    line = {"shape": "hv", "width": 1.5, "color": f"var({colour})"}
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "yaxis": "y" if axis == 1 else f"y{axis}",
-        "line": line,
-        **more,
-    }
+_STEPS: Final = {"shape": "hv"}
 
 
 def _came(run: Run, account: LoadAccount) -> list[Data]:
     shown, times = account.minutes, _times(run, account.minutes)
+    came, able = [round(one.arriving, 3) for one in shown], [round(one.able, 3) for one in shown]
+    said = "%{y:.2f}/s possible"
     return [
-        _line(
-            "Requests that came",
-            "--lost",
-            1,
-            x=times,
-            y=[round(one.arriving, 3) for one in shown],
-            hovertemplate="%{y:.2f}/s came<extra></extra>",
-        ),
-        _line(
-            "What ready workers can end",
-            "--ready",
-            1,
-            x=times,
-            y=[round(one.able, 3) for one in shown],
-            hovertemplate="%{y:.2f}/s possible<extra></extra>",
-        ),
+        line("Requests that came", "--lost", times, came, "%{y:.2f}/s came", line=_STEPS, yaxis="y"),
+        line("What ready workers can end", "--ready", times, able, said, line=_STEPS, yaxis="y"),
     ]
 
 
 def _workers(run: Run, account: LoadAccount) -> list[Data]:
     shown, times = account.minutes, _times(run, account.minutes)
-    target = _line(
-        "Target, by the scaler",
-        "--ink",
-        2,
-        x=times,
-        y=[one.target for one in shown],
-        hovertemplate="%{y} aimed at<extra></extra>",
-    )
-    target["line"] |= {"dash": "dash"}
-    ready = _line(
-        "Workers ready",
-        "--ready",
-        2,
-        x=times,
-        y=[one.ready for one in shown],
-        fill="tozeroy",
-        fillcolor="var(--ready-fill)",
-        showlegend=False,
-        hovertemplate="%{y} ready<extra></extra>",
-    )
-    return [ready, target]
+    ready, aim = [one.ready for one in shown], [one.target for one in shown]
+    area = {"fill": "tozeroy", "fillcolor": "var(--ready-fill)", "showlegend": False}
+    dashed = _STEPS | {"dash": "dash"}
+    return [
+        line("Workers ready", "--ready", times, ready, "%{y} ready", line=_STEPS, yaxis="y2", **area),
+        line("Target, by the scaler", "--ink", times, aim, "%{y} aimed at", line=dashed, yaxis="y2"),
+    ]
 
 
 def _waited(run: Run, account: LoadAccount) -> list[Data]:
-    times = [ms(run, one.tick) for one in account.waits]
-    most = _line(
-        "Wait of 99 of 100",
-        "--told",
-        3,
-        x=times,
-        y=[one.most for one in account.waits],
-        hovertemplate="99 of 100 within %{y:.0f} s<extra></extra>",
-    )
-    half = _line(
-        "Wait of half",
-        "--spot",
-        3,
-        x=times,
-        y=[one.half for one in account.waits],
-        hovertemplate="half within %{y:.0f} s<extra></extra>",
-    )
-    asked = _line(
-        "Asked",
-        "--ink",
-        3,
-        x=[ms(run, 0), ms(run, run.ticks)],
-        y=[account.allowed] * 2,
-        showlegend=False,
-        hoverinfo="skip",
-    )
-    asked["line"] |= {"dash": "dash", "shape": "linear"}
-    return [most, half, asked]
+    times, ends = [ms(run, one.tick) for one in account.waits], [ms(run, 0), ms(run, run.ticks)]
+    most, half = [one.most for one in account.waits], [one.half for one in account.waits]
+    dashed = {"dash": "dash", "shape": "linear"}
+    said = "99 of 100 within %{y:.0f} s"
+    return [
+        line("Wait of 99 of 100", "--told", times, most, said, line=_STEPS, yaxis="y3"),
+        line("Wait of half", "--spot", times, half, "half within %{y:.0f} s", line=_STEPS, yaxis="y3"),
+        line("Asked", "--ink", ends, [account.allowed] * 2, line=dashed, yaxis="y3", showlegend=False),
+    ]
 
 
 def _paid(run: Run, account: LoadAccount) -> list[Data]:
     begin = min(run.ledger.warm_up, len(account.minutes) - 1)
-    shown = account.minutes[begin:]
-    sums = list(accumulate(one.paid for one in shown))
-    bill = _line(
-        "Bill",
-        "--spot",
-        4,
-        x=_times(run, shown),
-        y=[round(one, 3) for one in sums],
-        showlegend=False,
-        fill="tozeroy",
-        hovertemplate="$%{y:.2f} paid<extra></extra>",
-    )
-    peak = _line(
-        "On-demand for the peak",
-        "--on-demand",
-        4,
-        x=[ms(run, begin), ms(run, run.ticks)],
-        y=[0, round(account.on_demand, 3)],
-        hovertemplate="$%{y:.2f} on-demand for the peak<extra></extra>",
-    )
-    for one in (bill, peak):
-        one["line"] |= {"shape": "linear"}
-    return [bill, peak]
+    shown, ends = account.minutes[begin:], [ms(run, begin), ms(run, run.ticks)]
+    bill = [round(one, 3) for one in accumulate(one.paid for one in shown)]
+    straight: Data = {"line": {"shape": "linear"}, "yaxis": "y4"}
+    peak, said = [0, round(account.on_demand, 3)], "$%{y:.2f} on-demand for the peak"
+    return [
+        line("Bill", "--spot", _times(run, shown), bill, "$%{y:.2f} paid", **straight)
+        | {"showlegend": False, "fill": "tozeroy"},
+        line("On-demand for the peak", "--on-demand", ends, peak, said, **straight),
+    ]
 
 
 def _times(run: Run, minutes: Sequence[LoadMinute]) -> list[int]:

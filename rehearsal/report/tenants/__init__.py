@@ -1,1 +1,1 @@
-"""How a rehearsed shared host is shown: who used what, what was lent, when each tenant was there again."""
+"""How a rehearsed shared host is shown: its tenants, and when each was there again."""

@@ -15,10 +15,7 @@ def tables(tenancy: TenancyAccount) -> str:
     losses = "\n".join(
         _loss(list(together)) for _, together in groupby(tenancy.returns, key=lambda one: one.ended)
     )
-    heads = "".join(
-        f'<th scope="col" class="n">{name}</th>'
-        for name in ("used", "borrowed", "lent", "without", "USD declared", "USD used")
-    )
+    heads = "".join(f'<th scope="col" class="n">{name}</th>' for name in ("without", "USD"))
     return f"""  <section class="card" id="tenants">
     <h2>Tenants</h2>
     <p class="caption">{escape(_caption(tenancy))}</p>
@@ -54,24 +51,18 @@ def _caption(tenancy: TenancyAccount) -> str:
         for one in tenancy.away
     )
     return (
-        "CPU hours and the time without a host of the whole run; US dollars of the time after the warm-up, "
+        "The time without a host of the whole run; US dollars of the time after the warm-up, "
         f"as the share of the on-demand price is.{said}"
     )
 
 
 def _tenant(tenancy: TenancyAccount, one: PlayedTenant) -> str:
-    used, borrowed, lent = (f"{seconds / 3600:.1f} h" for seconds in tenancy.seconds(one.name))
     money = tenancy.money().get(one.name)
-    usd = ("–", "–") if money is None else (f"{money.by_declared:.2f}", f"{money.by_used:.2f}")
-    values = (used, borrowed, lent, span(tenancy.outage(one.name)), *usd)
-    labels = ("used", "borrowed", "lent", "without", "USD declared", "USD used")
-    cells = "".join(
-        f'<td class="n" data-label="{label}">{value}</td>'
-        for label, value in zip(labels, values, strict=True)
-    )
+    values = {"without": span(tenancy.outage(one.name)), "USD": "–" if money is None else f"{money:.2f}"}
+    cells = "".join(f'<td class="n" data-label="{label}">{value}</td>' for label, value in values.items())
     mode = "pinned" if one.pinned else "shared"
     return (
-        f"          <tr><td>{escape(one.name)}<small>{one.appetite}</small></td>"
+        f"          <tr><td>{escape(one.name)}</td>"
         f"<td>{one.cpus} CPUs, {mode}<small>{one.memory_gib} GiB, GPUs: {escape(one.gpus)}, "
         f"volume {one.data_gib} GiB</small></td>{cells}</tr>"
     )

@@ -31,12 +31,7 @@ def rows(shared: Mapping[str, Any]) -> Iterable[tuple[str, str, str]]:
             yield name, number(len(found)), f"when the run ended: {names}"
     for name, one in shared["tenants"].items():
         usd = f"; {one['usd_by_declared']:.2f} USD by its CPUs" if "usd_by_declared" in one else ""
-        yield (
-            name,
-            f"{one['cpu_seconds'] / 3600:.0f} CPU h",
-            f"{one['borrowed'] / 3600:.0f} h of it borrowed, {one['lent'] / 3600:.0f} h lent; "
-            f"{span(one['seconds_without'])} without a host{usd}",
-        )
+        yield name, f"{one['cpus']} CPUs", f"{span(one['seconds_without'])} without a host{usd}"
 
 
 def simulated(tenancy: TenancyAccount) -> Iterable[tuple[str, str]]:
@@ -44,11 +39,7 @@ def simulated(tenancy: TenancyAccount) -> Iterable[tuple[str, str]]:
     yield "Agent", "the landlord's own code, with the deployed list of tenants, boot data and volumes"
     yield (
         "Tenants",
-        "containers are simulated: each wants CPUs by a made-up appetite, and writes to its volume",
-    )
-    yield (
-        "CPUs",
-        "dealt out by the containers' weights as the kernel does; used, borrowed and lent by the meter",
+        "containers are simulated: each writes to its volume at its start, no more",
     )
     yield "EBS", "the times of volumes and snapshots are assumed, by the volume's size"
     if tenancy.hour_price is not None:
@@ -57,10 +48,8 @@ def simulated(tenancy: TenancyAccount) -> Iterable[tuple[str, str]]:
 
 def reading() -> Iterable[tuple[str, str]]:
     """Return what the words mean."""
-    yield "Borrowed", "CPU time beyond a tenant's own CPUs, which others left idle"
-    yield "Lent", "CPU time of a tenant's own that others used; pinned CPUs are not lent"
     yield (
         "Without",
         "from the end of the container on one host until it ran on the next, or until the run ended",
     )
-    yield "USD", "the machine's bill: by declared CPUs, and by CPU time used. What is fair is yours to say"
+    yield "USD", "the machine's bill, by the tenants' declared CPUs. What is fair is yours to say"

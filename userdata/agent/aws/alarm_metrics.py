@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from contracts.names import INSTANCE_NAMESPACE
-from userdata.agent.aws.clients import as_agent_error
+from userdata.agent.aws.clients import AwsError, asking
 from userdata.agent.machine import log
 
 if TYPE_CHECKING:
@@ -21,19 +21,10 @@ class Bell:
 
     def ring(self, metric: str) -> None:
         """Count one in ``metric``; what cannot be sent is logged: whoever rings has more to do."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
+        dimensions = [{"Name": k, "Value": v} for k, v in self._dimensions.items()]
+        datum: Any = {"MetricName": metric, "Dimensions": dimensions, "Value": 1.0, "Unit": "Count"}
         try:
-            self._cloudwatch.put_metric_data(
-                Namespace=INSTANCE_NAMESPACE,
-                MetricData=[
-                    {
-                        "MetricName": metric,
-                        "Dimensions": [{"Name": k, "Value": v} for k, v in self._dimensions.items()],
-                        "Value": 1.0,
-                        "Unit": "Count",
-                    }
-                ],
-            )
-        except (BotoCoreError, ClientError) as error:
-            log.error("nobody hears the alarm", metric=metric, error=str(as_agent_error(metric, error)))
+            with asking(metric):
+                self._cloudwatch.put_metric_data(Namespace=INSTANCE_NAMESPACE, MetricData=[datum])
+        except AwsError as error:
+            log.error("nobody hears the alarm", metric=metric, error=str(error))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from contracts.jobs import item as job_item
-from userdata.agent.aws.clients import as_agent_error
+from userdata.agent.aws.clients import asking
 from userdata.agent.aws.jobs import Jobs
 from userdata.agent.lease.experiment_selection import Turn
 from userdata.agent.machine.errors import AgentError
@@ -33,17 +33,10 @@ class GroupJobs(Jobs):
 
     def name(self, experiments: Sequence[str]) -> None:
         """Write down which experiments there are."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
-            self._dynamodb.update_item(
-                TableName=self._table,
-                Key={"job": {"S": self._job}},
-                UpdateExpression=f"SET {NAMES} = :names",
-                ExpressionAttributeValues={":names": {"L": [{"S": one} for one in experiments]}},
-            )
-        except (BotoCoreError, ClientError) as error:
-            raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None
+        self._update(
+            UpdateExpression=f"SET {NAMES} = :names",
+            ExpressionAttributeValues={":names": {"L": [{"S": one} for one in experiments]}},
+        )
 
 
 class ExperimentTable:
@@ -65,18 +58,14 @@ class ExperimentTable:
         return {name: turn(found.get(name, {}), self._revision) for name in self._names}
 
     def _items(self) -> Iterator[Mapping[str, Any]]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         keys: list[Any] = [{"job": {"S": name}} for name in self._names]
         for start in range(0, len(keys), _BATCH):
             left = keys[start : start + _BATCH]
             for _ in range(_MOST_TRIES):
-                try:
+                with asking(f"job table {self._table}"):
                     answer = self._dynamodb.batch_get_item(
                         RequestItems={self._table: {"Keys": left, "ConsistentRead": True}}
                     )
-                except (BotoCoreError, ClientError) as error:
-                    raise as_agent_error(f"job table {self._table}", error) from None
                 yield from answer["Responses"].get(self._table, ())
                 missed = answer.get("UnprocessedKeys", {}).get(self._table)
                 left = list(missed["Keys"]) if missed else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from userdata.agent.aws.clients import as_agent_error, error_code
+from userdata.agent.aws.clients import AwsError, asking
 from userdata.agent.machine import log
 
 if TYPE_CHECKING:
@@ -57,12 +57,11 @@ def _is_active(hook: str, call: Callable[[], object]) -> bool:
     AWS answers ValidationError ("No active Lifecycle Action found") before the hook begins and after it
     ended.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
-
     try:
-        call()
-    except (BotoCoreError, ClientError) as error:
-        if error_code(error) == "ValidationError":
+        with asking(f"lifecycle hook {hook}"):
+            call()
+    except AwsError as error:
+        if error.code == "ValidationError":
             return False
-        raise as_agent_error(f"lifecycle hook {hook}", error) from None
+        raise
     return True

@@ -103,24 +103,24 @@ class Metadata:
 
     def lifecycle_state(self) -> str:
         """Return the target lifecycle state, such as ``InService``; empty outside an Auto Scaling group."""
-        answer = self.get(LIFECYCLE_STATE)
-        return answer.text.strip() if answer else ""
+        return self._text(LIFECYCLE_STATE)
 
     def market(self) -> str:
         """Return how the instance was bought: ``spot``, ``on-demand`` or another word of AWS's; or none."""
-        answer = self.get(MARKET)
-        return answer.text.strip() if answer else ""
+        return self._text(MARKET)
 
     def private_address(self) -> str:
         """Return the instance's first private address (IPv4)."""
-        answer = self.get(PRIVATE_ADDRESS)
-        if answer is None:
+        if not (found := self._text(PRIVATE_ADDRESS)):
             raise MetadataUnavailableError(f"metadata {PRIVATE_ADDRESS}: status 404")
-        return answer.text.strip()
+        return found
 
     def auto_scaling_group(self) -> str:
         """Return the name of the instance's Auto Scaling group, from its tags; empty outside of one."""
-        answer = self.get(GROUP_TAG)
+        return self._text(GROUP_TAG)
+
+    def _text(self, path: str) -> str:
+        answer = self.get(path)
         return answer.text.strip() if answer else ""
 
     def _ensure_token(self) -> bool:

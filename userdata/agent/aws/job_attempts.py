@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from contracts.jobs.attempt import JobAttempt, dump, key, parse
-from userdata.agent.aws.clients import as_agent_error
+from userdata.agent.aws.clients import asking
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -25,15 +25,12 @@ class JobAttemptTable:
         Raises:
             AgentError: the table does not answer.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
+        with asking(f"job table {self._table}, history of {self._job}"):
             item = self._dynamodb.get_item(
                 TableName=self._table, Key=key(self._job, token), ConsistentRead=True
             ).get("Item")
+        try:
             found = parse(item) if item else None
-        except (BotoCoreError, ClientError) as error:
-            raise as_agent_error(f"job table {self._table}, history of {self._job}", error) from None
         except ValueError:
             return None
         return found if found and found.token == token else None
@@ -44,9 +41,5 @@ class JobAttemptTable:
         Raises:
             AgentError: the table does not answer.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-
-        try:
+        with asking(f"job table {self._table}, history of {self._job}"):
             self._dynamodb.put_item(TableName=self._table, Item=dump(self._job, attempt))
-        except (BotoCoreError, ClientError) as error:
-            raise as_agent_error(f"job table {self._table}, history of {self._job}", error) from None

@@ -14,7 +14,6 @@ from typing import Final, Literal
 
 _EC2: Final = "arn:{partition}:ec2:{region}:{account}"
 _SNAPSHOTS: Final = "arn:{partition}:ec2:{region}::snapshot/*"
-_DYNAMODB: Final = "arn:{partition}:dynamodb:{region}:{account}:table"
 _AUTO_SCALING_GROUPS: Final = (
     "arn:{partition}:autoscaling:{region}:{account}:autoScalingGroup:*:"
     "autoScalingGroupName/{auto_scaling_group}"
@@ -59,14 +58,6 @@ the launch, the secret of a private repository, results that go to S3, to prepar
 that is prepared, the secret of a queue, a queue of SQS, the tenants of a shared host, each with a volume."""
 
 
-def _key(name: str, operator: Literal["StringEquals", "StringLike"] = "StringEquals") -> Conditions:
-    """Bound a table to items of one key. ForAllValues holds for no key at all, too: Null refuses that."""
-    return {
-        f"ForAllValues:{operator}": {"dynamodb:LeadingKeys": [name]},
-        "Null": {"dynamodb:LeadingKeys": "false"},
-    }
-
-
 @dataclass(frozen=True)
 class Permission:
     """An IAM statement; any one of ``needed_by`` asks for it, so that a role gets what its work needs."""
@@ -78,85 +69,66 @@ class Permission:
     conditions: Conditions = field(default_factory=dict)
 
 
+def _items(
+    sid: str,
+    needs: tuple[Need, ...],
+    actions: str,
+    table: Literal["registry", "job"],
+    key: str,
+    operator: Literal["StringEquals", "StringLike"] = "StringEquals",
+) -> Permission:
+    """Allow actions on items of one key. ForAllValues holds for no key at all, too: Null refuses that."""
+    return Permission(
+        sid,
+        needs,
+        tuple(f"dynamodb:{action}" for action in actions.split()),
+        (f"arn:{{partition}}:dynamodb:{{region}}:{{account}}:table/{{{table}_table}}",),
+        {
+            f"ForAllValues:{operator}": {"dynamodb:LeadingKeys": [key]},
+            "Null": {"dynamodb:LeadingKeys": "false"},
+        },
+    )
+
+
+def _parameter(sid: str, need: Need, leaf: str) -> Permission:
+    """Allow to write a parameter of the group's."""
+    root = "arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}"
+    return Permission(sid, (need,), ("ssm:PutParameter",), (f"{root}/{leaf}",))
+
+
+def _hook(sid: str, need: Need, action: str) -> Permission:
+    """Allow a call about the lifecycle hooks of the group."""
+    return Permission(sid, (need,), (f"autoscaling:{action}",), (_AUTO_SCALING_GROUPS,), _GROUP)
+
+
+def _secret(sid: str, need: Need, name: str) -> Permission:
+    """Allow to read a secret: its ARN ends with six characters that AWS draws.
+
+    Source: Secrets Manager guide, "IAM policy examples".
+    """
+    arn = f"arn:{{partition}}:secretsmanager:{{region}}:{{account}}:secret:{name}-??????"
+    return Permission(sid, (need,), ("secretsmanager:GetSecretValue",), (arn,))
+
+
 _STATEMENTS: Final[tuple[Permission, ...]] = (
-    Permission(
-        "ReportWorkers",
-        ("work", "run", "volume", "tenants"),
-        ("dynamodb:UpdateItem", "dynamodb:DeleteItem"),
-        (f"{_DYNAMODB}/{{registry_table}}",),
-        _key("{group}"),
+    _items(
+        "ReportWorkers", ("work", "run", "volume", "tenants"), "UpdateItem DeleteItem", "registry", "{group}"
     ),
-    Permission(
-        "ReadRelease",
-        ("release",),
-        ("dynamodb:GetItem",),
-        (f"{_DYNAMODB}/{{registry_table}}",),
-        _key("{group}@release"),
+    _items("ReadRelease", ("release",), "GetItem", "registry", "{group}@release"),
+    _hook("CompleteHooks", "hooks", "CompleteLifecycleAction"),
+    _hook("HoldLaunch", "pull", "RecordLifecycleActionHeartbeat"),
+    _items("KeepJob", ("volume", "run"), "GetItem UpdateItem", "job", "{job}"),
+    # The job's history, an item for each of its last hundred instances.
+    _items("RecordJob", ("run",), "GetItem PutItem", "job", "{job}#??", "StringLike"),
+    # Their names follow from the group's.
+    _items(
+        "KeepExperiments", ("experiments",), "GetItem BatchGetItem UpdateItem", "job", "{job}-*", "StringLike"
     ),
-    Permission(
-        "CompleteHooks",
-        ("hooks",),
-        ("autoscaling:CompleteLifecycleAction",),
-        (_AUTO_SCALING_GROUPS,),
-        _GROUP,
-    ),
-    Permission(
-        "HoldLaunch",
-        ("pull",),
-        ("autoscaling:RecordLifecycleActionHeartbeat",),
-        (_AUTO_SCALING_GROUPS,),
-        _GROUP,
-    ),
-    Permission(
-        "KeepJob",
-        ("volume", "run"),
-        ("dynamodb:GetItem", "dynamodb:UpdateItem"),
-        (f"{_DYNAMODB}/{{job_table}}",),
-        _key("{job}"),
-    ),
-    Permission(
-        # The job's history, an item for each of its last hundred instances.
-        "RecordJob",
-        ("run",),
-        ("dynamodb:GetItem", "dynamodb:PutItem"),
-        (f"{_DYNAMODB}/{{job_table}}",),
-        _key("{job}#??", "StringLike"),
-    ),
-    Permission(
-        # Their names follow from the group's.
-        "KeepExperiments",
-        ("experiments",),
-        ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem"),
-        (f"{_DYNAMODB}/{{job_table}}",),
-        _key("{job}-*", "StringLike"),
-    ),
-    Permission(
-        "RecordExperiments",
-        ("experiments",),
-        ("dynamodb:PutItem",),
-        (f"{_DYNAMODB}/{{job_table}}",),
-        _key("{job}-*#??", "StringLike"),
-    ),
-    Permission(
-        "EndJob",
-        ("run",),
-        ("ssm:PutParameter",),
-        ("arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}/finished",),
-    ),
-    Permission(
-        "SayPrepared",
-        ("prepare",),
-        ("ssm:PutParameter",),
-        ("arn:{partition}:ssm:{region}:{account}:parameter/gpu-spot/{stack}/groups/{group}/prepared",),
-    ),
+    _items("RecordExperiments", ("experiments",), "PutItem", "job", "{job}-*#??", "StringLike"),
+    _parameter("EndJob", "run", "finished"),
+    _parameter("SayPrepared", "prepare", "prepared"),
     # Which snapshot counts stands in the item of who made it.
-    Permission(
-        "FindPrepared",
-        ("prepared",),
-        ("dynamodb:GetItem",),
-        (f"{_DYNAMODB}/{{job_table}}",),
-        _key("{prepared_by}"),
-    ),
+    _items("FindPrepared", ("prepared",), "GetItem", "job", "{prepared_by}"),
     Permission(
         "CopyPrepared",
         ("prepared",),
@@ -228,19 +200,8 @@ _STATEMENTS: Final[tuple[Permission, ...]] = (
         ("s3:AbortMultipartUpload",),
         ("arn:{partition}:s3:::{artifacts}*",),
     ),
-    Permission(
-        # Its ARN ends with six characters that AWS draws (Secrets Manager guide, "IAM policy examples").
-        "OpenRepository",
-        ("secret",),
-        ("secretsmanager:GetSecretValue",),
-        ("arn:{partition}:secretsmanager:{region}:{account}:secret:{secret}-??????",),
-    ),
-    Permission(
-        "OpenQueue",
-        ("queue",),
-        ("secretsmanager:GetSecretValue",),
-        ("arn:{partition}:secretsmanager:{region}:{account}:secret:{queue}-??????",),
-    ),
+    _secret("OpenRepository", "secret", "{secret}"),
+    _secret("OpenQueue", "queue", "{queue}"),
     # The token is the registry's, not a repository's.
     Permission("LogInToRegistry", ("image",), ("ecr:GetAuthorizationToken",), ("*",)),
     # Made by docker with that token, not by the agent.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from contracts.agent.config import Prepared
 from contracts.jobs.item import JobState
-from userdata.agent.aws.clients import as_agent_error, error_code
+from userdata.agent.aws.clients import AwsError, asking
 from userdata.agent.aws.jobs import Jobs, item
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, RefusedError
@@ -33,22 +33,19 @@ def find(dynamodb: DynamoDBClient, ec2: EC2Client, table: str, prepared: Prepare
         AgentError: none counts yet; the controller starts nobody before.
         RefusedError: it was deleted.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
-
     snapshot = counted(dynamodb, table, prepared.group).get(prepared.dataset)
     if snapshot is None:
         raise AgentError(f"dataset {prepared.dataset}: {prepared.group} has not prepared it yet")
     try:
-        ec2.describe_snapshots(SnapshotIds=[snapshot])
-    except ClientError as error:
-        if error_code(error) == "InvalidSnapshot.NotFound":
+        with asking(f"snapshot {snapshot}"):
+            ec2.describe_snapshots(SnapshotIds=[snapshot])
+    except AwsError as error:
+        if error.code == "InvalidSnapshot.NotFound":
             raise RefusedError(
                 f"dataset {prepared.dataset}: its snapshot {snapshot} was deleted; raise prepare.version to "
                 "have it prepared again"
             ) from None
-        raise as_agent_error(f"snapshot {snapshot}", error) from None
-    except BotoCoreError as error:
-        raise as_agent_error(f"snapshot {snapshot}", error) from None
+        raise
     return snapshot
 
 
@@ -65,7 +62,7 @@ class BuilderJobs(Jobs):
 
     def is_kept(self) -> bool:
         """Tell whether a snapshot counts."""
-        return self._prepared.dataset in counted(self._dynamodb, self._table, self._job)
+        return self._prepared.dataset in counted(self.dynamodb, self.table, self.job)
 
     def finished(self) -> bool:
         """Tell whether a snapshot counts, or this run has failed for good."""
@@ -84,15 +81,10 @@ class BuilderJobs(Jobs):
 
     def take_down(self) -> None:
         """Say that the dataset is there, and let the own capacity go; nothing while there is one to keep."""
-        from botocore.exceptions import BotoCoreError, ClientError
-
         if self.made:
             return
         if self.is_kept():
             name, dataset = self._prepared.parameter, self._prepared.dataset
-            try:
-                self._ssm.put_parameter(Name=name, Value=dataset, Type="String", Overwrite=True)
-            except (BotoCoreError, ClientError) as error:
-                raise as_agent_error(f"parameter {name}", error) from None
+            self._put_parameter(name, dataset)
             log.info("said that the dataset is there", parameter=name, dataset=dataset)
         super().take_down()

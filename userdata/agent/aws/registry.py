@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from contracts.registry import item as registry_item
 from contracts.registry.item import Progress, WorkerState
 from contracts.registry.worker_report import Pulse
-from userdata.agent.aws.clients import as_agent_error
+from userdata.agent.aws.clients import asking
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb import DynamoDBClient
@@ -66,14 +66,9 @@ class WorkerRegistry:
     def _call(
         self, operation: Literal["update_item", "delete_item"], slot: int, **arguments: object
     ) -> dict[str, Any]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         key = registry_item.key(self._group, self._instance, slot)
-        try:
+        with asking(f"registry {self._table}, worker {self._instance}/{slot}"):
             answer: dict[str, Any] = getattr(self._client, operation)(
                 TableName=self._table, Key=key, **arguments
             )
-        # RuntimeError: credentials that were renewed and had expired all the same (botocore.credentials).
-        except (BotoCoreError, ClientError, RuntimeError) as error:
-            raise as_agent_error(f"registry {self._table}, worker {self._instance}/{slot}", error) from None
         return answer

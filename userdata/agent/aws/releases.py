@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from contracts.group import release
 from contracts.group.release import WorkerRelease
-from userdata.agent.aws.clients import as_agent_error
+from userdata.agent.aws.clients import asking
 from userdata.agent.machine.errors import AgentError
 
 if TYPE_CHECKING:
@@ -19,14 +19,9 @@ def read(client: DynamoDBClient, table: str, group: str, instance: str) -> Worke
     Raises:
         AgentError: DynamoDB refused or cannot be reached, or the row makes no sense.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
-
     what = f"release of {group} in {table}"
-    try:
+    with asking(what):
         answer = client.get_item(TableName=table, Key=release.key(group), ConsistentRead=True)
-    # RuntimeError: credentials that were renewed and had expired all the same (botocore.credentials).
-    except (BotoCoreError, ClientError, RuntimeError) as error:
-        raise as_agent_error(what, error) from None
     if "Item" not in answer:
         return None
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from userdata.agent.aws import clients
+from userdata.agent.aws.clients import asking
 
 
 def read(client: Any, name: str) -> str:
@@ -13,10 +13,5 @@ def read(client: Any, name: str) -> str:
     Raises:
         AgentError: there is none, it may not be read, or it has no text.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        text = client.get_secret_value(SecretId=name).get("SecretString", "")
-    except (BotoCoreError, ClientError, RuntimeError) as error:  # of credentials, as in the registry
-        raise clients.as_agent_error(f"secret {name}", error) from None
-    return str(text)
+    with asking(f"secret {name}"):
+        return str(client.get_secret_value(SecretId=name).get("SecretString", ""))

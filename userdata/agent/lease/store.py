@@ -8,10 +8,10 @@ have a DynamoDB TTL: it is the truth.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from contracts.jobs import item as job_item
-from userdata.agent.aws.clients import as_agent_error, error_code
+from userdata.agent.aws.clients import AwsError, asking
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import LeaseLostError
 
@@ -32,39 +32,11 @@ class Lease:
     writer: int
 
 
-class LeaseStore(Protocol):
-    """One job's lease, seen by one instance. Each method is one conditional write."""
-
-    def acquire(self) -> Lease | None:
-        """Take the lease under a new token; None while another instance holds it."""
-        ...
-
-    def renew(self, token: int) -> None:
-        """Extend the lease; raises `LeaseLostError` when it is no longer ours (so do all methods below)."""
-        ...
-
-    def claim(self, token: int) -> None:
-        """Become the writer of the home."""
-        ...
-
-    def commit(self, token: int, volume: str) -> None:
-        """Make ``volume`` home and become its writer."""
-        ...
-
-    def adopt(self, token: int, new_token: int, volume: str) -> None:
-        """Make a volume that was found home, and go on under ``new_token``.
-
-        Older snapshots no longer count.
-        """
-        ...
-
-    def release(self, token: int) -> None:
-        """Give the lease back."""
-        ...
-
-
 class DynamoLease:
-    """`LeaseStore` on the job table."""
+    """One job's lease in the job table, seen by one instance. Each method is one conditional write.
+
+    All but ``acquire`` raise `LeaseLostError` when it is no longer ours.
+    """
 
     def __init__(self, client: DynamoDBClient, table: str, job: str, instance: str, clock: Clock) -> None:
         self._client = client
@@ -74,7 +46,7 @@ class DynamoLease:
         self._clock = clock
 
     def acquire(self) -> Lease | None:
-        """Take the lease if it is free, run out, or was ours before this process began."""
+        """Take the lease under a new token; None while another instance holds it and it has not run out."""
         now = self._clock.wall()
         try:
             item = self._update(
@@ -92,20 +64,20 @@ class DynamoLease:
         self._held(token, "SET leaseUntil = :until", {})
 
     def claim(self, token: int) -> None:
-        """Become the writer.
+        """Become the writer of the home.
 
         Extends the lease, too, so that the next holder comes a full lease after this.
         """
         self._held(token, "SET leaseUntil = :until, writer = :token", {})
 
     def commit(self, token: int, volume: str) -> None:
-        """Move home to ``volume``."""
+        """Make ``volume`` home and become its writer."""
         self._held(
             token, "SET leaseUntil = :until, writer = :token, volume = :volume", {":volume": {"S": volume}}
         )
 
     def adopt(self, token: int, new_token: int, volume: str) -> None:
-        """Make ``volume`` home where the item names none."""
+        """Make ``volume`` home where the item names none; by ``new_token`` no older snapshot counts."""
         self._held(
             token,
             "SET leaseUntil = :until, #token = :new, writer = :writer, volume = :volume",
@@ -156,19 +128,18 @@ class DynamoLease:
     def _update(
         self, update: str, condition: str, values: dict[str, Any], names: dict[str, str] | None = None
     ) -> dict[str, Any]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         try:
-            return self._client.update_item(
-                TableName=self._table,
-                Key={"job": {"S": self._job}},
-                UpdateExpression=update,
-                ConditionExpression=condition,
-                ExpressionAttributeNames={"#token": "token", **(names or {})},
-                ExpressionAttributeValues=values,
-                ReturnValues="ALL_NEW",
-            ).get("Attributes", {})
-        except (BotoCoreError, ClientError) as error:
-            if error_code(error) == "ConditionalCheckFailedException":
+            with asking(f"job table {self._table}, job {self._job}"):
+                return self._client.update_item(
+                    TableName=self._table,
+                    Key={"job": {"S": self._job}},
+                    UpdateExpression=update,
+                    ConditionExpression=condition,
+                    ExpressionAttributeNames={"#token": "token", **(names or {})},
+                    ExpressionAttributeValues=values,
+                    ReturnValues="ALL_NEW",
+                ).get("Attributes", {})
+        except AwsError as error:
+            if error.code == "ConditionalCheckFailedException":
                 raise LeaseLostError(f"job {self._job}: another instance holds the lease") from None
-            raise as_agent_error(f"job table {self._table}, job {self._job}", error) from None
+            raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from contracts.agent.config import Config
@@ -17,6 +18,7 @@ from userdata.agent.metrics.owner import Owners
 _MOST_SLOTS: Final = 128
 
 
+@dataclass(eq=False)
 class Collector:
     """Gathers looks and turns them into lines: one for the instance, one for each worker slot.
 
@@ -27,27 +29,17 @@ class Collector:
         free_space: percent of the data volume that is free; None while there is none.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        instance: str,
-        gpus: Gpus | None,
-        owners: Owners,
-        sink: emf.Sink,
-        clock: Clock,
-        checkpoint_age: Callable[[], float | None],
-        queue_depths: Callable[[], tuple[float, ...]],
-        free_space: Callable[[], float | None] = lambda: None,
-    ) -> None:
-        self._config = config
-        self._instance = instance
-        self._gpus = gpus
-        self._owners = owners
-        self._sink = sink
-        self._clock = clock
-        self._checkpoint_age = checkpoint_age
-        self._queue_depths = queue_depths
-        self._free_space = free_space
+    config: Config
+    instance: str
+    gpus: Gpus | None
+    owners: Owners
+    sink: emf.Sink
+    clock: Clock
+    checkpoint_age: Callable[[], float | None]
+    queue_depths: Callable[[], tuple[float, ...]]
+    free_space: Callable[[], float | None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._utilization: dict[str, list[float]] = {}
         self._memory: dict[str, list[float]] = {}
         self._uuids: dict[str, set[str]] = {}
@@ -55,22 +47,22 @@ class Collector:
         self._ecc: dict[str, int] = {}
         self._ecc_new = 0
         self._lost = 0
-        self._send_at = clock.monotonic() + config.metrics.send_every_seconds
+        self._send_at = self.clock.monotonic() + self.config.metrics.send_every_seconds
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Tick until ``stop`` says so."""
-        due = self._clock.monotonic()
+        due = self.clock.monotonic()
         while not stop():
             self.tick()
-            due = max(due + self._config.metrics.period_seconds, self._clock.monotonic())
-            self._clock.sleep(due - self._clock.monotonic())
+            due = max(due + self.config.metrics.period_seconds, self.clock.monotonic())
+            self.clock.sleep(due - self.clock.monotonic())
 
     def tick(self) -> None:
         """Look once; send if it is time."""
-        if self._gpus is not None:
-            self._add(self._gpus.look())
-        if self._clock.monotonic() >= self._send_at:
-            self._send_at = self._clock.monotonic() + self._config.metrics.send_every_seconds
+        if self.gpus is not None:
+            self._add(self.gpus.look())
+        if self.clock.monotonic() >= self._send_at:
+            self._send_at = self.clock.monotonic() + self.config.metrics.send_every_seconds
             self.send()
 
     def _add(self, look: Look) -> None:
@@ -83,7 +75,7 @@ class Collector:
                 self._ecc_new += max(gpu.ecc_uncorrected - before, 0)
                 self._ecc[gpu.uuid] = gpu.ecc_uncorrected
             for process in gpu.processes:
-                slot = self._owners.slot_of(process.pid)
+                slot = self.owners.slot_of(process.pid)
                 on = utilization.setdefault(slot, {})
                 on[gpu.uuid] = on.get(gpu.uuid, 0.0) + process.utilization
                 memory[slot] = memory.get(slot, 0.0) + (process.memory_mib or 0.0)
@@ -100,19 +92,19 @@ class Collector:
     def send(self) -> None:
         """Make lines of what was gathered, hand them over, begin anew."""
         metrics: list[emf.Metric] = []
-        if self._gpus is not None:
+        if self.gpus is not None:
             metrics += [
                 emf.Metric("GpusLost", "Count", (float(self._lost),)),
                 emf.Metric("XidErrors", "Count", (float(len(self._xids)),)),
                 emf.Metric("EccUncorrectedErrors", "Count", (float(self._ecc_new),)),
             ]
-        age = self._checkpoint_age()
+        age = self.checkpoint_age()
         if age is not None:
             metrics.append(emf.Metric("SecondsSinceCheckpoint", "Seconds", (round(age, 1),)))
-        free = self._free_space()
+        free = self.free_space()
         if free is not None:
             metrics.append(emf.Metric(METRIC_FREE_SPACE, "Percent", (round(free, 1),)))
-        if depths := self._queue_depths():
+        if depths := self.queue_depths():
             metrics.append(emf.Metric("QueueDepth", "Count", depths))
         if metrics:
             self._put({}, metrics, {"uuids": sorted(self._ecc), "xids": self._xids})
@@ -124,16 +116,16 @@ class Collector:
             self._put({"slot": slot}, metrics, {"uuids": sorted(self._uuids[slot])})
         self._utilization, self._memory, self._uuids = {}, {}, {}
         self._xids, self._ecc_new, self._lost = [], 0, 0
-        self._sink.flush()
+        self.sink.flush()
 
     def _put(self, more: dict[str, str], metrics: list[emf.Metric], properties: dict[str, object]) -> None:
-        self._sink.put(
+        self.sink.put(
             emf.line(
-                self._clock.wall(),
-                self._config.metrics.log_group,
-                self._instance,
-                {"stack": self._config.stack, "group": self._config.group, **more},
+                self.clock.wall(),
+                self.config.metrics.log_group,
+                self.instance,
+                {"stack": self.config.stack, "group": self.config.group, **more},
                 metrics,
-                {"instance": self._instance, **properties},
+                {"instance": self.instance, **properties},
             )
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from contracts.agent.config import Dataset
-from userdata.agent.aws.clients import as_agent_error
+from userdata.agent.aws.clients import asking
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, RefusedError
 from userdata.agent.machine.host import Host
@@ -39,9 +39,7 @@ def attached(client: EC2Client, instance: str) -> dict[str, Attached]:
     Raises:
         AgentError: EC2 refused or cannot be reached.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
+    with asking("ec2 describe_volumes"):
         pages = client.get_paginator("describe_volumes").paginate(
             Filters=[{"Name": "attachment.instance-id", "Values": [instance]}]
         )
@@ -52,8 +50,6 @@ def attached(client: EC2Client, instance: str) -> dict[str, Attached]:
             for attachment in volume["Attachments"]
             if attachment["InstanceId"] == instance
         }
-    except (BotoCoreError, ClientError) as error:
-        raise as_agent_error("ec2 describe_volumes", error) from None
 
 
 def mount_all(host: Host, datasets: Sequence[Dataset], find: Callable[[], Mapping[str, Attached]]) -> None:

@@ -11,7 +11,7 @@ from userdata.agent.lease.experiment_selection import Finished, Take, Turn, choo
 from userdata.agent.machine import log
 from userdata.agent.tasks import holding, job
 from userdata.agent.tasks.node import Node, Stop
-from userdata.agent.work.heartbeat import Beats, SteadyHeart
+from userdata.agent.work.heartbeat import Heart
 
 if TYPE_CHECKING:
     from userdata.agent.work.failures.judge import RunEnd
@@ -21,7 +21,7 @@ _BEATS: Final = 6
 """Between two looks while nothing is free: half a minute, where a lost instance's lease runs for two."""
 
 
-def run(node: Node, stop: Stop, train: Callable[[Node, Stop, Beats], RunEnd]) -> RunEnd:
+def run(node: Node, stop: Stop, train: Callable[[Node, Stop, Heart], RunEnd]) -> RunEnd:
     """Run experiments until all have ended, or the instance is being taken or no good.
 
     ``train`` runs one whose lease is held here, and gives it back.
@@ -32,14 +32,15 @@ def run(node: Node, stop: Stop, train: Callable[[Node, Stop, Beats], RunEnd]) ->
     table = ExperimentTable(dynamodb, shared.job_table, names, shared.revision)
     group = group_jobs(node)
     holding.end_container(job.at_hand(node))
-    steady = SteadyHeart(node.heart())
+    heart = node.heart()
+    heart.is_shared = True
 
     def work(name: str) -> RunEnd | None:
         one = job.experiment(node, name)
-        return train(one, stop, steady) if holding.take(one) else None
+        return train(one, stop, heart) if holding.take(one) else None
 
     def idle() -> None:
-        steady.beat([0])
+        heart.beat([0])
         node.clock.sleep(_BEAT_EVERY)
 
     def is_over() -> bool:
@@ -54,7 +55,8 @@ def run(node: Node, stop: Stop, train: Callable[[Node, Stop, Beats], RunEnd]) ->
             return "done"
         return outcome
     finally:
-        steady.end(0)
+        heart.is_shared = False
+        heart.leave(0)
 
 
 def take_turns(

@@ -12,7 +12,7 @@ from userdata.agent.tasks.node import Node, Stop
 from userdata.agent.tasks.service import ecr_password
 
 if TYPE_CHECKING:
-    from userdata.agent.lease.store import LeaseStore
+    from userdata.agent.lease.store import DynamoLease
     from userdata.agent.storage.volume.execute import Executor
     from userdata.agent.tenants.host.container import HostPlace
     from userdata.agent.tenants.host.meter import Meter
@@ -26,7 +26,7 @@ _WAIT_SECONDS: Final = 900.0
 
 def landlord(node: Node) -> int:
     """Look after the tenants until the instance is taken or this process is told to stop."""
-    from userdata.agent.tenants.host import parts, shape
+    from userdata.agent.tenants.host import parts
     from userdata.agent.tenants.host.container import HostPlace
     from userdata.agent.tenants.host.listing import Listing
     from userdata.agent.tenants.host.shares import Shares
@@ -55,7 +55,7 @@ def landlord(node: Node) -> int:
         shares=Shares(sys / "fs/cgroup", proc),
         fetch=listing.fetch,
         before=listing.before,
-        shape=partial(shape.look, node.nvml, sys, proc / "meminfo"),
+        shape=node.shape,
         pull=lambda image: containers.pull(node.host, image, partial(ecr_password, node)),
         devices=partial(parts.devices, node.host, node.nvml),
         list_every=host.list_every_seconds,
@@ -96,7 +96,7 @@ def _volumes(node: Node, host: SharedHost, place: HostPlace) -> Volumes:
     config, me = node.config, node.identity
     ec2, dynamodb = node.clients.ec2(config.region), node.clients.dynamodb(config.region)
 
-    def leases(tenant: str) -> LeaseStore:
+    def leases(tenant: str) -> DynamoLease:
         job = volume_job(config.group, tenant)
         return DynamoLease(dynamodb, host.job_table, job, me.instance, node.clock)
 

@@ -16,7 +16,6 @@ from contracts import names
 from contracts.agent.config import Config, EfsMount
 from contracts.agent.names import DATA_DIR
 from userdata.agent.aws import clients, hooks
-from userdata.agent.aws.clients import Clients
 from userdata.agent.aws.imds import InstanceFacts, Metadata, is_warmed
 from userdata.agent.aws.own_host import OwnHost
 from userdata.agent.machine import log
@@ -28,6 +27,7 @@ from userdata.agent.work.heartbeat import Heart
 
 if TYPE_CHECKING:  # imported where it is used: `watch` and `metrics` do without
     from userdata.agent.metrics.gpus import Gpus
+    from userdata.agent.tenants.model import HostShape
     from userdata.agent.work.process import Spawn
 
 GATE_EVERY: Final = 5.0
@@ -66,9 +66,12 @@ class Node:
         self.metadata = (
             OwnHost(self.clock, config.region) if config.on_premises else Metadata(self.clock, metadata_url)
         )
-        self.clients: Clients = clients
+        self.clients: Any = clients
+        """Makes clients by service and region, as the module does."""
         self.kernel = Path("/")
         """Below it are the kernel's ``sys`` and ``proc``."""
+        self.shape: Callable[[], HostShape] = self._shape
+        """Says what a shared host has to deal out."""
         self.send: Callable[[str], None] | None = None
         """Takes metrics' lines in the CloudWatch agent's place."""
         self.on_sigterm: Callable[[Callable[[], None]], None] = _on_sigterm
@@ -101,6 +104,11 @@ class Node:
         from userdata.agent.metrics.gpus import Gpus, count_on_bus
 
         return None if self.nvml is None else Gpus(self.nvml, count_on_bus())
+
+    def _shape(self) -> HostShape:
+        from userdata.agent.tenants.host import shape
+
+        return shape.look(self.nvml, self.kernel / "sys", self.kernel / "proc/meminfo")
 
     def instance(self) -> str:
         """Return the instance's id, from cloud-init's file if there is one, else from the metadata."""

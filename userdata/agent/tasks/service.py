@@ -11,7 +11,7 @@ from typing import Final
 
 from contracts.agent.config import Service
 from contracts.agent.names import JOB_USER
-from userdata.agent.aws import clients
+from userdata.agent.aws.clients import asking
 from userdata.agent.machine import log
 from userdata.agent.machine.errors import AgentError, ConfigError
 from userdata.agent.tasks.node import GATE_EVERY, Node
@@ -182,11 +182,7 @@ def ecr_password(node: Node) -> str:
 
     Long enough for the pull that follows.
     """
-    from botocore.exceptions import BotoCoreError, ClientError
-
-    try:
-        registry = node.clients.ecr(node.config.region)
+    registry = node.clients.ecr(node.config.region)
+    with asking("ecr login"):
         token = registry.get_authorization_token()["authorizationData"][0]["authorizationToken"]
-    except (BotoCoreError, ClientError) as error:
-        raise clients.as_agent_error("ecr login", error) from None
     return base64.b64decode(token).decode().split(":", 1)[1]

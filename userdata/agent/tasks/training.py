@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from userdata.agent.lease.renewal import Keeper
     from userdata.agent.work.failures.inspection import Inspector
     from userdata.agent.work.failures.judge import RunEnd
-    from userdata.agent.work.heartbeat import Beats
-    from userdata.agent.work.training.artifacts import Artifacts, Uploader
+    from userdata.agent.work.heartbeat import Heart
+    from userdata.agent.work.training.artifacts import Artifacts
     from userdata.agent.work.training.checkout import Credentials
     from userdata.agent.work.training.environment import Workplace
     from userdata.agent.work.training.record import Recorder
@@ -69,7 +69,7 @@ def run(node: Node) -> int:
 def _run_experiments(node: Node, stop: Stop) -> int:
     """Train one experiment after another."""
 
-    def train(one: Node, stop: Stop, heart: Beats) -> RunEnd:
+    def train(one: Node, stop: Stop, heart: Heart) -> RunEnd:
         outcome = _train(one, stop, heart)
         if outcome != "host":  # such a one lets go with its power already on its way off
             holding.let_go(one)
@@ -83,7 +83,7 @@ def _run_experiments(node: Node, stop: Stop) -> int:
     return 0
 
 
-def _train(node: Node, stop: Stop, heart: Beats) -> RunEnd:
+def _train(node: Node, stop: Stop, heart: Heart) -> RunEnd:
     """Run the job that is held here.
 
     Raises:
@@ -131,7 +131,7 @@ def _trainer(
     node: Node,
     jobs: Jobs,
     keeper: Keeper,
-    heart: Beats,
+    heart: Heart,
     looks: Sequence[Callable[[], None]],
     record: Recorder | None,
 ) -> Trainer:
@@ -196,13 +196,15 @@ def _results(node: Node, place: TrainingPlace) -> Artifacts | None:
     if training.artifacts is None:
         return None
 
-    def uploader() -> Uploader:
-        made: Uploader = clients.uploader(node.clients.s3(node.config.region))
-        return made
-
     # On a volume only we can write beside the job's own folder.
     record = place.artifacts.with_name(f".{place.artifacts.name.removeprefix('.')}.json")
-    return Artifacts(uploader, place.artifacts, training.artifacts, record, node.clock)
+    return Artifacts(
+        lambda: clients.uploader(node.clients.s3(node.config.region)),
+        place.artifacts,
+        training.artifacts,
+        record,
+        node.clock,
+    )
 
 
 def _make_ready(node: Node, place: TrainingPlace, within: Workplace) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Protocol
 
 from contracts.registry.item import Progress, WorkerState
 from contracts.registry.worker_report import Pulse
@@ -17,26 +16,6 @@ from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
-
-
-class Beats(Protocol):
-    """What the work asks of a heart."""
-
-    def beat(
-        self,
-        slots: Collection[int],
-        *,
-        waiting: bool = False,
-        draining: bool = False,
-        progress: Callable[[], Progress | None] = lambda: None,
-        pulse: Callable[[int], Pulse] | None = None,
-    ) -> frozenset[int]:
-        """Beat for ``slots`` if it is time."""
-        ...
-
-    def leave(self, slot: int) -> None:
-        """Say that the worker in ``slot`` has ended."""
-        ...
 
 
 class Heart:
@@ -56,6 +35,9 @@ class Heart:
         self._failing_since: float | None = None
         self._starts: dict[int, int] = {}
         """How often the worker of a slot had started when its beat was last heard."""
+        self.is_shared = False
+        """Whether jobs run in a row: between two of them the instance serves its group all the same."""
+        self._has_worked = False
 
     def quiet(self) -> bool:
         """Tell whether the instance must keep quiet; not knowing counts as yes, before the first beat."""
@@ -80,6 +62,9 @@ class Heart:
         ``progress`` and ``pulse``, of each slot, are asked at each beat. Returns the slots whose workers
         somebody wishes to be started anew.
         """
+        if self.is_shared:
+            self._has_worked |= not waiting
+            waiting = not self._has_worked
         state, deadline = self._state(waiting=waiting, draining=draining)
         if self._clock.monotonic() < self._due and (state, deadline) == self._tried:
             return frozenset()
@@ -107,7 +92,9 @@ class Heart:
         return wished
 
     def leave(self, slot: int) -> None:
-        """Say that the worker in ``slot`` has ended."""
+        """Say that the worker in ``slot`` has ended; nothing where another job follows."""
+        if self.is_shared:
+            return
         try:
             self._registry.leave(slot)
         except AgentError as error:
@@ -122,33 +109,3 @@ class Heart:
             return "waiting", deadline
         draining = draining or (found is not None and self._clock.wall() >= found.drain_at)
         return ("draining" if draining else "ready"), deadline
-
-
-class SteadyHeart:
-    """One heart for several jobs in a row: between two of them the instance serves its group all the same."""
-
-    def __init__(self, heart: Heart) -> None:
-        self._heart = heart
-        self._has_worked = False
-
-    def beat(
-        self,
-        slots: Collection[int],
-        *,
-        waiting: bool = False,
-        draining: bool = False,
-        progress: Callable[[], Progress | None] = lambda: None,
-        pulse: Callable[[int], Pulse] | None = None,
-    ) -> frozenset[int]:
-        """See `Heart`; ``waiting`` counts until the first job has begun."""
-        self._has_worked |= not waiting
-        return self._heart.beat(
-            slots, waiting=not self._has_worked, draining=draining, progress=progress, pulse=pulse
-        )
-
-    def leave(self, slot: int) -> None:
-        """Say nothing: another job follows."""
-
-    def end(self, slot: int) -> None:
-        """Say that the last of them has ended."""
-        self._heart.leave(slot)

@@ -46,6 +46,7 @@ class _Doom:
     hook_done: bool = False
 
 
+@dataclass(eq=False)
 class Watcher:
     """One pass is `tick`; `run` repeats it on a fixed grid, so that the time a pass takes does not add up.
 
@@ -54,22 +55,15 @@ class Watcher:
         directory: where the notice and the hint are written.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        metadata: Metadata,
-        host: Host,
-        clock: Clock,
-        directory: Path,
-        complete_hook: Callable[[], bool] | None,
-    ) -> None:
-        self._config = config
-        self._metadata = metadata
-        self._host = host
-        self._clock = clock
-        self._directory = directory
-        self._complete_hook = complete_hook
-        self._unit = config.work_unit
+    config: Config
+    metadata: Metadata
+    host: Host
+    clock: Clock
+    directory: Path
+    complete_hook: Callable[[], bool] | None
+
+    def __post_init__(self) -> None:
+        self._unit = self.config.work_unit
         self._doom: _Doom | None = None
         self._spot = ""
         self._hint = ""
@@ -80,12 +74,12 @@ class Watcher:
 
     def run(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Tick until ``stop`` says so."""
-        due = self._clock.monotonic()
+        due = self.clock.monotonic()
         while not stop():
             self.tick()
-            step = min(self._config.poll_seconds, _LAST_POLL) if self._doom else self._config.poll_seconds
-            due = max(due + step, self._clock.monotonic())
-            self._clock.sleep(due - self._clock.monotonic())
+            step = min(self.config.poll_seconds, _LAST_POLL) if self._doom else self.config.poll_seconds
+            due = max(due + step, self.clock.monotonic())
+            self.clock.sleep(due - self.clock.monotonic())
 
     def tick(self) -> None:
         """Look once, and do what is due. Never raises for a metadata or host failure.
@@ -95,15 +89,15 @@ class Watcher:
         spot = self._look(SPOT_ACTION)
         if spot and spot.text != self._spot:
             self._spot = spot.text
-            self._take(notice.from_spot_action(spot, self._clock.wall(), self._config.drain_seconds))
+            self._take(notice.from_spot_action(spot, self.clock.wall(), self.config.drain_seconds))
         state = self._look(LIFECYCLE_STATE)
         if state:
             self._lifecycle = state.text.strip()
             self._served |= self._lifecycle == "InService"
         if state and self._leaves():
-            hooks = self._config.hooks  # without a terminating hook AWS does not wait for us at all
+            hooks = self.config.hooks  # without a terminating hook AWS does not wait for us at all
             seconds = hooks.terminate_seconds if hooks and hooks.terminate else 0.0
-            self._take(notice.from_lifecycle(self._lifecycle, self._clock.wall(), seconds))
+            self._take(notice.from_lifecycle(self._lifecycle, self.clock.wall(), seconds))
         if self._doom:
             self._act(self._doom)
             return
@@ -112,20 +106,20 @@ class Watcher:
             self._hint = rebalance.text
             log.info("rebalance recommendation", document=self._hint[:200])
             files.write_json(
-                self._directory / HINT_FILE,
-                {"version": notice.VERSION, "document": self._hint, "seen": self._clock.wall()},
+                self.directory / HINT_FILE,
+                {"version": notice.VERSION, "document": self._hint, "seen": self.clock.wall()},
             )
 
     def _look(self, path: str) -> Answer | None:
         try:
-            answer = self._metadata.get(path)
+            answer = self.metadata.get(path)
         except MetadataUnavailableError as error:
             if self._silent_since is None:
-                self._silent_since = self._clock.monotonic()
+                self._silent_since = self.clock.monotonic()
                 log.warning("metadata unavailable", error=str(error))
             return None
         if self._silent_since is not None:
-            log.info("metadata back", seconds=round(self._clock.monotonic() - self._silent_since, 1))
+            log.info("metadata back", seconds=round(self.clock.monotonic() - self._silent_since, 1))
             self._silent_since = None
         return answer
 
@@ -133,35 +127,35 @@ class Watcher:
         """Make ``found`` the notice we act on, unless we already act on it or on an earlier deadline."""
         if found is None or (self._doom and self._doom.notice.identity == found.identity):
             return
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         deadline, drain_at = now + found.deadline - found.seen, now + found.drain_at - found.seen
         if self._doom and deadline >= self._doom.deadline:
             return
         signalled = self._doom.signalled if self._doom else False
         self._doom = _Doom(found, deadline, drain_at, signalled)
-        notice.write(self._directory, found)
+        notice.write(self.directory, found)
         log.warning("notice", kind=found.kind, action=found.action, seconds_left=round(deadline - now, 1))
 
     def _act(self, doom: _Doom) -> None:
-        now = self._clock.monotonic()
-        due = now if self._config.training else doom.drain_at
+        now = self.clock.monotonic()
+        due = now if self.config.training else doom.drain_at
         try:
-            pid = self._host.main_pid(self._unit)
+            pid = self.host.main_pid(self._unit)
             if pid is not None and not doom.signalled and now >= due:
-                self._host.signal(pid, signal.SIGTERM)
+                self.host.signal(pid, signal.SIGTERM)
                 doom.signalled = True
                 log.info("work told to stop", unit=self._unit, seconds_left=round(doom.deadline - now, 1))
         except AgentError as error:
             log.error("work cannot be told", unit=self._unit, error=str(error))
             pid = -1  # unknown: leave it all the time there is
-        if doom.hook_done or self._complete_hook is None:
+        if doom.hook_done or self.complete_hook is None:
             return
         # The end: the work has stopped by itself, or no time is left. Completing earlier would cut it short.
         over = now >= doom.deadline - HOOK_MARGIN_SECONDS
         stopped = pid is None and now >= due and not self._brings_volume()
         if over or (stopped and self._leaves()):
             try:
-                doom.hook_done = self._complete_hook()
+                doom.hook_done = self.complete_hook()
             except AgentError as error:
                 log.error("lifecycle hook not completed", error=str(error))
 
@@ -177,16 +171,16 @@ class Watcher:
     def _brings_volume(self) -> bool:
         """Tell whether ``volume up`` still runs: it hears the notice itself and gives back what it holds."""
         try:
-            return self._config.volume is not None and self._host.main_pid(UNIT_VOLUME) is not None
+            return self.config.volume is not None and self.host.main_pid(UNIT_VOLUME) is not None
         except AgentError as error:
             log.error("unit cannot be asked", unit=UNIT_VOLUME, error=str(error))
             return True
 
     def _resume(self) -> None:
         """Take up a notice that an earlier process of this boot wrote; delivering it twice does no harm."""
-        earlier = notice.read(self._directory)
-        wall = self._clock.wall()
+        earlier = notice.read(self.directory)
+        wall = self.clock.wall()
         if earlier and earlier.deadline > wall:
-            now = self._clock.monotonic()
+            now = self.clock.monotonic()
             left = min(earlier.deadline - wall, earlier.deadline - earlier.seen)
             self._doom = _Doom(earlier, now + left, now + left - (earlier.deadline - earlier.drain_at))

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from userdata.agent.lease.store import LeaseStore
+from userdata.agent.lease.store import DynamoLease
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import Host
-from userdata.agent.storage.volume.ebs import Ebs, NotThereError
+from userdata.agent.storage.volume.ebs import AwsEbs, NotThereError
 from userdata.agent.storage.volume.model import EbsVolume, HeldVolume, Snapshot
 from userdata.agent.storage.volume.plan import superfluous
 
@@ -51,6 +51,7 @@ def is_due(now: float, last: float | None, changed: float, every: float) -> bool
     return last is None or (changed > last and now - last >= every)
 
 
+@dataclass(eq=False)
 class Ahead:
     """Takes snapshots of the mounted home, one at a time, and deletes those that are superfluous.
 
@@ -58,28 +59,19 @@ class Ahead:
         aside: does a piece of work where the caller does not wait for it.
     """
 
-    def __init__(
-        self,
-        held: HeldVolume,
-        mount_point: Path,
-        ebs: Ebs,
-        leases: LeaseStore,
-        host: Host,
-        clock: Clock,
-        rhythm: Rhythm,
-        aside: Callable[[Callable[[], None]], None],
-    ) -> None:
-        self._held = held
-        self._mount_point = mount_point
-        self._ebs = ebs
-        self._leases = leases
-        self._host = host
-        self._clock = clock
-        self._rhythm = rhythm
-        self._aside = aside
+    held: HeldVolume
+    mount_point: Path
+    ebs: AwsEbs
+    leases: DynamoLease
+    host: Host
+    clock: Clock
+    rhythm: Rhythm
+    aside: Callable[[Callable[[], None]], None]
+
+    def __post_init__(self) -> None:
         self._alone = threading.Lock()
         self._closed = False
-        self._look_at = clock.monotonic()
+        self._look_at = self.clock.monotonic()
         self._knows = False
         self._last: float | None = None
         self._begun: Snapshot | None = None
@@ -87,11 +79,11 @@ class Ahead:
 
     def look(self) -> None:
         """Do what is due, if anything is; called again and again, returns at once and raises nothing."""
-        if self._closed or self._clock.monotonic() < self._look_at or not self._rhythm.is_wanted():
+        if self._closed or self.clock.monotonic() < self._look_at or not self.rhythm.is_wanted():
             return
-        self._look_at = self._clock.monotonic() + _LOOK_EVERY
+        self._look_at = self.clock.monotonic() + _LOOK_EVERY
         if not self._knows or self._begun is not None or self._is_due():
-            self._aside(self._work)
+            self.aside(self._work)
 
     def close(self) -> None:
         """Begin nothing more, and wait for what is under way: the volume is about to be unmounted."""
@@ -100,7 +92,7 @@ class Ahead:
             self._alone.release()
 
     def _is_due(self) -> bool:
-        return is_due(self._clock.wall(), self._last, self._rhythm.changed(), self._rhythm.every)
+        return is_due(self.clock.wall(), self._last, self.rhythm.changed(), self.rhythm.every)
 
     def _work(self) -> None:
         with self._alone:
@@ -115,12 +107,12 @@ class Ahead:
                 log.warning("no snapshot ahead this time", error=str(error))
 
     def _step(self) -> None:
-        home = next((v for v in self._ebs.volumes() if v.id == self._held.volume), None)
+        home = next((v for v in self.ebs.volumes() if v.id == self.held.volume), None)
         if home is None:  # not described yet
             return
-        found = {s.id: s for s in self._ebs.snapshots()}
+        found = {s.id: s for s in self.ebs.snapshots()}
         if self._begun is not None:
-            is_lagging = self._clock.wall() - self._begun.started < _LAGS_AT_MOST
+            is_lagging = self.clock.wall() - self._begun.started < _LAGS_AT_MOST
             seen = found.get(self._begun.id, self._begun if is_lagging else None)
             if seen is not None and seen.state == "pending":
                 return
@@ -137,19 +129,19 @@ class Ahead:
         """When the newest snapshot was begun; now where the home itself has just been made of it."""
         own = [s.started for s in found.values() if s.source == home.id and s.state != "error"]
         copied = any(s.source == home.source for s in found.values())
-        return max(own) if own else self._clock.wall() if copied else None
+        return max(own) if own else self.clock.wall() if copied else None
 
     def _tidy(self, home: EbsVolume, found: dict[str, Snapshot]) -> None:
-        for snapshot in superfluous(found.values(), home, self._held.token):
+        for snapshot in superfluous(found.values(), home, self.held.token):
             with contextlib.suppress(NotThereError):
-                self._ebs.delete_snapshot(snapshot.id)
+                self.ebs.delete_snapshot(snapshot.id)
             log.info("snapshot deleted", snapshot=snapshot.id)
 
     def _take(self) -> None:
-        self._leases.renew(self._held.token)
-        began = self._clock.wall()
-        with self._host.frozen(self._mount_point):
-            taken = self._ebs.create_snapshot(self._held.volume, self._held.token)
+        self.leases.renew(self.held.token)
+        began = self.clock.wall()
+        with self.host.frozen(self.mount_point):
+            taken = self.ebs.create_snapshot(self.held.volume, self.held.token)
         self._last = began
-        self._begun = Snapshot(taken, "pending", self._held.volume, self._held.token, started=began)
-        log.info("snapshot ahead", snapshot=taken, volume=self._held.volume, token=self._held.token)
+        self._begun = Snapshot(taken, "pending", self.held.volume, self.held.token, started=began)
+        log.info("snapshot ahead", snapshot=taken, volume=self.held.volume, token=self.held.token)

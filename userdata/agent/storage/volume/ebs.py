@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from contracts.agent import names
 from contracts.agent.config import Volume
 from contracts.names import TAG_GROUP, TAG_STACK
-from userdata.agent.aws.clients import as_agent_error, error_code
+from userdata.agent.aws.clients import AwsError, asking
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.storage.volume.model import LIVE, PREPARING, CreateVolume, EbsVolume, Snapshot
 
@@ -44,52 +44,11 @@ class NotThereError(AgentError):
     """What was to be removed does not exist."""
 
 
-class Ebs(Protocol):
-    """One job's volumes and snapshots. Raises `PassingError` for what passes, `AgentError` for the rest."""
-
-    def volumes(self) -> tuple[EbsVolume, ...]:
-        """Describe the job's volumes; may lag."""
-        ...
-
-    def snapshots(self) -> tuple[Snapshot, ...]:
-        """Describe the job's snapshots; may lag."""
-        ...
-
-    def create_volume(self, zone: str, token: int, wanted: CreateVolume) -> str:
-        """Create a volume, state ``preparing``; the same arguments again return the same volume."""
-        ...
-
-    def modify_volume(self, volume: str, size_gib: int, throughput_mib: int) -> None:
-        """Begin to change what is not 0 of a volume."""
-        ...
-
-    def create_snapshot(self, volume: str, token: int) -> str:
-        """Begin a snapshot."""
-        ...
-
-    def attach(self, volume: str, instance: str, device: str) -> None:
-        """Begin to attach."""
-        ...
-
-    def detach(self, volume: str, instance: str) -> None:
-        """Begin to detach."""
-        ...
-
-    def mark_live(self, volume: str, token: int) -> None:
-        """Tag a volume as home."""
-        ...
-
-    def delete_volume(self, volume: str) -> None:
-        """Delete a volume; raises `NotThereError` when there is none."""
-        ...
-
-    def delete_snapshot(self, snapshot: str) -> None:
-        """Delete a snapshot; raises `NotThereError` when there is none."""
-        ...
-
-
 class AwsEbs:
-    """`Ebs` on EC2."""
+    """One job's volumes and snapshots, on EC2: descriptions may lag.
+
+    Raises `PassingError` for what passes, `AwsError` for the rest.
+    """
 
     def __init__(self, client: EC2Client, stack: str, group: str, job: str, config: Volume) -> None:
         self._client = client
@@ -132,7 +91,7 @@ class AwsEbs:
         return str(self._call("create_volume", **arguments)["VolumeId"])
 
     def modify_volume(self, volume: str, size_gib: int, throughput_mib: int) -> None:
-        """Change it while it is in use."""
+        """Begin to change what is not 0 of a volume, while it is in use."""
         arguments: dict[str, int] = {}
         if size_gib:
             arguments["Size"] = size_gib
@@ -163,7 +122,7 @@ class AwsEbs:
         self._call("attach_volume", VolumeId=volume, InstanceId=instance, Device=device)
 
     def detach(self, volume: str, instance: str) -> None:
-        """Detach, never by force: that would lose what the kernel has not written yet."""
+        """Begin to detach, never by force: that would lose what the kernel has not written yet."""
         self._call("detach_volume", VolumeId=volume, InstanceId=instance)
 
     def mark_live(self, volume: str, token: int) -> None:
@@ -172,11 +131,14 @@ class AwsEbs:
         self._call("create_tags", Resources=[volume], Tags=tags)
 
     def delete_volume(self, volume: str) -> None:
-        """Delete."""
+        """Delete; raises `NotThereError` when there is none."""
         self._delete("delete_volume", "InvalidVolume.NotFound", VolumeId=volume)
 
     def delete_snapshot(self, snapshot: str) -> None:
-        """Delete; what later snapshots and volumes need of it stays (EBS user guide, "Delete a snapshot")."""
+        """Delete; raises `NotThereError` when there is none.
+
+        What later snapshots and volumes need of it stays (EBS user guide, "Delete a snapshot").
+        """
         self._delete("delete_snapshot", "InvalidSnapshot.NotFound", SnapshotId=snapshot)
 
     def _described(self, name: str) -> tuple[Snapshot, ...]:
@@ -220,16 +182,15 @@ class AwsEbs:
             raise
 
     def _call(self, operation: str, **arguments: Any) -> dict[str, Any]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         try:
-            answer: dict[str, Any] = getattr(self._client, operation)(**arguments)
-            return answer
-        except ClientError as error:
-            failure = as_agent_error(f"ec2 {operation}", error)
-            raise (PassingError(str(failure)) if error_code(error) in _PASSING else failure) from None
-        except BotoCoreError as error:  # no connection, a timeout, credentials on their way
-            raise PassingError(f"ec2 {operation}: {type(error).__name__}: {error}") from None
+            with asking(f"ec2 {operation}"):
+                answer: dict[str, Any] = getattr(self._client, operation)(**arguments)
+                return answer
+        except AwsError as error:
+            # Without a code: no connection, a timeout, credentials on their way.
+            if error.code and error.code not in _PASSING:
+                raise
+            raise PassingError(str(error)) from None
 
 
 def _volume(document: dict[str, Any]) -> EbsVolume:

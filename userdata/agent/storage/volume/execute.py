@@ -10,13 +10,13 @@ from typing import Final, Protocol
 
 from contracts.agent.names import VOLUME_DEVICES
 from userdata.agent.lease.holder import Tenure
-from userdata.agent.lease.store import Lease, LeaseStore
+from userdata.agent.lease.store import DynamoLease, Lease
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError, RefusedError, UnwantedError
 from userdata.agent.machine.host import Host
 from userdata.agent.storage.volume import growth, model
-from userdata.agent.storage.volume.ebs import Ebs, NotThereError, PassingError
+from userdata.agent.storage.volume.ebs import AwsEbs, NotThereError, PassingError
 from userdata.agent.storage.volume.model import HeldVolume, Observed, Step
 from userdata.agent.storage.volume.plan import plan, target
 
@@ -50,6 +50,7 @@ class MountPlace:
     devices: tuple[str, ...] = VOLUME_DEVICES
 
 
+@dataclass(eq=False)
 class Executor:
     """One run of ``volume up``; everything that it knows it looks up again before each step.
 
@@ -59,26 +60,17 @@ class Executor:
         prepared: returns the snapshot that a job's first volume is made from, None for a blank one.
     """
 
-    def __init__(
-        self,
-        place: MountPlace,
-        ebs: Ebs,
-        leases: LeaseStore,
-        host: Host,
-        filler: Filler,
-        clock: Clock,
-        attend: Callable[[], None] = lambda: None,
-        prepared: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        self._place = place
-        self._ebs = ebs
-        self._leases = leases
-        self._host = host
-        self._filler = filler
-        self._clock = clock
-        self._attend = attend
-        self._prepared = prepared
-        self._tenure = Tenure(leases, clock, attend, place.wait_seconds)
+    place: MountPlace
+    ebs: AwsEbs
+    leases: DynamoLease
+    host: Host
+    filler: Filler
+    clock: Clock
+    attend: Callable[[], None] = lambda: None
+    prepared: Callable[[], str | None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self._tenure = Tenure(self.leases, self.clock, self.attend, self.place.wait_seconds)
         self._lease = Lease(0, None, 0)
         self._grown = False
         # Descriptions lag: a snapshot that we began is added, what we deleted is left out, until they catch
@@ -113,24 +105,24 @@ class Executor:
     def _bring(self) -> HeldVolume:
         current: Step | None = None
         done: Step | None = None
-        since = self._clock.monotonic()
+        since = self.clock.monotonic()
         while True:
             self.keep_alive()
             step = self._next()
-            self._attend()
+            self.attend()
             if isinstance(step, model.Ready):
                 log.info("volume ready", volume=step.volume, token=self._lease.token, left=step.left)
                 return HeldVolume(self._lease.token, step.volume)
             if isinstance(step, model.Refuse):
                 raise RefusedError(step.reason)
             if step is not None and step != current:
-                current, since = step, self._clock.monotonic()
+                current, since = step, self.clock.monotonic()
                 log.info("volume step", step=type(step).__name__, detail=str(step))
-            elif self._clock.monotonic() - since > self._place.wait_seconds:
+            elif self.clock.monotonic() - since > self.place.wait_seconds:
                 what = current.reason if isinstance(current, model.Wait) else str(current)
-                raise AgentError(f"gave up after {self._place.wait_seconds:.0f} s: {what}")
+                raise AgentError(f"gave up after {self.place.wait_seconds:.0f} s: {what}")
             if step is None or isinstance(step, model.Wait) or not self._do(step) or step == done:
-                self._clock.sleep(
+                self.clock.sleep(
                     _LOOK_EVERY
                 )  # a step that is due again right after it was done: descriptions lag
             done = step
@@ -146,39 +138,39 @@ class Executor:
         """
         self._lease, self._tenure.token = Lease(held.token, held.volume, held.token), held.token
         mine = self._tenure.is_mine()
-        if self._host.mounted(self._place.mount_point):
+        if self.host.mounted(self.place.mount_point):
             while mine and isinstance(step := self._next(), model.Discard) and self._do(step):
                 pass
-            self._host.unmount(self._place.mount_point)
+            self.host.unmount(self.place.mount_point)
         self._let_go([held.volume], mine)
 
     def _give_back(self) -> None:
         """Let go of all that is here, then of the lease."""
         mine = self._tenure.is_mine()
-        source = self._host.mounted(self._place.mount_point)
-        if source and source in {self._host.device_of(volume) for volume in self._here}:
-            self._host.unmount(self._place.mount_point)
+        source = self.host.mounted(self.place.mount_point)
+        if source and source in {self.host.device_of(volume) for volume in self._here}:
+            self.host.unmount(self.place.mount_point)
         self._let_go(sorted(self._here), mine)
 
     def _let_go(self, volumes: Collection[str], mine: bool) -> None:
-        begun = self._clock.monotonic()
+        begun = self.clock.monotonic()
         while busy := [volume for volume in volumes if not self._free(volume)]:
-            if self._clock.monotonic() - begun > self._place.wait_seconds:
-                raise AgentError(f"gave up after {self._place.wait_seconds:.0f} s: {busy[0]} is not free")
+            if self.clock.monotonic() - begun > self.place.wait_seconds:
+                raise AgentError(f"gave up after {self.place.wait_seconds:.0f} s: {busy[0]} is not free")
             if mine:
                 self.keep_alive()
-            self._clock.sleep(_LOOK_EVERY / 5)
+            self.clock.sleep(_LOOK_EVERY / 5)
         if mine:
             self._tenure.give_back()
         log.info("released", volumes=list(volumes), token=self._lease.token, lease_held=mine)
 
     def _free(self, volume: str) -> bool:
         try:
-            found = next((v for v in self._ebs.volumes() if v.id == volume), None)
-            if found is None or found.instance != self._place.instance:
+            found = next((v for v in self.ebs.volumes() if v.id == volume), None)
+            if found is None or found.instance != self.place.instance:
                 return True
             if found.attachment == "attached":
-                self._ebs.detach(volume, self._place.instance)
+                self.ebs.detach(volume, self.place.instance)
         except PassingError as error:
             log.info("release must wait", error=str(error))
         return False
@@ -189,7 +181,7 @@ class Executor:
 
     def _keep_on(self) -> None:
         self.keep_alive()
-        self._attend()
+        self.attend()
 
     def _next(self) -> Step | None:
         """Plan from a fresh look; None when AWS would not let us look."""
@@ -200,29 +192,29 @@ class Executor:
             return None
 
     def _observe(self) -> Observed:
-        volumes = tuple(v for v in self._ebs.volumes() if v.id not in self._gone)
-        listed = {s.id: s for s in self._ebs.snapshots()}
+        volumes = tuple(v for v in self.ebs.volumes() if v.id not in self._gone)
+        listed = {s.id: s for s in self.ebs.snapshots()}
         snapshots = tuple(s for s in {**self._begun, **listed}.values() if s.id not in self._gone)
-        here = self._place
+        here = self.place
         self._here |= {v.id for v in volumes if v.instance == here.instance}
         seen = Observed(here.instance, here.zone, self._lease, volumes, snapshots, None, None, None, False)
         wanted = target(seen)
         attached = {v.id for v in volumes if v.instance == here.instance and v.attachment == "attached"}
-        device = self._host.device_of(wanted) if wanted in attached and wanted else None
-        source = self._host.mounted(here.mount_point)
+        device = self.host.device_of(wanted) if wanted in attached and wanted else None
+        source = self.host.mounted(here.mount_point)
         mounted = None
         if source:
             # Whatever the descriptions say by now, the device of a volume is known by its serial number.
-            devices = {self._host.device_of(v.id): v.id for v in volumes}
+            devices = {self.host.device_of(v.id): v.id for v in volumes}
             mounted = devices.get(source, model.FOREIGN)
         return replace(
             seen,
             device=device,
-            filesystem=self._host.filesystem(device) if device else None,
+            filesystem=self.host.filesystem(device) if device else None,
             mounted=mounted,
-            filled=mounted is not None and mounted == wanted and self._filler.filled(),
+            filled=mounted is not None and mounted == wanted and self.filler.filled(),
             grown=self._grown,
-            prepared=self._prepared() if self._lease.volume is None else None,
+            prepared=self.prepared() if self._lease.volume is None else None,
             devices=here.devices,
         )
 
@@ -236,7 +228,7 @@ class Executor:
         return True
 
     def _carry_out(self, step: Step) -> None:
-        ebs, here, token = self._ebs, self._place, self._lease.token
+        ebs, here, token = self.ebs, self.place, self._lease.token
         match step:
             case model.CreateVolume():
                 ebs.create_volume(here.zone, token, step)
@@ -247,44 +239,44 @@ class Executor:
                 self._here.add(volume)
                 ebs.attach(volume, here.instance, device)
             case model.Format(device):
-                self._host.make_filesystem(device)
+                self.host.make_filesystem(device)
             case model.Mount(device):
-                self._host.mount(device, here.mount_point)
+                self.host.mount(device, here.mount_point)
             case model.Unmount():
-                self._host.unmount(here.mount_point)
+                self.host.unmount(here.mount_point)
             case model.Claim():
-                self._leases.claim(token)
+                self.leases.claim(token)
                 self._lease = replace(self._lease, writer=token)
             case model.Commit(volume):
-                self._leases.commit(token, volume)
+                self.leases.commit(token, volume)
                 self._lease = Lease(token, volume, token)
             case model.Adopt(volume, new_token):
-                self._leases.adopt(token, new_token, volume)
+                self.leases.adopt(token, new_token, volume)
                 self._lease, self._tenure.token = Lease(new_token, volume, new_token - 1), new_token
             case model.MarkLive(volume):
                 ebs.mark_live(volume, token)
             case model.Grow():
                 self._grow()
             case model.Fill():
-                self._filler.fill(self._keep_on)
+                self.filler.fill(self._keep_on)
             case model.Discard():
                 self._discard(step)
             case _:
                 raise AssertionError(f"no step to carry out: {step}")
 
     def _grow(self) -> None:
-        here = self._place
-        home = next((v for v in self._ebs.volumes() if v.id == self._lease.volume), None)
+        here = self.place
+        home = next((v for v in self.ebs.volumes() if v.id == self._lease.volume), None)
         if home is not None:
             place = here.mount_point
-            growth.follow(home, here.shape, self._ebs, self._host, self._clock, place, self._keep_on)
+            growth.follow(home, here.shape, self.ebs, self.host, self.clock, place, self._keep_on)
         self._grown = True
 
     def _discard(self, step: model.Discard) -> None:
         if step.kind == "detach":
-            self._ebs.detach(step.id, self._place.instance)
+            self.ebs.detach(step.id, self.place.instance)
             return
-        delete = self._ebs.delete_volume if step.kind == "volume" else self._ebs.delete_snapshot
+        delete = self.ebs.delete_volume if step.kind == "volume" else self.ebs.delete_snapshot
         with contextlib.suppress(NotThereError):
             delete(step.id)
         self._gone.add(step.id)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from userdata.agent.aws.clients import as_agent_error
+from userdata.agent.aws.clients import asking
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError, RefusedError
 
@@ -102,11 +102,9 @@ class S3Filler:
         return rest
 
     def _objects(self, keep_alive: Callable[[], None]) -> Iterator[_Object]:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         assert self._client is not None
         uri = urlsplit(self._dataset)
-        try:
+        with asking(f"dataset {self._dataset}"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=uri.netloc, Prefix=uri.path.lstrip("/")
             )
@@ -115,8 +113,6 @@ class S3Filler:
                 for entry in page.get("Contents", []):
                     if not entry["Key"].endswith("/"):  # a console's "folder"
                         yield _Object(entry["Key"], entry["Size"], entry["LastModified"].timestamp())
-        except (BotoCoreError, ClientError) as error:
-            raise as_agent_error(f"dataset {self._dataset}", error) from None
 
     def _path(self, key: str) -> Path:
         relative = key.removeprefix(urlsplit(self._dataset).path.lstrip("/")).lstrip("/") or Path(key).name
@@ -125,16 +121,12 @@ class S3Filler:
         return self._directory / relative
 
     def _copy(self, item: _Object, path: Path) -> None:
-        from botocore.exceptions import BotoCoreError, ClientError
-
         assert self._client is not None
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f".{path.name}.part")
-        try:
+        with asking(f"object {item.key}"):
             bucket = urlsplit(self._dataset).netloc
             self._client.download_file(bucket, item.key, str(temporary), Callback=self._go_on)
-        except (BotoCoreError, ClientError) as error:
-            raise as_agent_error(f"object {item.key}", error) from None
         if temporary.stat().st_size != item.size:
             raise AgentError(
                 f"object {item.key}: {temporary.stat().st_size} bytes came of {item.size}; it changed"

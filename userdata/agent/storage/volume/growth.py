@@ -16,7 +16,7 @@ from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
 from userdata.agent.machine.host import Host
-from userdata.agent.storage.volume.ebs import Ebs
+from userdata.agent.storage.volume.ebs import AwsEbs
 from userdata.agent.storage.volume.model import EbsVolume
 
 _GIB: Final = 2**30
@@ -47,7 +47,7 @@ def change(home: EbsVolume, wanted: Shape) -> Shape:
 def follow(
     home: EbsVolume,
     wanted: Shape,
-    ebs: Ebs,
+    ebs: AwsEbs,
     host: Host,
     clock: Clock,
     mount_point: Path,

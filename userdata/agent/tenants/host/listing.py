@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from userdata.agent.aws.clients import as_agent_error, error_code
+from userdata.agent.aws.clients import AwsError, asking
 from userdata.agent.machine import files
 from userdata.agent.tenants import codec
 from userdata.agent.tenants.model import Tenant
@@ -38,16 +38,18 @@ class Listing:
             ConfigError: it cannot be understood; said once for each list.
             AgentError: S3 refused or cannot be reached, or there is no list.
         """
-        from botocore.exceptions import BotoCoreError, ClientError
-
         known: Any = {"IfNoneMatch": self._etag} if self._etag else {}
+        place = f"s3://{self._bucket}/{self._key}"
         try:
-            answer = self._client.get_object(Bucket=self._bucket, Key=self._key, **known)
-            text = answer["Body"].read().decode("utf-8", "replace")
-        except (BotoCoreError, ClientError, OSError) as error:
-            if error_code(error) in ("304", "NotModified"):
+            with asking(place):
+                answer = self._client.get_object(Bucket=self._bucket, Key=self._key, **known)
+                text = answer["Body"].read().decode("utf-8", "replace")
+        except AwsError as error:
+            if error.code in ("304", "NotModified"):
                 return None
-            raise as_agent_error(f"s3://{self._bucket}/{self._key}", error) from None
+            raise
+        except OSError as error:  # while it was read
+            raise AwsError(f"{place}: {type(error).__name__}: {error}") from None
         self._etag = answer["ETag"]
         found = codec.decode(text)
         files.write_atomic(self._kept, text, 0o600)

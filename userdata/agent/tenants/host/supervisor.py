@@ -17,11 +17,12 @@ from userdata.agent.tenants.host.container import HostPlace
 from userdata.agent.tenants.host.meter import Meter
 from userdata.agent.tenants.host.shares import Shares
 from userdata.agent.tenants.host.steps import Found, TenantStep, WantedTenant, steps
-from userdata.agent.tenants.host.tenancy import Homes, Tenancies
+from userdata.agent.tenants.host.tenancy import Tenancies
+from userdata.agent.tenants.host.volumes import Volumes
 from userdata.agent.tenants.model import HostShape, Slice, Tenant
 from userdata.agent.tenants.plan import plan
 from userdata.agent.work import notice, process
-from userdata.agent.work.heartbeat import Beats
+from userdata.agent.work.heartbeat import Heart
 from userdata.agent.work.notice import Notice
 
 TICK: Final = 1.0
@@ -43,8 +44,8 @@ class Means:
     host: Host
     clock: Clock
     aside: Aside
-    heart: Beats
-    homes: Homes
+    heart: Heart
+    homes: Volumes
     meter: Meter
     shares: Shares
     fetch: Callable[[], tuple[Tenant, ...] | None]

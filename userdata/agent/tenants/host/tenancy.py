@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from userdata.agent.machine import files, log
 from userdata.agent.machine.errors import AgentError
@@ -13,31 +14,13 @@ from userdata.agent.tenants.host import container, docker
 from userdata.agent.tenants.host import firewall as walls
 from userdata.agent.tenants.host.container import HostPlace
 from userdata.agent.tenants.host.steps import Found, WantedTenant
+from userdata.agent.tenants.host.volumes import Volumes
 
 _END_SECONDS: Final = 30
 """What a container that is replaced, or no longer wanted, has between SIGTERM and SIGKILL."""
 
 
-class Homes(Protocol):
-    """The tenants' data, mounted at `HostPlace.home`."""
-
-    def bring(self, tenant: str, data_gib: int) -> None:
-        """Bring it here; what is here only grows."""
-        ...
-
-    def give_back(self, tenant: str) -> None:
-        """Let go of it."""
-        ...
-
-    def held(self) -> frozenset[str]:
-        """Return the tenants whose data are here."""
-        ...
-
-    def keep(self) -> frozenset[str]:
-        """Renew what is due; return the tenants who have lost it."""
-        ...
-
-
+@dataclass(eq=False)
 class Tenancies:
     """What is done for one tenant; nothing in it waits for another. Raises `AgentError` where it fails.
 
@@ -47,34 +30,25 @@ class Tenancies:
         is_over: tells whether nothing is to be begun any more.
     """
 
-    def __init__(
-        self,
-        host: Host,
-        place: HostPlace,
-        homes: Homes,
-        pull: Callable[[str], None],
-        users: Callable[[], Iterable[int]],
-        is_over: Callable[[], bool],
-    ) -> None:
-        self._host = host
-        self._place = place
-        self._homes = homes
-        self._pull = pull
-        self._users = users
-        self._is_over = is_over
+    host: Host
+    place: HostPlace
+    homes: Volumes
+    pull: Callable[[str], None]
+    users: Callable[[], Iterable[int]]
+    is_over: Callable[[], bool]
 
     def move_in(self, wanted: WantedTenant, argv: list[str], old: Found | None) -> None:
         """Start a tenant's container, in the place of ``old``, which ends only once all else is there."""
         tenant = wanted.tenant
-        self._homes.bring(tenant.name, tenant.data_gib)
-        self._pull(tenant.image)
+        self.homes.bring(tenant.name, tenant.data_gib)
+        self.pull(tenant.image)
         self._furnish(wanted)
-        if self._is_over():
+        if self.is_over():
             raise AgentError("nothing is started any more")
-        docker.end(self._host, tenant.name, _END_SECONDS)
-        walls.build(self._host, self._users())
-        made = docker.start(self._host, container.network_command(tenant), argv)
-        record = self._place.record(tenant.name)
+        docker.end(self.host, tenant.name, _END_SECONDS)
+        walls.build(self.host, self.users())
+        made = docker.start(self.host, container.network_command(tenant), argv)
+        record = self.place.record(tenant.name)
         files.write_atomic(record.with_suffix(".cid"), made)
         files.write_json(record, {"slot": tenant.name})
         log.info(
@@ -88,30 +62,30 @@ class Tenancies:
 
     def grow(self, wanted: WantedTenant) -> None:
         """Bring a tenant's volume to its size, or learn after a restart of ours what is held."""
-        self._homes.bring(wanted.tenant.name, wanted.tenant.data_gib)
+        self.homes.bring(wanted.tenant.name, wanted.tenant.data_gib)
 
     def move_out(self, tenant: str, seconds: int = _END_SECONDS) -> None:
         """End a tenant's container, which has ``seconds`` after SIGTERM, and give its volume back."""
-        docker.end(self._host, tenant, seconds)
-        self._homes.give_back(tenant)
-        for path in (self._place.environment(tenant), self._place.record(tenant)):
+        docker.end(self.host, tenant, seconds)
+        self.homes.give_back(tenant)
+        for path in (self.place.environment(tenant), self.place.record(tenant)):
             path.unlink(missing_ok=True)
-        self._place.record(tenant).with_suffix(".cid").unlink(missing_ok=True)
+        self.place.record(tenant).with_suffix(".cid").unlink(missing_ok=True)
         log.info("tenant gone", tenant=tenant)
 
     def _furnish(self, wanted: WantedTenant) -> None:
         """Make what a container sees of the host, each tenant's own."""
-        tenant, home = wanted.tenant, self._place.home(wanted.tenant.name)
+        tenant, home = wanted.tenant, self.place.home(wanted.tenant.name)
         user = f"{tenant.uid}:{tenant.uid}"
         for folder in (home / "data", home / "log"):
             if _owner(folder) not in (None, tenant.uid):
-                self._host.run(["chown", "--recursive", "--no-dereference", user, str(folder)])
+                self.host.run(["chown", "--recursive", "--no-dereference", user, str(folder)])
             owner = [f"--owner={tenant.uid}", f"--group={tenant.uid}", "--mode=0700"]
-            self._host.run(["install", "--directory", *owner, str(folder)])
-        self._place.told(tenant.name).mkdir(parents=True, exist_ok=True)
+            self.host.run(["install", "--directory", *owner, str(folder)])
+        self.place.told(tenant.name).mkdir(parents=True, exist_ok=True)
         told = container.environment(tenant)
         text = "".join(f"{key}={value}\n" for key, value in told.items())
-        files.write_atomic(self._place.environment(tenant.name), text, 0o600)
+        files.write_atomic(self.place.environment(tenant.name), text, 0o600)
 
 
 def _owner(path: Path) -> int | None:

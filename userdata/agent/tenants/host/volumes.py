@@ -9,11 +9,12 @@ from __future__ import annotations
 import string
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from userdata.agent.lease.renewal import RENEW_EVERY
-from userdata.agent.lease.store import LeaseStore
+from userdata.agent.lease.store import DynamoLease
 from userdata.agent.machine import files, log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError, LeaseLostError
@@ -38,37 +39,24 @@ class Empty:
         """See `Filler`."""
 
 
-class MakeExecutor(Protocol):
-    """Makes what brings one tenant's volume here."""
-
-    def __call__(self, tenant: str, data_gib: int, device: str) -> Executor:
-        """Return it; a volume that is attached anew gets the name ``device``."""
-        ...
-
-
+@dataclass(eq=False)
 class Volumes:
     """The volumes of this host's tenants.
 
     Args:
-        make: what moves one volume.
+        make: what moves one volume, by tenant, size in GiB, and the device name for an attachment.
         leases: one tenant's lease.
         taken: returns the device names that are taken on this instance, asked of EC2.
         directory: where is noted what is held, for the next process of this boot.
     """
 
-    def __init__(
-        self,
-        make: MakeExecutor,
-        leases: Callable[[str], LeaseStore],
-        taken: Callable[[], Collection[str]],
-        directory: Path,
-        clock: Clock,
-    ) -> None:
-        self._make = make
-        self._leases = leases
-        self._taken = taken
-        self._directory = directory
-        self._clock = clock
+    make: Callable[[str, int, str], Executor]
+    leases: Callable[[str], DynamoLease]
+    taken: Callable[[], Collection[str]]
+    directory: Path
+    clock: Clock
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
         self._devices: dict[str, str] = {}
         self._renewed: dict[str, float] = {}
@@ -79,10 +67,10 @@ class Volumes:
         Raises:
             AgentError: see `Executor.up`.
         """
-        held = self._make(tenant, data_gib, self._device(tenant)).up()
+        held = self.make(tenant, data_gib, self._device(tenant)).up()
         files.write_json(self._note(tenant), {"token": held.token, "volume": held.volume})
         with self._lock:
-            self._renewed[tenant] = self._clock.monotonic()
+            self._renewed[tenant] = self.clock.monotonic()
 
     def give_back(self, tenant: str) -> None:
         """Let go of a tenant's volume, whose container has ended, and then of its lease.
@@ -95,26 +83,26 @@ class Volumes:
             self._renewed.pop(tenant, None)
         if note is not None:
             held = HeldVolume(int(note["token"]), str(note["volume"]))
-            self._make(tenant, 0, "").down(held)
+            self.make(tenant, 0, "").down(held)
             self._note(tenant).unlink(missing_ok=True)
         with self._lock:
             self._devices.pop(tenant, None)
 
     def held(self) -> frozenset[str]:
         """Return the tenants whose volumes are here, by the notes of this boot."""
-        return frozenset(path.stem for path in (self._directory / "volumes").glob("*.json"))
+        return frozenset(path.stem for path in (self.directory / "volumes").glob("*.json"))
 
     def keep(self) -> frozenset[str]:
         """Renew what is due; return the tenants whose lease another host has taken."""
         lost = set()
         for tenant, renewed in sorted(self._renewed.items()):
-            if self._clock.monotonic() - renewed < RENEW_EVERY:
+            if self.clock.monotonic() - renewed < RENEW_EVERY:
                 continue
             note = files.read_json(self._note(tenant))
             if note is None:
                 continue
             try:
-                self._leases(tenant).renew(int(note["token"]))
+                self.leases(tenant).renew(int(note["token"]))
             except LeaseLostError as error:
                 log.error("a tenant's volume is another host's", tenant=tenant, error=str(error))
                 lost.add(tenant)
@@ -124,13 +112,13 @@ class Volumes:
             else:
                 with self._lock:
                     if tenant in self._renewed:
-                        self._renewed[tenant] = self._clock.monotonic()
+                        self._renewed[tenant] = self.clock.monotonic()
         return frozenset(lost)
 
     def _device(self, tenant: str) -> str:
         with self._lock:
             if tenant not in self._devices:
-                taken = {*self._taken(), *self._devices.values()}
+                taken = {*self.taken(), *self._devices.values()}
                 free = [name for name in DEVICES if name not in taken]
                 if not free:
                     raise AgentError(
@@ -140,4 +128,4 @@ class Volumes:
             return self._devices[tenant]
 
     def _note(self, tenant: str) -> Path:
-        return self._directory / "volumes" / f"{tenant}.json"
+        return self.directory / "volumes" / f"{tenant}.json"

@@ -25,6 +25,7 @@ class Glance:
     missing: int = 0
 
 
+@dataclass(eq=False)
 class Inspector:
     """Looks at one host.
 
@@ -36,52 +37,45 @@ class Inspector:
         keep: called between what takes seconds, so that a lease lives.
     """
 
-    def __init__(
-        self,
-        gpus: Gpus | None,
-        disks: tuple[Path, Path | None],
-        answers: Mapping[str, Callable[[], bool]],
-        is_taken: Callable[[], bool],
-        clock: Clock,
-        keep: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._gpus = gpus
-        self._disks = disks
-        self._answers = answers
-        self._is_taken = is_taken
-        self._clock = clock
-        self._keep = keep
+    gpus: Gpus | None
+    disks: tuple[Path, Path | None]
+    answers: Mapping[str, Callable[[], bool]]
+    is_taken: Callable[[], bool]
+    clock: Clock
+    keep: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
         self._xids: list[int] = []
         self._ecc: dict[str, int] = {}
         self._ecc_new = 0
 
     def glance(self) -> Glance:
         """Look at the GPUs; what came up is remembered until the next `examine`."""
-        if self._gpus is None:
+        if self.gpus is None:
             return Glance()
-        return self._take_in(self._gpus.look())
+        return self._take_in(self.gpus.look())
 
     def examine(self) -> Examination:
         """Look at everything; takes a minute or two where something is wrong. Raises what ``keep`` raises."""
-        if self._is_taken():
+        if self.is_taken():
             return Examination(is_taken=True)
         glance = Glance()
         for _ in range(LOST_AFTER):  # one answer in error is no loss yet
             glance = self.glance()
             if not glance.missing:
                 break
-            self._clock.sleep(1.0)
-        root, data = self._disks
-        self._keep()
+            self.clock.sleep(1.0)
+        root, data = self.disks
+        self.keep()
         seen = Examination(
-            gpus_expected=self._gpus.expected if self._gpus else 0,
+            gpus_expected=self.gpus.expected if self.gpus else 0,
             gpus_missing=glance.missing,
             xids=tuple(self._xids),
             ecc_errors=self._ecc_new,
             root=DiskFacts(*try_to_write(root)),
             data=DiskFacts(*try_to_write(data)) if data else DiskFacts(),
             silent=tuple(self._silent()),
-            is_taken=self._is_taken(),  # it may have come meanwhile
+            is_taken=self.is_taken(),  # it may have come meanwhile
         )
         self._xids, self._ecc_new = [], 0
         return seen
@@ -97,12 +91,12 @@ class Inspector:
         return Glance(busy, look.lost)
 
     def _silent(self) -> list[str]:
-        silent = list(self._answers)
+        silent = list(self.answers)
         for attempt in range(TRIES):
             if attempt:
-                self._clock.sleep(TRY_EVERY)
-                self._keep()
-            silent = [name for name in silent if not self._answers[name]()]
+                self.clock.sleep(TRY_EVERY)
+                self.keep()
+            silent = [name for name in silent if not self.answers[name]()]
             if not silent:
                 break
         return silent

@@ -6,59 +6,23 @@ The rules are ``faults``; here they meet what is outside.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 from contracts import names
 from contracts.agent.config import Training
-from contracts.jobs.item import JobState
+from userdata.agent.aws.jobs import Jobs
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work.failures import faults
-from userdata.agent.work.failures.faults import Breakdown, Examination, Next, Tally
-from userdata.agent.work.failures.inspection import Glance
+from userdata.agent.work.failures.faults import Breakdown, Next, Tally
+from userdata.agent.work.failures.inspection import Inspector
 
 _TELLS: Final = 10
 _TELL_AGAIN: Final = 6.0
 
 RunEnd = Literal["done", "failed", "host", "stopped"]
 """How a run ends: the job for good, the host to be replaced, or the instance taken or told to stop."""
-
-
-class JobTable(Protocol):
-    """What a run needs of the job table."""
-
-    def finished(self) -> bool:
-        """Tell whether the job has ended for good."""
-        ...
-
-    def mark(self, state: JobState, reason: str = "") -> None:
-        """Write the job's state, and why."""
-        ...
-
-    def retries(self) -> int:
-        """Return how often people have let this run begin again after it had failed."""
-        ...
-
-    def count_host_fault(self, checkpoint: float) -> int:
-        """Count a host's fault; return how many there were in a row whose newest checkpoint was this one."""
-        ...
-
-    def take_down(self) -> None:
-        """Let the capacity go."""
-        ...
-
-
-class HostInspector(Protocol):
-    """What a run asks about its host."""
-
-    def glance(self) -> Glance:
-        """Look at the GPUs."""
-        ...
-
-    def examine(self) -> Examination:
-        """Look at everything, after a fault."""
-        ...
 
 
 class Judge:
@@ -72,8 +36,8 @@ class Judge:
     def __init__(
         self,
         training: Training,
-        job: JobTable,
-        inspector: HostInspector,
+        job: Jobs,
+        inspector: Inspector,
         ring: Callable[[str], None],
         clock: Clock,
         look_after: Callable[[], None],

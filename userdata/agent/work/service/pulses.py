@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -61,6 +62,7 @@ class RequestRate:
         return (end - start) / (last - first), share
 
 
+@dataclass(eq=False)
 class Pulses:
     """Gathers what is told of the workers in ``directory``.
 
@@ -69,18 +71,13 @@ class Pulses:
         looks: at the GPUs, which may hang with their driver; None where nobody can look.
     """
 
-    def __init__(
-        self,
-        gpus: Mapping[int, int],
-        looks: Beside[Look] | None,
-        clock: Clock,
-        directory: Path,
-    ) -> None:
+    gpus: Mapping[int, int]
+    looks: Beside[Look] | None
+    clock: Clock
+    directory: Path
+
+    def __post_init__(self) -> None:
         self._versions: dict[int, str] = {}
-        self._gpus = gpus
-        self._looks = looks
-        self._clock = clock
-        self._directory = directory
         self._look_at = 0.0
         self._uuids: dict[int, str] = {}
         self._busy: dict[int, deque[tuple[float, float]]] = {}
@@ -98,12 +95,12 @@ class Pulses:
 
     def look(self) -> None:
         """Look at the GPUs now and then; to be called often."""
-        if self._looks is None or self._clock.monotonic() < self._look_at:
+        if self.looks is None or self.clock.monotonic() < self._look_at:
             return
-        look = self._looks.poll()
+        look = self.looks.poll()
         if look is None:
             return
-        now = self._clock.monotonic()
+        now = self.clock.monotonic()
         self._look_at = now + LOOK_EVERY
         for gpu in look.gpus:
             self._uuids[gpu.index] = gpu.uuid
@@ -115,7 +112,7 @@ class Pulses:
 
     def of(self, slot: int) -> Pulse:
         """Return what is told of the worker in ``slot`` now."""
-        uuid = self._uuids.get(self._gpus[slot], "")
+        uuid = self._uuids.get(self.gpus[slot], "")
         ended = self._requests(slot)
         rates = self._rates.setdefault(slot, RequestRate())
         rate, busy = rates.see(ended.done, ended.at, ended.busy) if ended.at else (0.0, None)
@@ -127,14 +124,14 @@ class Pulses:
             failed=ended.failed,
             rate=round(rate, 3),
             busy=None if busy is None else round(busy, 4),
-            gpu_use=self._use(self._gpus[slot]),
+            gpu_use=self._use(self.gpus[slot]),
             xid=self._xids.get(uuid, 0),
             starts=self._starts.get(slot, 0),
         )
 
     def _requests(self, slot: int) -> tell.Ended:
         """Return what is told of requests; zeros for nonsense."""
-        path, now = tell.tell_file(self._directory, slot), self._clock.wall()
+        path, now = tell.tell_file(self.directory, slot), self.clock.wall()
         try:
             told = tell.requests(path)
             if told is not None and told.at > now + _AHEAD_SECONDS:
@@ -147,6 +144,6 @@ class Pulses:
         return _NOTHING if told is None else told._replace(at=min(told.at, now))
 
     def _use(self, index: int) -> float | None:
-        since = self._clock.monotonic() - BUSY_SECONDS
+        since = self.clock.monotonic() - BUSY_SECONDS
         lately = [busy for at, busy in self._busy.get(index, ()) if at >= since]
         return round(sum(lately) / len(lately), 1) if lately else None

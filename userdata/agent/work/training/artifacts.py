@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Protocol
+from typing import Any, BinaryIO, Final
 
 from userdata.agent.aws.clients import error_code
 from userdata.agent.machine import files, log
@@ -31,42 +31,18 @@ Fingerprint = list[int]
 """Size, time of the last change (nanoseconds; a program cannot set it) and inode of a file."""
 
 
-class Upload(Protocol):
-    """A file that is under way, as s3transfer tells of it."""
-
-    def done(self) -> bool:
-        """Tell whether it has ended, well or not."""
-        ...
-
-    def result(self) -> Any:
-        """Return when it has ended; raises what went wrong."""
-        ...
-
-    def cancel(self) -> None:
-        """Break it off."""
-        ...
-
-
-class Uploader(Protocol):
-    """What uploads, such as s3transfer's manager."""
-
-    def upload(self, fileobj: Any, bucket: str, key: str) -> Upload:
-        """Begin to upload a file; its parts are read while it is under way."""
-        ...
-
-
 class Artifacts:
     """Uploads a folder again and again, in a thread of its own.
 
     Args:
-        uploader: made when there is something to upload.
+        uploader: s3transfer's manager, made when there is something to upload.
         folder: what the job's command knows as ``GPU_SPOT_ARTIFACTS``.
         target: ``s3://bucket/folder/``.
         record: where what has gone is remembered.
     """
 
     def __init__(
-        self, uploader: Callable[[], Uploader], folder: Path, target: str, record: Path, clock: Clock
+        self, uploader: Callable[[], Any], folder: Path, target: str, record: Path, clock: Clock
     ) -> None:
         self._uploader = uploader
         self._folder = folder
@@ -156,7 +132,7 @@ class Artifacts:
 
     def _round_of(self, gone: dict[str, Fingerprint]) -> int:
         problems: list[str] = []
-        under_way: deque[tuple[_Open, BinaryIO, Upload]] = deque()
+        under_way: deque[tuple[_Open, BinaryIO, Any]] = deque()
         count, uploader = 0, None
 
         def settle() -> int:
@@ -182,7 +158,7 @@ class Artifacts:
         self._problem = problems[0] if problems else ""
         return count
 
-    def _settle(self, file: _Open, upload: Upload) -> str:
+    def _settle(self, file: _Open, upload: Any) -> str:
         """Wait for an upload; return nothing if it arrived as it was when it began, else why not."""
         while not upload.done():
             if self._over.wait(0.05):

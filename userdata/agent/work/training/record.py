@@ -9,27 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from contracts.jobs.attempt import JobAttempt
+from userdata.agent.aws.job_attempts import JobAttemptTable
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
 
 EVERY: Final = 60.0
-
-
-class JobAttemptStore(Protocol):
-    """Where stints are kept."""
-
-    def read(self, token: int) -> JobAttempt | None:
-        """Return what has been written of a stint."""
-        ...
-
-    def write(self, stint: JobAttempt) -> None:
-        """Write all of a stint."""
-        ...
 
 
 class Recorder:
@@ -41,7 +30,7 @@ class Recorder:
 
     def __init__(
         self,
-        store: JobAttemptStore,
+        store: JobAttemptTable,
         begun: JobAttempt,
         newest: Callable[[], float],
         clock: Clock,

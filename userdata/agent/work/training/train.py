@@ -15,6 +15,7 @@ from typing import Final
 
 from contracts import names
 from contracts.agent.config import Training
+from userdata.agent.aws.jobs import Jobs
 from userdata.agent.lease.renewal import Keeper
 from userdata.agent.machine import log
 from userdata.agent.machine.clock import Clock
@@ -24,9 +25,10 @@ from userdata.agent.work import notice, process
 from userdata.agent.work import worker_report_file as tell
 from userdata.agent.work.failures import faults
 from userdata.agent.work.failures.faults import Breakdown
-from userdata.agent.work.failures.judge import HostInspector, JobTable, Judge, RunEnd
+from userdata.agent.work.failures.inspection import Inspector
+from userdata.agent.work.failures.judge import Judge, RunEnd
 from userdata.agent.work.failures.stall import Signs, Stillness
-from userdata.agent.work.heartbeat import Beats
+from userdata.agent.work.heartbeat import Heart
 from userdata.agent.work.process import JobProcess, Process, Spawn
 from userdata.agent.work.training import variables
 from userdata.agent.work.training.artifacts import Artifacts
@@ -101,12 +103,12 @@ class Trainer:
         self,
         training: Training,
         place: TrainingPlace,
-        job: JobTable,
-        heart: Beats,
+        job: Jobs,
+        heart: Heart,
         host: Host,
         clock: Clock,
         keeper: Keeper,
-        inspector: HostInspector,
+        inspector: Inspector,
         make_ready: Callable[[], None],
         ring: Callable[[str], None],
         spawn: Spawn | None = None,

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from gpu_spot.commands import files, project
 from gpu_spot.commands.market import traces
-from gpu_spot.commands.rehearsed.demo import (
+from gpu_spot.commands.rehearsed.defaults import (
     HOURS,
     LOAD_HOURS,
     NOTICE,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from gpu_spot.commands import project
-from gpu_spot.commands.deployed.drill import drill_of, report
+from gpu_spot.drill.course import DrillCourse
 from gpu_spot.drill.experiment import DrillError
+from gpu_spot.drill.watching import Drill
 from gpu_spot.preflight.stack import settings_of
 from infra.schema.jobs.experiments import experiments
 from infra.schema.jobs.training import Training
@@ -20,16 +21,18 @@ from rehearsal.commands.deployed import START, deployed
 from rehearsal.drilling import rehearse_drill
 
 
-def run(args: argparse.Namespace, config: StackConfig) -> int:
-    """Deploy into the local cloud and drill there; a group that declares none is drilled of one instance."""
-    config = load(project.find(), args.stack, overrides(args, config))
+def course(group: str, project: Path, config: StackConfig, drill_of: Callable[..., Drill]) -> DrillCourse:
+    """Deploy into the local cloud and drill there; a group that declares none is drilled of one instance.
+
+    ``drill_of`` makes the drill from clients, a configuration and a clock.
+    """
+    config = load(project, config.stack, overrides(group, config))
     with simulated(START) as clock, sandbox(config.region) as clients:
         cloud = LocalCloud(clients, deployed(clients, config), clock)
-        drill = drill_of(args, clients, config, lambda: clock.now)
-        return report(args, rehearse_drill(cloud, args.group, drill))
+        return rehearse_drill(cloud, group, drill_of(clients, config, lambda: clock.now))
 
 
-def overrides(args: argparse.Namespace, config: StackConfig) -> dict[str, Any]:
+def overrides(group: str, config: StackConfig) -> dict[str, Any]:
     """Return what the rehearsal changes: a drill where there is none, and what no simulated job runs in.
 
     Raises ``DrillError`` for a group that is not to be rehearsed.
@@ -41,12 +44,12 @@ def overrides(args: argparse.Namespace, config: StackConfig) -> dict[str, Any]:
     for number, entry in enumerate(declared.training):
         entries |= {job.name: (f"training[{number}]", entry) for job in experiments(entry)}
     known = [name for name, (_, entry) in entries.items() if entry.runs_on == "instances"]
-    if args.group not in known:
+    if group not in known:
         raise DrillError(
-            f"--group is {args.group!r}, allowed with --rehearse: a service or a training job on instances "
+            f"--group is {group!r}, allowed with --rehearse: a service or a training job on instances "
             f"({', '.join(known) or 'none'})"
         )
-    place, work = entries[args.group]
+    place, work = entries[group]
     changes: dict[str, Any] = {} if work.capacity.drill else {f"{place}.capacity.drill": 1}
     if isinstance(work, Training):
         changes |= {f"{place}.{key}": None for key in ("image", "python") if getattr(work, key) is not None}

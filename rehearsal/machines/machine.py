@@ -18,10 +18,10 @@ from pulumi_on_moto.errors import LocalCloudError
 from pulumi_on_moto.sandbox import AwsClients
 from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.journal import Entry, Journal, Kind
-from rehearsal.machines.process import Trainee
 from rehearsal.machines.real.commands import PLAYED, RealWork
 from rehearsal.machines.scheduler import Scheduler, SimulatedClock
 from rehearsal.machines.shared import Shared
+from rehearsal.machines.trainee import Trainee
 from rehearsal.results.moves import Contents
 from userdata.agent.aws.imds import (
     GROUP_TAG,

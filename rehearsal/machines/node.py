@@ -19,11 +19,12 @@ from rehearsal.machines.disks.ebs import Disks
 from rehearsal.machines.journal import Entry, Journal
 from rehearsal.machines.machine import RUN_PID, InstanceMetadata, SimulatedHost
 from rehearsal.machines.preparing import PreparingProcess
-from rehearsal.machines.process import Trainee, TrainingProcess, TrainingProfile
+from rehearsal.machines.process import TrainingProcess, TrainingProfile
 from rehearsal.machines.real.commands import RealProcess, RealWork, with_python
 from rehearsal.machines.scheduler import Scheduler, SimulatedClock, SimulatedTask
 from rehearsal.machines.shared import Shared
 from rehearsal.machines.shipping import Shipper
+from rehearsal.machines.trainee import Trainee
 from userdata.agent import tasks
 from userdata.agent.aws.imds import DEFAULT_URL
 from userdata.agent.machine.errors import AgentError, ConfigError, RefusedError

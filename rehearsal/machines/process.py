@@ -10,14 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 from pulumi_on_moto.errors import LocalCloudError
+from rehearsal.machines.machine import SimulatedHost
 from rehearsal.machines.pace import Speed
 from userdata.agent.storage.volume.fill import MARKER
-
-if TYPE_CHECKING:
-    from rehearsal.machines.machine import SimulatedHost
 
 _KEPT: Final = 3
 """Checkpoints that stay."""
@@ -50,42 +48,6 @@ class TrainingProfile:
     log_mib: float = 0.5
     first_batches_mib: float = 1024.0
     pace: Speed = field(default_factory=Speed)
-
-
-class Trainee(Protocol):
-    """A training process as the rehearsal sees it, simulated or real."""
-
-    pid: int
-    first_step: int
-    loads: float
-
-    @property
-    def step(self) -> int:
-        """The steps that are done."""
-        ...
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether nothing of it runs any more."""
-        ...
-
-    @property
-    def next_checkpoint(self) -> float:
-        """When it next writes one by itself; not at all while it stops."""
-        ...
-
-    @property
-    def quiet_until(self) -> float:
-        """Until when it needs nobody."""
-        ...
-
-    def poll(self) -> int | None:
-        """Return its exit code, None while it runs."""
-        ...
-
-    def signal(self, number: int) -> None:
-        """Send it a signal."""
-        ...
 
 
 class TrainingProcess:

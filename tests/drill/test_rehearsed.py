@@ -105,13 +105,13 @@ def test_a_training_job_resumes_from_its_checkpoint_and_the_report_says_what_was
 def test_a_simulated_job_needs_neither_the_container_nor_the_python_of_the_real_one() -> None:
     args = cli.parser("drill").parse_args(["drill", "--rehearse", "--group", "circles"])
     expected = {"training[0].capacity.drill": 1, "training[0].python": None}
-    assert overrides(args, load("keras")) == expected
+    assert overrides(args.group, load("keras")) == expected
 
 
 def test_an_experiment_is_drilled_by_its_own_name_and_declared_at_its_entry() -> None:
     args = cli.parser("drill").parse_args(["drill", "--rehearse", "--group", "resnet-2-65baec"])
     config = load("research", {"training[0].matrix": {"SEED": ["1", "2"]}})
-    assert overrides(args, config) == {"training[0].capacity.drill": 1}
+    assert overrides(args.group, config) == {"training[0].capacity.drill": 1}
 
 
 def test_a_group_that_the_stack_does_not_have_is_refused() -> None:

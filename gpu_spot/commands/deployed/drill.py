@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -83,7 +84,7 @@ def rehearsed(args: argparse.Namespace, config: StackConfig) -> int:
     """Deploy into the local cloud and drill there; a group that declares none is drilled of one instance."""
     with installed():
         from rehearsal.commands import drill
-    return drill.run(args, config)
+    return report(args, drill.course(args.group, project.find(), config, partial(drill_of, args)))
 
 
 def drill_of(

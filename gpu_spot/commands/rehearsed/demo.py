@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from gpu_spot.commands.rehearsed.defaults import (
+    HOURS,
+    LOAD_HOURS,
+    NOTICE,
+    SERVICE_HOURS,
+    SERVICE_NOTICE,
+    SHARED_HOURS,
+)
 from gpu_spot.commands.rehearsed.installed import installed
-
-HOURS: Final = 48.0
-LOAD_HOURS: Final = 24.0
-NOTICE: Final = 0.9
-SHARED_HOURS: Final = 10.0
-"""Of a shared host, whose moves are played by the second."""
-SERVICE_HOURS: Final = 1.25
-SERVICE_NOTICE: Final = 0.6
-"""Of the losses so many are announced: both kinds are to be seen in a short time."""
 
 
 def add_parser(commands: Any) -> None:

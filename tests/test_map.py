@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,21 @@ def test_what_a_page_names_is_there(page: str) -> None:
     named = {one.split(":")[0] for one in PATH.findall(text)}
     homes = (ROOT, *(folder(package).parent for package in PACKAGES))
     assert not [one for one in named if not any((home / one).exists() for home in homes)]
+
+
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *(ROOT / "docs").glob("*.md"),
+    *ROOT.glob("*/README.md"),
+]
+MODULE = re.compile(r"`(?:[\w./-]*/)?([\w-]+\.py)`")
+
+
+def test_every_module_that_a_page_names_is_there() -> None:
+    tracked = subprocess.run(
+        ["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    there = {Path(line).name for line in tracked.stdout.splitlines()}
+    named = {(page.name, one) for page in PAGES for one in MODULE.findall(page.read_text("utf-8"))}
+    assert named
+    assert not sorted((page, one) for page, one in named if one not in there)

@@ -20,7 +20,7 @@ from market.replay.engine import Replay
 from market.replay.groups import GroupShape
 from market.replay.ledger import Span
 from market.rules import HOSTILE, TICK_SECONDS, Rules
-from market.supply import model, placement
+from market.supply import drawn_market, placement
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
 from pulumi_on_moto.errors import LocalCloudError
@@ -264,7 +264,7 @@ def _scene(wishes: Wishes, view: GroupView, group: GroupSettings, rules: Rules) 
         traces = real_service.closing_in_turn(view.zones, wishes.hours)
     elif wishes.traces is None:
         source, types = "model", view.sizes
-        traces = model.draw(len(view.zones) * len(types), wishes.hours, wishes.seed)
+        traces = drawn_market.draw(len(view.zones) * len(types), wishes.hours, wishes.seed)
     else:
         types = view.instance_types
         source, traces = tuple(str(path) for path in wishes.files), wishes.traces

@@ -4,7 +4,7 @@
 
 Without ``--fit`` it only compares the committed parameters with the traces. The fit has two steps: rates by
 age band with a factor for each pool (Poisson, iterated), then the method of simulated moments for what
-regional weather changes. Only the printed parameters go into ``market/supply/model.py``.
+regional weather changes. Only the printed parameters go into ``market/supply/drawn_market.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 
 from bench.parts import needs
-from market.supply.model import AGE_BANDS, FITTED, Parameters, draw
+from market.supply.drawn_market import AGE_BANDS, FITTED, Parameters, draw
 from market.supply.trace import PoolTrace, load
 
 Region = tuple[PoolTrace, ...]

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from bench.parts import needs
 from bench.parts.run import parser_of
-from market.supply.model import draw
+from market.supply.drawn_market import draw
 from market.supply.trace import PoolTrace, load
 
 Source: TypeAlias = Literal["traces", "model"]

@@ -16,7 +16,7 @@ from market.replay.fleet import LightFleet
 from market.replay.groups import GroupShape
 from market.replay.ledger import Ledger
 from market.rules import TICK_SECONDS, Rules, ticks
-from market.supply.model import draw
+from market.supply.drawn_market import draw
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from contracts.agent import experiments
 from contracts.agent.names import CODE_DIR, DATA_DIR, JOB_HOME, JOB_TMP, RUN_DIR
-from infra.kubernetes import pods, requests
+from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.place import ClusterPlace, Object
 from infra.schema import Training
 from userdata.agent.work.training import variables
@@ -109,7 +109,7 @@ def _spec(job: Training, place: ClusterPlace) -> Object:
 
 
 def _pod(job: Training, place: ClusterPlace) -> Object:
-    code, wanted = str(CODE_DIR / job.name), requests.of_job(job.capacity.types)
+    code, wanted = str(CODE_DIR / job.name), pod_resources.of_job(job.capacity.types)
     user, group = place.users[job.checkpoints]
     volumes, mounts = pods.dataset_volumes(job, place)
     volumes += [
@@ -238,7 +238,7 @@ def _runtime(job: Training, place: ClusterPlace) -> Object:
 
 def _train_job(job: Training, place: ClusterPlace) -> Object:
     labels = {**place.labels(job.name), QUEUE_LABEL: place.namespace}
-    gpus = requests.of_job(job.capacity.types).gpus
+    gpus = pod_resources.of_job(job.capacity.types).gpus
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",

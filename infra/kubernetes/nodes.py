@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from infra.kubernetes import pods, requests
+from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.place import GPU, ClusterPlace, Object
 from infra.schema import Service, Training
 from infra.schema.jobs.matrix import count
@@ -65,7 +65,7 @@ def queues(jobs: Sequence[Training], place: ClusterPlace) -> list[Object]:
         return []
     version, name = "kueue.x-k8s.io/v1beta2", place.cluster_name("jobs")
     gpus = place.cluster.quota_gpus
-    asked = [requests.of_job(job.capacity.types) for job in jobs]
+    asked = [pod_resources.of_job(job.capacity.types) for job in jobs]
     millicpu = max(-(-one.millicpu // one.gpus) for one in asked) * gpus
     memory = max(-(-one.memory_mib // one.gpus) for one in asked) * gpus
     quotas = {GPU: gpus, "cpu": f"{millicpu}m", "memory": f"{memory}Mi"}
@@ -122,7 +122,7 @@ def _requirements(entry: Work) -> list[Object]:
 
 def _most_gpus(entry: Service | Training) -> int:
     """Return the most GPUs of an entry: as the bound of its group would allow, each node of a run."""
-    gpus = requests.of_job(entry.capacity.types).gpus
+    gpus = pod_resources.of_job(entry.capacity.types).gpus
     most = entry.capacity.maximum
     if isinstance(entry, Training):
         alone = entry.matrix is None or entry.shares_group

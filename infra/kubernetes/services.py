@@ -6,7 +6,7 @@ from typing import Final
 
 from contracts.agent import config as agent
 from contracts.agent.names import RUN_DIR
-from infra.kubernetes import pods, requests
+from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.place import ClusterPlace, Object
 from infra.kubernetes.triggers import TRIGGERS
 from infra.schema import Service
@@ -93,7 +93,7 @@ def _pod(service: Service, queue: agent.Queue | None, place: ClusterPlace) -> Ob
         "name": pods.CONTAINER,
         "image": service.image,
         "env": variables,
-        "resources": requests.of_worker(service.capacity.types).resources,
+        "resources": pod_resources.of_worker(service.capacity.types).resources,
         "securityContext": {**pods.CONFINED, "readOnlyRootFilesystem": True},
         "volumeMounts": mounts,
     }

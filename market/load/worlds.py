@@ -16,7 +16,7 @@ from market.load.scaler_rule import Ours
 from market.load.shapes import LoadShape
 from market.load.speeds import SPEEDS
 from market.rules import Rules
-from market.supply.model import draw
+from market.supply.drawn_market import draw
 from market.supply.spot import SpotMarket
 
 MOST: Final = 80

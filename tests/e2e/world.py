@@ -17,7 +17,7 @@ from market.replay.engine import Replay
 from market.replay.fleet import Fleet
 from market.replay.groups import GroupShape
 from market.rules import Rules
-from market.supply import model, placement, trace
+from market.supply import drawn_market, placement, trace
 from market.supply.spot import SpotMarket
 from pulumi_declared import stackfile
 from pulumi_on_moto.program.record import Deployment
@@ -80,7 +80,7 @@ class World:
         if files:
             traces = trace.load(files)
         else:
-            traces = model.draw(len(view.zones) * len(kinds) // rules.types, hours, self.seed)
+            traces = drawn_market.draw(len(view.zones) * len(kinds) // rules.types, hours, self.seed)
         if rules.types > 1:  # those of a zone share its trace
             traces = tuple(replace(t, name=zone) for t, zone in zip(traces, sorted(view.zones), strict=True))
         market = SpotMarket([doubt.seen(t) for t in traces], rules, pool_size)

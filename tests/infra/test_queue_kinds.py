@@ -14,7 +14,7 @@ from contracts import names
 from contracts.agent import config as agent
 from contracts.watched_queue import WatchedQueue
 from gpu_spot.preflight.checks import queues as checked
-from infra.components.monitoring.alarm import AlarmSpec
+from infra.components.monitoring.alarm_spec import AlarmSpec
 from infra.components.queues import kinds as declared
 from infra.components.queues.declared_queue import DeclaredQueue, QueueArgs
 from infra.iam.queue_statements import QueueAccess

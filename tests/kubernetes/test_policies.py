@@ -11,7 +11,7 @@ from contracts.limits import DrainSeconds
 from infra.catalogue import host_shapes
 from infra.catalogue.accelerators import CATALOGUE
 from infra.catalogue.instance_sizes import INSTANCE_SIZES, InstanceSize
-from infra.kubernetes import pods, requests
+from infra.kubernetes import pod_resources, pods
 from infra.kubernetes.jobs import FATAL_CODES, SAVED_CODE
 from infra.kubernetes.place import Object
 from tests.kubernetes.entries import JOB, one, rendered, variants
@@ -171,11 +171,11 @@ def pods_of(told: Object) -> list[Object]:
 
 def test_requests_are_the_types_less_the_reserve() -> None:
     # amazon-eks-ami: 4 processors reserve 60 + 10 + 5 + 5; 255 MiB + 11 for each of 110 pods.
-    assert requests.allocatable(InstanceSize(4, 16)) == (3920 - 500, 15155 - 255 - 1210 - 100 - 1024)
-    asked = requests.of_job(["g6.xlarge", "g6e.xlarge"])
-    assert (asked.gpus, asked.memory_mib) == (1, requests.allocatable(InstanceSize(4, 16))[1])
-    share = requests.of_worker(["g6.12xlarge"])
-    whole = requests.of_job(["g6.12xlarge"])
+    assert pod_resources.allocatable(InstanceSize(4, 16)) == (3920 - 500, 15155 - 255 - 1210 - 100 - 1024)
+    asked = pod_resources.of_job(["g6.xlarge", "g6e.xlarge"])
+    assert (asked.gpus, asked.memory_mib) == (1, pod_resources.allocatable(InstanceSize(4, 16))[1])
+    share = pod_resources.of_worker(["g6.12xlarge"])
+    whole = pod_resources.of_job(["g6.12xlarge"])
     assert (share.gpus, whole.gpus) == (1, 4)
     assert 4 * share.memory_mib <= whole.memory_mib
     assert 4 * share.millicpu <= whole.millicpu
@@ -192,7 +192,7 @@ def test_every_type_that_may_run_there_has_a_size_and_room() -> None:
         told = INSTANCE_TYPES[name]
         size = told["VCpuInfo"]["DefaultVCpus"], told["MemoryInfo"]["SizeInMiB"] / 1024
         assert size == (INSTANCE_SIZES[name].vcpus, INSTANCE_SIZES[name].memory_gib), name
-    assert all(min(requests.allocatable(size)) > 2000 for size in INSTANCE_SIZES.values())
+    assert all(min(pod_resources.allocatable(size)) > 2000 for size in INSTANCE_SIZES.values())
 
 
 def test_the_quota_lets_a_whole_job_in() -> None:

@@ -13,7 +13,7 @@ from market.comparison.bound import bound, segments, spot_units
 from market.comparison.contenders import named
 from market.comparison.runs import compare
 from market.rules import Rules, ticks
-from market.supply.model import draw
+from market.supply.drawn_market import draw
 from market.supply.trace import PoolTrace
 from tests.market.markets import market, trace
 

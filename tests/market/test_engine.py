@@ -19,7 +19,7 @@ from market.replay.groups import GroupShape
 from market.replay.ledger import Ledger
 from market.rules import Rules
 from market.supply import placement
-from market.supply.model import draw
+from market.supply.drawn_market import draw
 from market.supply.spot import SpotMarket
 from market.supply.trace import PoolTrace, TraceError
 from tests.fleets import RecordingFleet, SilentFleet

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench.fit.market import moments, regions, simulated
-from market.supply.model import FITTED, draw
+from market.supply.drawn_market import FITTED, draw
 from market.supply.trace import TraceError
 
 

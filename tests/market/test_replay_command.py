@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gpu_spot.cli import main
-from market.supply.model import draw
+from market.supply.drawn_market import draw
 
 KEYS = {
     "policy", "default", "target", "pools", "ticks", "availability", "full_fraction", "cost",

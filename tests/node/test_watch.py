@@ -18,7 +18,7 @@ from tests.node.units import UnitHost
 from userdata.agent.aws.imds import LIFECYCLE_STATE, REBALANCE, SPOT_ACTION, Metadata
 from userdata.agent.machine.errors import AgentError
 from userdata.agent.work import notice
-from userdata.agent.work.watch import Watcher
+from userdata.agent.work.notice_watcher import Watcher
 
 
 class Node:

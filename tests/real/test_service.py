@@ -26,7 +26,7 @@ from spot_work import (
     WorkError,
 )
 from spot_work.rabbitmq.declare import dead
-from spot_work.rabbitmq.source import RabbitSource
+from spot_work.rabbitmq.reader import RabbitSource
 from tests.real import crowd
 from tests.real.stable import Processes
 

@@ -10,7 +10,7 @@ import pytest
 
 from spot_work import message
 from spot_work.message import Request
-from spot_work.source import Said, Taken
+from spot_work.queue_reader import Said, Taken
 from spot_work.sqs.in_flight import Held, Shelf
 from spot_work.sqs.settler import Settler
 from tests.waiting import PATIENCE

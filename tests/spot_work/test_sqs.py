@@ -25,9 +25,9 @@ from spot_work import (
     message,
     transports,
 )
-from spot_work.sqs import answers, source, wire
+from spot_work.sqs import answers, reader, wire
 from spot_work.sqs.in_flight import Shelf
-from spot_work.sqs.source import SqsSource
+from spot_work.sqs.reader import SqsSource
 from tests.spot_work.hostile_sqs import ACCOUNT, REGION, HostileSqs
 from tests.spot_work.test_message import NOW, VALUES
 from tests.waiting import PATIENCE, until
@@ -47,7 +47,7 @@ def sqs(monkeypatch: pytest.MonkeyPatch) -> Iterator[HostileSqs]:
 @pytest.fixture
 def at_work(sqs: HostileSqs, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Worker]]:
     """Workers in threads of this process."""
-    monkeypatch.setattr(source, "_POLL_SECONDS", 1)  # a drain waits for the last poll
+    monkeypatch.setattr(reader, "_POLL_SECONDS", 1)  # a drain waits for the last poll
     begun: list[tuple[Worker, threading.Thread]] = []
 
     def begin(function: Callable[[Any], Any], prefetch: int = 4, **more: Any) -> Worker:

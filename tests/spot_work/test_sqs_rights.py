@@ -15,9 +15,9 @@ from infra.iam.statement import Statement
 from infra.scope import Scope
 from spot_work import Queue, Worker, message
 from spot_work.pending import Pending
-from spot_work.sqs import answers, source
+from spot_work.sqs import answers, reader
 from spot_work.sqs.post import SqsPost
-from spot_work.sqs.source import SqsSource
+from spot_work.sqs.reader import SqsSource
 from tests.spot_work.hostile_sqs import ACCOUNT, REGION, HostileSqs
 from tests.waiting import PATIENCE
 
@@ -49,7 +49,7 @@ def granted(statements: list[Statement]) -> set[tuple[str, str]]:
 
 def test_worker_and_client_need_all_that_they_may_do_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    monkeypatch.setattr(source, "_POLL_SECONDS", 1)
+    monkeypatch.setattr(reader, "_POLL_SECONDS", 1)
     monkeypatch.setattr(answers, "KEEP_EVERY", 0.2)
     with HostileSqs(visibility=10, share=0.0) as sqs:
         asking, working = Recorder(sqs.client()), Recorder(sqs.client())

@@ -11,7 +11,7 @@ import pytest
 
 from spot_work import Batch, HandBack, Overflow, Request, Worker, message, serve
 from spot_work.agent import Agent
-from spot_work.source import Said, Taken
+from spot_work.queue_reader import Said, Taken
 from spot_work.worker import _PATIENCE
 
 

@@ -17,7 +17,7 @@ from infra.components.control.scheduled_function import (
     ScheduledFunction,
     ScheduledFunctionArgs,
 )
-from infra.components.monitoring.alarm import declare
+from infra.components.monitoring.alarm_spec import declare
 from infra.iam import health_statements
 from infra.schema import Service
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pulumi
 
 from contracts import names
-from infra.components.monitoring.alarm import FIVE_MINUTES, AlarmSpec, group_dimensions, of_function
+from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec, group_dimensions, of_function
 
 
 def alarms(stack: str, services: list[str], function: pulumi.Input[str]) -> Iterator[AlarmSpec]:

@@ -15,7 +15,7 @@ from infra.components.control.scheduled_function import (
     ScheduledFunction,
     ScheduledFunctionArgs,
 )
-from infra.components.monitoring.alarm import declare
+from infra.components.monitoring.alarm_spec import declare
 from infra.iam import scaler_statements
 
 _SHORT: Final = "scaler"

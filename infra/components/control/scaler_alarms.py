@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pulumi
 
 from contracts import names
-from infra.components.monitoring.alarm import AlarmSpec, group_dimensions, of_function
+from infra.components.monitoring.alarm_spec import AlarmSpec, group_dimensions, of_function
 
 
 def alarms(stack: str, services: Sequence[str], function: pulumi.Input[str]) -> Iterator[AlarmSpec]:

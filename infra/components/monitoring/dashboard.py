@@ -8,7 +8,7 @@ from typing import Any, Final, TypeAlias
 import pulumi
 
 from contracts import names
-from infra.components.monitoring.alarm import group_dimensions
+from infra.components.monitoring.alarm_spec import group_dimensions
 from infra.scope import Scope
 
 _WIDTH: Final = 24

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from contracts import names
-from infra.components.monitoring.alarm import FIVE_MINUTES, AlarmSpec, group_dimensions
+from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec, group_dimensions
 
 
 def alarms(

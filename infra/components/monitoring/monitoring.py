@@ -12,9 +12,9 @@ from contracts import names
 from infra import schema
 from infra.components.control.controller import SERVICE, Controller
 from infra.components.monitoring import dashboard
-from infra.components.monitoring.alarm import AlarmSpec
-from infra.components.monitoring.alarms import Alarms, AlarmsArgs, Watched
+from infra.components.monitoring.alarm_spec import AlarmSpec
 from infra.components.monitoring.dashboard import DashboardRow
+from infra.components.monitoring.group_alarms import Alarms, AlarmsArgs, Watched
 from infra.iam import resource_policies
 from infra.iam.statement import document
 from infra.scope import Scope

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from contracts import names
-from infra.components.monitoring.alarm import AlarmSpec, group_dimensions
+from infra.components.monitoring.alarm_spec import AlarmSpec, group_dimensions
 
 FULL: Final = 0.8
 """How much of what it may hold a queue holds when somebody should look."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from contracts import names
-from infra.components.monitoring.alarm import FIVE_MINUTES, AlarmSpec
+from infra.components.monitoring.alarm_spec import FIVE_MINUTES, AlarmSpec
 
 
 def alarms(stack: str, host: str, tenants: Collection[str]) -> Iterator[AlarmSpec]:

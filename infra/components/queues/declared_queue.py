@@ -12,7 +12,7 @@ import pulumi
 from contracts.agent import config as agent
 from contracts.watched_queue import WatchedQueue
 from infra.components.monitoring import queue_alarms
-from infra.components.monitoring.alarm import AlarmSpec
+from infra.components.monitoring.alarm_spec import AlarmSpec
 from infra.components.monitoring.queue_alarms import QueueBounds
 from infra.components.network.network import Network
 from infra.iam.queue_statements import QueueAccess

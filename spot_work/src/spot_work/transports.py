@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from spot_work.pending import Pending
 from spot_work.publisher import Post
+from spot_work.queue_reader import Source
 from spot_work.queues import Queue
-from spot_work.source import Source
 
 
 class Transport(NamedTuple):
@@ -36,7 +36,7 @@ def post(url: str, queue: Queue, pending: Pending) -> Post:
 
 def _rabbitmq() -> Transport:
     from spot_work.rabbitmq.post import RabbitPost
-    from spot_work.rabbitmq.source import RabbitSource
+    from spot_work.rabbitmq.reader import RabbitSource
 
     return Transport(RabbitSource, RabbitPost)
 
@@ -45,7 +45,7 @@ def _sqs() -> Transport:
     if importlib.util.find_spec("boto3") is None:
         raise ImportError("SQS is spoken by boto3, which is not here: install spot-work[sqs]")
     from spot_work.sqs.post import SqsPost
-    from spot_work.sqs.source import SqsSource
+    from spot_work.sqs.reader import SqsSource
 
     return Transport(SqsSource, SqsPost)
 

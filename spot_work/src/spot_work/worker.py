@@ -16,8 +16,8 @@ from spot_work import message, transports
 from spot_work.agent import Agent
 from spot_work.batching import Batch, gather
 from spot_work.errors import HandBack
+from spot_work.queue_reader import Said, Source, Taken
 from spot_work.queues import Queue
-from spot_work.source import Said, Source, Taken
 
 log: Final = logging.getLogger("spot_work")
 

@@ -13,7 +13,7 @@ from userdata.agent.tasks.node import Node
 
 def watch(node: Node) -> int:
     """Watch for the notice until told to stop."""
-    from userdata.agent.work.watch import Watcher
+    from userdata.agent.work.notice_watcher import Watcher
 
     config = node.config
     name = config.hooks.terminate if config.hooks else ""

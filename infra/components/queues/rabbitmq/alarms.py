@@ -12,7 +12,7 @@ from typing import Final
 
 import pulumi
 
-from infra.components.monitoring.alarm import AlarmSpec
+from infra.components.monitoring.alarm_spec import AlarmSpec
 from infra.components.monitoring.queue_alarms import FULL
 
 _NAMESPACE: Final = "AWS/AmazonMQ"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pulumi
 
-from infra.components.monitoring.alarm import AlarmSpec
+from infra.components.monitoring.alarm_spec import AlarmSpec
 
 
 def of_queue(service: str, dead_letters: pulumi.Input[str]) -> Iterator[AlarmSpec]:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from spot_work import message
 from spot_work.message import Message, Request
-from spot_work.source import Said
+from spot_work.queue_reader import Said
 from spot_work.sqs import wire
 from spot_work.sqs.address import TROUBLE, is_gone, is_refusal, words
 from spot_work.sqs.in_flight import Held, Shelf

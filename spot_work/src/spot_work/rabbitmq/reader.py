@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 from pika import BasicProperties
 
 from spot_work import message
+from spot_work.queue_reader import Said, Source, Taken
 from spot_work.queues import Queue
 from spot_work.rabbitmq import declare, wire
 from spot_work.rabbitmq.declare import Declarations
 from spot_work.rabbitmq.link import Fate, Link
-from spot_work.source import Said, Source, Taken
 
 log: Final = logging.getLogger("spot_work")
 

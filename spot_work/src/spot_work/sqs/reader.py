@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from spot_work import message
 from spot_work.errors import BrokerRefusedError
+from spot_work.queue_reader import Said, Source, Taken
 from spot_work.queues import Queue
-from spot_work.source import Said, Source, Taken
 from spot_work.sqs import wire
 from spot_work.sqs.address import TROUBLE, Address, is_gone, is_refusal, words
 from spot_work.sqs.in_flight import Held, Shelf

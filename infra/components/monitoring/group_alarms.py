@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pulumi
 
 from contracts import names
-from infra.components.monitoring.alarm import (
+from infra.components.monitoring.alarm_spec import (
     FIVE_MINUTES,
     MINUTE,
     AlarmSpec,

@@ -41,7 +41,6 @@ GOES_ON: Final = {
 }
 """What does a part or something else there, and the line that says so."""
 NEEDS_NOTHING: Final = {
-    "",
     "functions.checker",
     "functions.deploy",
     "functions.health",

@@ -221,7 +221,7 @@ try:
         (Path(first.path) / "more").write_text("x")
     except OSError as error:
         seen["refused"] = error.strerror
-    seen["doctor"] = [_dataset(None, host, one).level for one in (first, second)]
+    seen["doctor"] = [_dataset(None, host, one)[0] for one in (first, second)]
     host.unmount(writer)  # with the dataset below it
     host.unmount(Path(first.path))
     seen["left"] = host.mounted(writer) or host.mounted(Path(second.path))

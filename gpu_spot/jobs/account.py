@@ -43,7 +43,7 @@ def to_json(job: JobAccount) -> dict[str, Any]:
         "at": seen.now,
         "since": now.since,
         "revision": seen.run,
-        "retries": seen.row.retries,
+        "retries": seen.row.retries_of(seen.run),
         "step": progress[0] if progress else None,
         "steps": progress[1] if progress else None,
         "budget_usd": seen.budget or None,

@@ -6,27 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from contracts.jobs.attempt import JobAttempt
+from contracts.jobs.item import JobItem
 from contracts.registry.item import Worker
-
-
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """The job's item in the job table, as far as people ask for it; empty or 0: it says nothing of that.
-
-    ``state`` (``running``, ``done``, ``failed``) counts for ``revision``; ``holder`` has the lease until
-    ``lease_until``; ``token`` is that of the last lease; ``retries`` is how often people let a run begin
-    again.
-    """
-
-    state: str = ""
-    reason: str = ""
-    revision: str = ""
-    changed: float = 0.0
-    holder: str = ""
-    lease_until: float = 0.0
-    token: int = 0
-    volume: str = ""
-    retries: int = 0
 
 
 def experiment_run(run: str) -> str:
@@ -67,7 +48,7 @@ class JobObserved:
     waits_for: str = ""
     prepared_by: str = ""
     mode: str = "automatic"
-    row: JobRow = JobRow()
+    row: JobItem = field(default_factory=JobItem)
     workers: tuple[Worker, ...] = ()
     hosts: tuple[JobHost, ...] = ()
     stints: tuple[JobAttempt, ...] = ()
@@ -75,7 +56,7 @@ class JobObserved:
     budget: float = 0.0
     spent: float = 0.0
     group: str = ""
-    experiments: Mapping[str, JobRow] = field(default_factory=dict)
+    experiments: Mapping[str, JobItem] = field(default_factory=dict)
 
     @property
     def is_stopped(self) -> bool:

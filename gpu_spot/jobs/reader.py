@@ -20,7 +20,7 @@ from contracts.jobs.attempt import ATTEMPTS_RETAINED, JobAttempt
 from contracts.registry.item import Worker
 from gpu_spot.jobs.account import JobAccount
 from gpu_spot.jobs.money import PriceBook
-from gpu_spot.jobs.observed import JobHost, JobObserved, JobRow, experiment_of, experiment_run
+from gpu_spot.jobs.observed import JobHost, JobObserved, experiment_of
 from gpu_spot.jobs.status import standing
 from gpu_spot.jobs.timeline import priced_types, tell
 from infra.catalogue import on_demand_prices
@@ -220,11 +220,8 @@ class JobReader:
             waits_for=config.dataset if waits else "",
             prepared_by=config.prepared_by if waits else "",
             mode=_mode(own.get(names.PARAMETER_CONTROL, "{}")),
-            row=_row(rows.get(name, {}), config.run),
-            experiments={
-                one: _row(rows.get(one, {}), experiment_run(config.run))
-                for one in _experiments(rows.get(name, {}))
-            },
+            row=job_item.parse(rows.get(name, {})),
+            experiments={one: job_item.parse(rows.get(one, {})) for one in _experiments(rows.get(name, {}))},
             workers=tuple(workers),
             hosts=tuple(hosts.get(name, ())),
             stints=tuple(found),
@@ -319,21 +316,6 @@ def _budget(name: str, own: Mapping[str, str], config: GroupConfig) -> Allowance
         return settings.budget(name, own, config)
     except ParameterError:  # the controller's alarm
         return settings.budget(name, {}, config)
-
-
-def _row(item: Mapping[str, Any], run: str) -> JobRow:
-    row = job_item.parse(item)
-    return JobRow(
-        state=row.state,
-        reason=row.reason,
-        revision=row.revision,
-        changed=row.changed,
-        holder=row.holder,
-        lease_until=row.lease_until,
-        token=row.token,
-        volume=row.volume,
-        retries=row.retries_of(run),
-    )
 
 
 def _experiments(item: Mapping[str, Any]) -> tuple[str, ...]:

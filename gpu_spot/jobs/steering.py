@@ -118,11 +118,12 @@ class Steering:
                 self._take_back(seen.group, group)
         self._take_back(name, seen)
         self._finish(seen.group or name, NOBODY)
-        return f"{name} begins again, for the {_ordinal(seen.row.retries + 1)} time{_beware(seen)}"
+        again = _ordinal(seen.row.retries_of(seen.run) + 1)
+        return f"{name} begins again, for the {again} time{_beware(seen)}"
 
     def _take_back(self, name: str, seen: JobObserved) -> None:
         dynamodb = self._clients("dynamodb")
-        told = {"revision": {"S": seen.run}, "count": {"N": str(seen.row.retries + 1)}}
+        told = {"revision": {"S": seen.run}, "count": {"N": str(seen.row.retries_of(seen.run) + 1)}}
         try:
             dynamodb.update_item(
                 TableName=self._reader.tables.jobs,

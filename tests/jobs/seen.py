@@ -6,18 +6,19 @@ from dataclasses import replace
 from typing import Any, Final
 
 from contracts.jobs.attempt import JobAttempt
+from contracts.jobs.item import JobItem
 from contracts.registry.item import Worker
-from gpu_spot.jobs.observed import JobHost, JobObserved, JobRow
+from gpu_spot.jobs.observed import JobHost, JobObserved
 
 NOW: Final = 1_767_614_400.0
 RUN: Final = "a" * 40
 
 
-def row(**more: Any) -> JobRow:
-    return JobRow(**{"state": "running", "revision": RUN, **more})
+def row(**more: Any) -> JobItem:
+    return JobItem(**{"state": "running", "revision": RUN, **more})
 
 
-def holding(instance: str, **more: Any) -> JobRow:
+def holding(instance: str, **more: Any) -> JobItem:
     return row(holder=instance, lease_until=NOW + 60, **more)
 
 

@@ -118,8 +118,8 @@ class Steering:
                 self._take_back(seen.group, group)
         self._take_back(name, seen)
         self._finish(seen.group or name, NOBODY)
-        again = _ordinal(seen.row.retries_of(seen.run) + 1)
-        return f"{name} begins again, for the {again} time{_beware(seen)}"
+        times = _ordinal(seen.row.retries_of(seen.run) + 1)
+        return f"{name} begins again, for the {times} time{_beware(seen)}"
 
     def _take_back(self, name: str, seen: JobObserved) -> None:
         dynamodb = self._clients("dynamodb")

@@ -220,6 +220,7 @@ def podman(place: Path) -> Iterator[SystemHost]:
         one.chmod(0o755)
     before = os.environ["PATH"]
     os.environ["PATH"] = f"{tools}:{before}"
+    GPU.unlink(missing_ok=True)  # what a run that was killed has left
     os.mknod(GPU, 0o666 | 0o020000, os.makedev(1, 5))  # reads as zeroes
     GPU.chmod(0o666)
     CDI.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,1 @@
+"""What one part writes and another reads: names, parameters, rows, the agent's settings; one codec."""

@@ -1,1 +1,1 @@
-"""The command `gpu-spot`: a rehearsal of a stack on moto, and replays of spot markets."""
+"""The command ``gpu-spot``: what operators run on a real account."""

@@ -2,12 +2,11 @@
 
 From the bottom up:
 
-- ``holders``: what wants instances, behind one interface: Auto Scaling groups; ``fleet_holder``: Spot Fleets.
-- ``instances``: the instances that moto runs for holders, from launch to purge.
-- ``views``: the deployed groups, read once.
-- ``heartbeats``: what the workers on them would write into the worker registry.
-- ``hostility``: what AWS does now and then, a switch each.
-- ``cloud``: the local cloud, all of a deployment: its groups, instances, events and functions.
-- ``fleets``: one group of the local cloud, as the market engine's far side.
-- ``rehearsal``: one run of the engine over a market against such a fleet, from set-up to facts.
+- ``cloud``: the local cloud. ``holders`` want instances (Auto Scaling groups; ``fleet_holder``: Spot Fleets),
+  ``instances`` runs them in moto from launch to purge, ``heartbeats`` writes what their workers would,
+  ``fault_injection`` has a switch for each thing that AWS does now and then; ``local_cloud`` is all of it.
+- ``machines``: the node agent's own code on simulated machines.
+- ``fleets``, ``loaded_fleet``, ``served_fleet``: one group of the local cloud, as the market engine's far side.
+- ``rehearse``: one run of the engine over a market against such a fleet, from set-up to ``results``.
+- ``report``: how results are shown. ``commands``: what ``gpu-spot demo`` and its like carry out.
 """

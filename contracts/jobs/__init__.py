@@ -1,0 +1,1 @@
+"""The job table: a job's item and its attempts."""

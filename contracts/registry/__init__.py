@@ -1,0 +1,1 @@
+"""The worker registry: rows of workers, their reports, the state of queues."""

@@ -1,0 +1,1 @@
+"""Adapters of AWS with injected clients, a room for each function."""

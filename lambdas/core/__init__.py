@@ -1,0 +1,1 @@
+"""Decisions: pure functions over frozen dataclasses, the standard library only."""

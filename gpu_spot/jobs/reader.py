@@ -211,6 +211,7 @@ class JobReader:
         workers = [one for each in registry.read(name, UNLIMITED).workers.values() for one in each]
         target = own.get(names.PARAMETER_TARGET, "")
         now, budget = self.time(), _budget(name, own, config)
+        row = job_item.parse(rows.get(name, {}))
         return JobObserved(
             name=name,
             now=now,
@@ -220,8 +221,8 @@ class JobReader:
             waits_for=config.dataset if waits else "",
             prepared_by=config.prepared_by if waits else "",
             mode=_mode(own.get(names.PARAMETER_CONTROL, "{}")),
-            row=job_item.parse(rows.get(name, {})),
-            experiments={one: job_item.parse(rows.get(one, {})) for one in _experiments(rows.get(name, {}))},
+            row=row,
+            experiments={one: job_item.parse(rows.get(one, {})) for one in row.experiments},
             workers=tuple(workers),
             hosts=tuple(hosts.get(name, ())),
             stints=tuple(found),

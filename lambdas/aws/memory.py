@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lambdas.aws.items import NO_NUMBER, ConflictError, VersionedItems
-from lambdas.core.capacity import memory as codec
+from lambdas.core.capacity import memory as memory_text
 from lambdas.core.capacity.memory import Memory
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class MemoryStore:
             return Remembered(Memory(), version, unreadable="its version is no number")
         try:
             wake_at = float(item["wakeAt"]["N"]) if "wakeAt" in item else None
-            return Remembered(codec.parse(item["memory"]["S"]), version, wake_at)
+            return Remembered(memory_text.parse(item["memory"]["S"]), version, wake_at)
         except (ValueError, KeyError, TypeError) as error:
             return Remembered(Memory(), version, unreadable=str(error))
 
@@ -53,7 +53,7 @@ class MemoryStore:
 
         ``wake_at`` stands beside it for people and tools: when this group's next look may matter.
         """
-        attributes: dict[str, Any] = {"memory": {"S": codec.dump(memory)}}
+        attributes: dict[str, Any] = {"memory": {"S": memory_text.dump(memory)}}
         if wake_at is not None:
             attributes["wakeAt"] = {"N": str(wake_at)}
         return self._items().save(group, attributes, version)

@@ -18,7 +18,7 @@ from lambdas.aws.memory import MemoryStore
 from lambdas.aws.registry import RegistryReader
 from lambdas.aws.settings import ParameterError
 from lambdas.core.capacity.memory import UNKNOWN_BOOT
-from lambdas.core.scaling import memory as codec
+from lambdas.core.scaling import memory as memory_text
 from lambdas.core.scaling.decide import ScalingDecision, decide
 from lambdas.core.scaling.memory import ScalingMemory
 from lambdas.core.scaling.observation import observe
@@ -117,7 +117,7 @@ class Scaler:
         )
         decision = decide(observation, own.bounds, memory)
         # Claim first, write after: of two copies that saw the same, one writes.
-        text = {"memory": {"S": codec.dump(decision.memory)}}
+        text = {"memory": {"S": memory_text.dump(decision.memory)}}
         self.items.save(names.scaling_memory(group), text, version)
         target = own.slots(decision.target)
         return ScalerOutcome(
@@ -133,7 +133,7 @@ class Scaler:
 
     def _remembered(self, group: str) -> tuple[ScalingMemory, int]:
         item, version = self.items.load(names.scaling_memory(group))
-        return codec.parse((item or {}).get("memory", {}).get("S", "")), version
+        return memory_text.parse((item or {}).get("memory", {}).get("S", "")), version
 
     def _write(self, group: str, leaves: Mapping[str, str], target: int, *, dry_run: bool) -> bool:
         """Write a target that is another, and say whether."""

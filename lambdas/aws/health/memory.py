@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from contracts import names
 from lambdas.aws.items import NO_NUMBER, VersionedItems
-from lambdas.core.health import memory as codec
+from lambdas.core.health import memory as memory_text
 from lambdas.core.health.memory import HealthMemory
 
 
@@ -33,11 +33,11 @@ class HealthMemoryStore:
         if version == NO_NUMBER:
             return RememberedHealth(HealthMemory(), version, "its version is no number")
         try:
-            return RememberedHealth(codec.parse(item["memory"]["S"]), version)
+            return RememberedHealth(memory_text.parse(item["memory"]["S"]), version)
         except (ValueError, KeyError, TypeError) as error:
             return RememberedHealth(HealthMemory(), version, str(error))
 
     def save(self, group: str, memory: HealthMemory, version: int) -> int:
         """Store what is remembered over ``version``, and return its own."""
-        attributes = {"memory": {"S": codec.dump(memory)}}
+        attributes = {"memory": {"S": memory_text.dump(memory)}}
         return self.items.save(names.health_memory(group), attributes, version)

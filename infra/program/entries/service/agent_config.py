@@ -29,4 +29,4 @@ def work(service: Service, queue: agent.Queue | None) -> dict[str, Any]:
 def queue_of(service: Service, foundation: Foundation) -> pulumi.Output[agent.Queue | None]:
     """Return the queue that a service's workers read, once AWS has named it; None without one."""
     queue = foundation.queues.get(service.name)
-    return pulumi.Output.from_input(None) if queue is None else queue.for_workers.apply(lambda found: found)
+    return pulumi.Output.from_input(None) if queue is None else queue.for_workers
